@@ -1,0 +1,1 @@
+"""innet: an in-network aggregation emulator with a programmable switch model."""

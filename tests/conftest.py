@@ -1,0 +1,18 @@
+"""Set-up shared by all tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+# Kernels compile on first use, so a deadline per example would time the compiler. Derandomised, so
+# that a failure in the checks is a failure everywhere; explore further with --hypothesis-profile=explore.
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.load_profile("ci")

@@ -1,0 +1,1 @@
+"""The programmable switch model: BMv2 JSON in, packets through."""

@@ -40,9 +40,11 @@ may see sums of one bit more and negative differences).
   ``Conditional`` evaluates one branch.
 * ``two_comp_mod(x, w)``: x modulo 2**w as two's complement. ``usat_cast(x, w)``: clamp to
   0 .. 2**w-1. ``sat_cast(x, w)``: clamp to -2**(w-1) .. 2**(w-1)-1.
-* Reading a field of an invalid header gives what it last held (0 at the start of a packet; see
-  ``AddHeader``). Comparing headers: equal when both are invalid, or both valid with equal fields
-  (``HeaderCompare``).
+* Reading a field of an invalid header gives what it last held, 0 when this packet never set it.
+  (simple_switch recycles storage, so that there it may be a value of an earlier packet.)
+* Comparing headers: equal when both are valid and all fields are equal; two invalid headers are
+  *not* equal (``HeaderCompare``).
+* Indices of registers, counters and meters are taken modulo 2**64 before the bounds check.
 
 Packets
 -------
@@ -888,7 +890,7 @@ class ValueSet:
 
 @dataclass(frozen=True, slots=True)
 class Deparser:
-    """Updates checksums, runs ``operations``, emits valid headers in ``order``, then the payload."""
+    """Updates checksums, runs ``operations``, emits valid headers in ``order``, then payload."""
 
     name: str
     order: tuple[int, ...]

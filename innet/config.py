@@ -1,0 +1,266 @@
+"""Experiment descriptions: typed, checked, read from TOML or from the command line.
+
+Every experiment has one settings model here. All models refuse unknown keys, take values of the
+right type only (``workers = "4"`` and ``workers = true`` are mistakes, not four and one) and know
+their ranges. ``validate`` turns pydantic's findings into one ``ConfigError`` that says, for each
+key, what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic_core import ErrorDetails
+
+from innet.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Engine = Literal["jit", "interpret"]
+Framework = Literal["numpy", "torch"]
+ValuesPerPacket = Literal[32, 64, 256]
+CodecDescription = str | dict[str, Any]  # a registered name, or the parts by name with settings
+
+_UNITS = 32  # workers a slot's bitmap has room for
+_SHOWN = 60  # characters of a wrong value that an error message repeats
+
+
+class Settings(BaseModel):
+    """What all settings models share: frozen, strict, no unknown keys, no NaN."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
+    )
+
+
+class AllReduceSettings(Settings):
+    """One all-reduce of generated tensors, or of those in ``input``.
+
+    Attributes:
+        workers: how many workers take part. With ``input``, the files decide.
+        codec: a registered codec's name, or its parts.
+        program: a compiled P4 program's name.
+        engine: how the built-in switch runs the program.
+        values_per_packet: int32 values in one packet; there is one compiled program for each.
+        size: elements of each worker's generated tensor.
+        density: share of a generated tensor's elements that are not zero, 0 to 1.
+        seed: of the generated tensors.
+        input: NumPy files (.npz or .npy) with the workers' tensors instead of generated ones.
+    """
+
+    workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
+    codec: CodecDescription = "dense"
+    program: str = "slots"
+    engine: Engine = "jit"
+    values_per_packet: ValuesPerPacket = 64
+    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    seed: Annotated[int, Field(ge=0)] = 0
+    input: tuple[Annotated[Path, Strict(False)], ...] = Field(default=(), strict=False)
+
+
+class DemoSettings(Settings):
+    """The demonstration: one training, three ways to sum its gradients.
+
+    Attributes:
+        workers: data-parallel workers; each holds one shard of the training images.
+        iterations: optimiser steps of each of the three runs.
+        batch_size: images per worker and iteration.
+        learning_rate: peak step size of SGD, for the mean gradient.
+        momentum: of SGD, 0 to below 1.
+        ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
+        engine: how the built-in switch runs the program.
+        values_per_packet: int32 values in one packet.
+        framework: what computes the gradients.
+        seed: of the initial weights, the batches and the codec's hashes.
+    """
+
+    workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
+    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 312
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = 32
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
+    engine: Engine = "jit"
+    values_per_packet: ValuesPerPacket = 64
+    framework: Framework = "numpy"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:
+    """``model_class`` filled from ``mapping``.
+
+    Args:
+        model_class: the settings to fill.
+        mapping: keys and values as a person wrote them.
+        source: where the mapping came from (a file's name), for the message.
+
+    Raises:
+        ConfigError: names every key that cannot be used, what was given and what is allowed.
+    """
+    try:
+        return model_class.model_validate(dict(mapping))
+    except ValidationError as error:
+        schema = _json_schema(model_class)
+        findings = [_explain(details, schema) for details in error.errors(include_url=False)]
+    where = f"{source}: " if source else ""
+    # The branches of a union each report the key; the one that looked deepest knows best.
+    keys = [key for key, _ in findings]
+    problems = [
+        problem
+        for key, problem in dict.fromkeys(findings)
+        if not any(other.startswith(f"{key}.") for other in keys)
+    ]
+    if len(problems) == 1:
+        raise ConfigError(where + problems[0])
+    raise ConfigError(
+        f"{where}{len(problems)} settings cannot be used:\n  " + "\n  ".join(problems)
+    )
+
+
+def load_toml(path: str | Path, model_class: type[Model]) -> Model:
+    """``model_class`` filled from a TOML file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no TOML (with the line), or a key cannot be used.
+    """
+    path = Path(path)
+    try:
+        mapping = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
+    except tomllib.TOMLDecodeError as error:
+        # The message ends in "(at line 3, column 7)".
+        raise ConfigError(f"{path} is no valid TOML: {error}.") from None
+    return validate(model_class, mapping, source=str(path))
+
+
+def _json_schema(model_class: type[BaseModel]) -> dict[str, Any]:
+    try:
+        return model_class.model_json_schema()
+    except PydanticInvalidForJsonSchema:
+        return {}  # a field of a type JSON has no word for: messages then lack "allowed"
+
+
+def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
+    """The key of one of pydantic's findings, and a sentence about it."""
+    kind = details["type"]
+    if kind == "extra_forbidden":
+        *parents, last = details["loc"]
+        path, parent = _find(schema, tuple(parents))
+        known = sorted(parent.get("properties", {}))
+        close = difflib.get_close_matches(str(last), known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        key = ".".join([*path, str(last)])
+        return key, f"unknown key {key!r}.{hint} Known: {', '.join(known) or 'none'}."
+    path, field = _find(schema, details["loc"])
+    key = ".".join(path) or "the description"
+    allowed = _describe(field, schema)
+    if kind == "missing":
+        return key, f"{key} is missing" + (f"; give {allowed}." if allowed else ".")
+    # A check written in Python, or a discriminator, says more than the field's type.
+    if kind in {"value_error", "union_tag_invalid", "union_tag_not_found"} or not allowed:
+        return key, f"{key} = {_shown(details['input'])} cannot be used; " + (
+            details["msg"].removeprefix("Value error, ").rstrip(".") + "."
+        )
+    return key, f"{key} = {_shown(details['input'])} cannot be used; allowed is {allowed}."
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _find(
+    schema: dict[str, Any], location: tuple[str | int, ...]
+) -> tuple[list[str], dict[str, Any]]:
+    """Follows pydantic's ``location`` of a finding through a JSON schema.
+
+    Returns:
+        The keys as a person wrote them, without the names of a union's branches that pydantic puts
+        between them; and the part of the schema that describes the value, {} if there is none.
+    """
+    path: list[str] = []
+    here = _resolve(schema, schema)
+    for step in location:
+        branches = _branches(here, schema)
+        tags = [branch.get("discriminator", {}).get("mapping", {}) for branch in (here, *branches)]
+        tagged = next((mapping[step] for mapping in tags if step in mapping), None)
+        found = next(
+            (part for branch in branches if (part := _child(branch, step)) is not None), None
+        )
+        if tagged is not None:
+            here = _resolve({"$ref": tagged}, schema)
+        elif found is not None or branches == [here]:
+            path.append(str(step))
+            here = _resolve(found or {}, schema)
+        # Otherwise the step is the name of a branch.
+    return path, here
+
+
+def _child(part: dict[str, Any], step: str | int) -> dict[str, Any] | None:
+    children = part if isinstance(step, int) else part.get("properties", {})
+    found: dict[str, Any] | None = children.get("items" if isinstance(step, int) else step)
+    return found
+
+
+def _branches(part: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The alternatives of a union, those of unions within it too; else the part itself."""
+    alternatives = [*part.get("anyOf", ()), *part.get("oneOf", ())]
+    if not alternatives:
+        return [part]
+    nested = [_resolve(each, schema) for each in alternatives]
+    return [*nested, *(leaf for each in nested for leaf in _branches(each, schema))]
+
+
+def _resolve(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in part:
+        part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+    return part
+
+
+def _describe(part: dict[str, Any], schema: dict[str, Any]) -> str:
+    """What a JSON schema allows, in words."""
+    part = _resolve(part, schema)
+    if "enum" in part or "const" in part:
+        values = [repr(value) for value in part.get("enum", [part.get("const")])]
+        return " or ".join([", ".join(values[:-1]), values[-1]] if len(values) > 1 else values)
+    for union in ("anyOf", "oneOf"):
+        if union in part:
+            words = (_describe(each, schema) for each in part[union])
+            return " or ".join(dict.fromkeys(filter(None, words)))
+    kind = part.get("type", "")
+    if kind in {"integer", "number"}:
+        article = "an integer" if kind == "integer" else "a number"
+        return article + _bounds(part)
+    if kind == "array":
+        return f"a list, each item {_describe(part.get('items', {}), schema) or 'anything'}"
+    return {
+        "string": "a path" if part.get("format") == "path" else "a string",
+        "boolean": "true or false",
+        "object": "a table of settings",
+        "null": "nothing",
+    }.get(kind, "")
+
+
+def _bounds(part: dict[str, Any]) -> str:
+    low, high = part.get("minimum"), part.get("maximum")
+    above, below = part.get("exclusiveMinimum"), part.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    bounds = [
+        f"{words} {limit}"
+        for words, limit in (
+            ("at least", low), ("above", above), ("at most", high), ("below", below)
+        )
+        if limit is not None
+    ]  # fmt: skip
+    return " " + " and ".join(bounds) if bounds else ""

@@ -25,13 +25,22 @@ parser state            ``Parser.states``; None ends the parser
 Values
 ------
 Expressions compute in unbounded signed integers (``DataExpression``) and booleans
-(``BoolExpression``). Writing to a field of width W keeps the value modulo 2**W; a signed field then
-reads as its two's complement value, an unsigned one as 0 .. 2**W-1; a ``saturating`` field clamps
-instead of wrapping. Registers keep values modulo 2**width and read as unsigned. p4c puts an ``&``
-with a mask around each operation that can leave its type's range, so that an engine may compute
-modulo 2**64 wherever all widths in an expression are at most 64 *and* no operation in it looks at
-bits above (``/``, ``%``, ``>>``, comparisons, ``two_comp_mod``, ``usat_cast``, ``sat_cast``, which
-may see sums of one bit more and negative differences).
+(``BoolExpression``). What a place of width W keeps of a value v that is written to it:
+
+* an unsigned field: v modulo 2**W;
+* a signed field: v itself when -2**(W-1) <= v < 2**W, else v modulo 2**W as two's complement. So a
+  value in 2**(W-1) .. 2**W-1 stays positive until the field is next extracted or computed with
+  ``two_comp_mod``; its bits on the wire and in table keys are the same. This is simple_switch's
+  behaviour and can be observed, for example in a comparison after reading a register into an
+  ``int<32>``;
+* a saturating field: v clamped to the range of its type;
+* a register: v modulo 2**width. It reads as unsigned.
+
+Extracting a signed field sign-extends it. p4c puts an ``&`` with a mask or a ``two_comp_mod``
+around each operation that can leave its type's range, so that an engine may compute modulo 2**64
+wherever all widths in an expression are at most 64 *and* no operation in it looks at the bits above
+(``/``, ``%``, ``>>``, comparisons, ``two_comp_mod``, ``usat_cast``, ``sat_cast``, which may see
+sums of one bit more and negative differences).
 
 * ``/`` and ``%`` truncate as in C; a divisor of 0 gives what the engine chooses without failing
   (simple_switch aborts; p4c only emits them for constants). ``>>`` of a negative value rounds down.
@@ -516,7 +525,9 @@ class AssignUnionStack:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """``push_front(count)``: elements move up, the first ``count`` become invalid."""
+    """``push_front(count)``: elements swap places upwards, the first ``count`` become invalid, and
+    the stack's count grows by ``count`` up to its size.
+    """
 
     stack: int
     count: DataExpression
@@ -525,7 +536,9 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """``pop_front(count)``: elements move down, the freed ones become invalid."""
+    """``pop_front(count)``: elements swap places downwards, the last ``count`` become invalid, and
+    the stack's count shrinks by ``count`` down to 0.
+    """
 
     stack: int
     count: DataExpression
@@ -910,7 +923,7 @@ class CalculationConstant:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """All headers emitted after the last one named before, and the packet's payload."""
+    """The packet's bytes that the parser left; always the last of the inputs."""
 
 
 CalculationInput = FieldRef | CalculationConstant | HeaderRef | Payload
@@ -933,7 +946,8 @@ class Calculation:
 class Checksum:
     """``target`` holds ``calculation``.
 
-    Skipped when the target's header is invalid or ``condition`` (None: always) is false.
+    Skipped when ``condition`` (None: always) is false; verifying also when the target's header is
+    invalid. In the order of the program: an update sees the ones before it.
     """
 
     name: str
@@ -1038,7 +1052,9 @@ class TableKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """``width`` in bits (1 for ``VALID`` fields); ``mask`` is applied to the field before matching
+    """One field of a table's key. A field of an invalid header counts as 0 here.
+
+    ``width`` in bits (1 for ``VALID`` fields); ``mask`` is applied to the field before matching
     (None: none); ``name`` is what people call it.
     """
 
@@ -1058,7 +1074,12 @@ class ExactMatch:
 
 @dataclass(frozen=True, slots=True)
 class LpmMatch:
-    """The field's first ``prefix`` bits equal those of ``value``."""
+    """The first ``prefix`` bits equal those of ``value``.
+
+    simple_switch counts from the top of the field padded to whole bytes, and so do the engines: in
+    a field of 12 bits a prefix of 8 compares the upper 4. The tables' run-time entries hold masks,
+    so that nobody needs to count again.
+    """
 
     value: int
     prefix: int

@@ -1,0 +1,56 @@
+"""The wire format: packet layout, and vectorised packing and parsing of whole batches.
+
+Everything is big endian. A frame is Ethernet / IPv4 without options / UDP / innet header / values
+(framing "udp"), or Ethernet with an EtherType of its own / innet header / values (framing "raw").
+A frame always carries all ``V`` values of its layout; ``elements`` says how many mean something.
+The layout is a numpy dtype, so that one expression reads or writes a field of thousands of frames:
+``layout.view(frames)["innet"]["sequence"]``.
+"""
+
+from innet.wire.endpoint import Endpoint
+from innet.wire.layout import (
+    ETHERNET_HEADER,
+    ETHERTYPE,
+    HEADER,
+    IPV4_HEADER,
+    MAGIC,
+    MAX_VALUES,
+    UDP_HEADER,
+    UDP_PORT,
+    VERSION,
+    WIDTH,
+    Field,
+    Flag,
+    Frames,
+    Framing,
+    Layout,
+    Records,
+)
+from innet.wire.packing import internet_checksum, pack
+from innet.wire.parsing import Batch, Refusal, parse, parse_strict
+
+__all__ = [
+    "ETHERNET_HEADER",
+    "ETHERTYPE",
+    "HEADER",
+    "IPV4_HEADER",
+    "MAGIC",
+    "MAX_VALUES",
+    "UDP_HEADER",
+    "UDP_PORT",
+    "VERSION",
+    "WIDTH",
+    "Batch",
+    "Endpoint",
+    "Field",
+    "Flag",
+    "Frames",
+    "Framing",
+    "Layout",
+    "Records",
+    "Refusal",
+    "internet_checksum",
+    "pack",
+    "parse",
+    "parse_strict",
+]

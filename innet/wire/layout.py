@@ -1,0 +1,150 @@
+"""The packet layout as numpy dtypes: the one place that says which field lies where.
+
+Sources: Ethernet II (IEEE 802.3 clause 3), IPv4 (RFC 791), UDP (RFC 768).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError
+from innet.words import Operation
+
+MAGIC = 0x494E  # "IN"
+VERSION = 1
+WIDTH = 32  # bits per element
+UDP_PORT = 48879  # 0xBEEF, where the switch listens
+ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
+MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # what the 16-bit length of IPv4 leaves room for
+
+ETHERTYPE_IPV4 = 0x0800
+PROTOCOL_UDP = 17
+VERSION_IHL = 0x45  # IPv4, five words: no options
+DONT_FRAGMENT = 0x4000
+FRAGMENTED = 0x3FFF  # more-fragments bit and fragment offset
+
+ETHERNET_HEADER = np.dtype([("destination", "u1", 6), ("source", "u1", 6), ("ethertype", ">u2")])
+IPV4_HEADER = np.dtype(
+    [
+        ("version_ihl", "u1"),
+        ("tos", "u1"),
+        ("total_length", ">u2"),
+        ("identification", ">u2"),
+        ("fragment", ">u2"),
+        ("ttl", "u1"),
+        ("protocol", "u1"),
+        ("checksum", ">u2"),
+        ("source", ">u4"),
+        ("destination", ">u4"),
+    ]
+)
+UDP_HEADER = np.dtype(
+    [("source", ">u2"), ("destination", ">u2"), ("length", ">u2"), ("checksum", ">u2")]
+)
+HEADER = np.dtype(
+    [
+        ("magic", ">u2"),
+        ("version", "u1"),
+        ("operation", "u1"),  # innet.words.Operation
+        ("job", ">u2"),
+        ("epoch", ">u2"),
+        ("sequence", ">u4"),  # chunk number, counts from 1, modulo 2**32
+        ("slot", ">u2"),  # within the job's slots
+        ("slot_version", "u1"),  # which of the slot's two copies
+        ("flags", "u1"),  # Flag
+        ("bitmap", ">u4"),  # of a result: who is in it
+        ("worker", ">u2"),  # the sender's index; of a result, the addressee's
+        ("count", ">u2"),  # of a result: how many are in it
+        ("elements", ">u2"),  # how many of the values carry meaning
+        ("width", ">u2"),  # bits per element
+        ("exponent", ">u2"),  # combined by MAX whatever the operation is
+        ("reserved", ">u2"),
+    ]
+)
+
+Framing: TypeAlias = Literal["udp", "raw"]
+Field: TypeAlias = int | NDArray[np.integer[Any]]
+Frames: TypeAlias = NDArray[np.uint8]
+Records: TypeAlias = NDArray[np.void]
+
+
+class Flag(enum.IntFlag):
+    """Bits of the header field ``flags``."""
+
+    OVERFLOW = 1
+    COLLISION = 2
+    RESEND = 4
+    ECN = 8
+    RESULT = 16
+
+
+@lru_cache(maxsize=64)
+def _frame_dtype(values: int, framing: Framing) -> np.dtype[np.void]:
+    link: list[tuple[str, Any]] = [("ethernet", ETHERNET_HEADER)]
+    network = [("ipv4", IPV4_HEADER), ("udp", UDP_HEADER)] if framing == "udp" else []
+    return np.dtype([*link, *network, ("innet", HEADER), ("values", ">i4", (values,))])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The shape of all packets of one program: how many values, under which outer headers.
+
+    Args:
+        values: int32 values per packet, 1 .. MAX_VALUES. Read it from the compiled program.
+        framing: "udp" or "raw".
+
+    Raises:
+        InputError: a number of values or a framing that cannot be.
+    """
+
+    values: int
+    framing: Framing = "udp"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.values <= MAX_VALUES:
+            raise InputError(f"{self.values} values per packet; a packet holds 1 to {MAX_VALUES}.")
+        if self.framing not in get_args(Framing):
+            known = " or ".join(repr(name) for name in get_args(Framing))
+            raise InputError(f"unknown framing {self.framing!r}; choose {known}.")
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """A whole frame: fields ``ethernet``, (``ipv4``, ``udp``,) ``innet``, ``values``."""
+        return _frame_dtype(self.values, self.framing)
+
+    @property
+    def frame_size(self) -> int:
+        """Bytes of a frame, without preamble and frame check sequence."""
+        return self.dtype.itemsize
+
+    @property
+    def header_offset(self) -> int:
+        """Where the innet header starts in a frame, in bytes."""
+        return self.values_offset - HEADER.itemsize
+
+    @property
+    def values_offset(self) -> int:
+        """Where the values start in a frame, in bytes."""
+        return self.frame_size - 4 * self.values
+
+    def view(self, frames: Frames) -> Records:
+        """``frames`` (uint8, (n, at least frame_size)) as n records of ``dtype``; no copy."""
+        records: Records = frames[:, : self.frame_size].view(self.dtype)[:, 0]
+        return records
+
+
+def limits(name: str, layout: Layout) -> tuple[int, int]:
+    """The smallest and the largest number that the header field ``name`` can mean."""
+    if name == "operation":
+        return min(Operation), max(Operation)
+    if name == "slot_version":
+        return 0, 1
+    if name == "elements":
+        return 1, layout.values
+    return 0, 256 ** HEADER[name].itemsize - 1

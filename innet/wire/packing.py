@@ -1,0 +1,174 @@
+"""Header fields and values to frames, whole batches at once.
+
+Sources: IPv4 identification 0 with DF set (RFC 6864 section 4.1), Internet checksum (RFC 1071), UDP
+checksum 0 for "none" (RFC 768), because the switch, which changes the values, cannot sum them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError
+from innet.wire.endpoint import Endpoint
+from innet.wire.layout import (
+    DONT_FRAGMENT,
+    ETHERNET_HEADER,
+    ETHERTYPE,
+    ETHERTYPE_IPV4,
+    HEADER,
+    MAGIC,
+    PROTOCOL_UDP,
+    UDP_HEADER,
+    VERSION,
+    VERSION_IHL,
+    WIDTH,
+    Field,
+    Frames,
+    Layout,
+    limits,
+)
+
+
+def internet_checksum(headers: Frames) -> NDArray[np.uint16]:
+    """RFC 1071 over each row of ``headers`` (uint8, (n, an even number of bytes)).
+
+    Returns:
+        (n,) in host order: what belongs into the checksum field when that field is 0 in
+        ``headers``; 0 when the field is there and right.
+    """
+    # Native 16-bit words: the ones' complement sum is the same in both byte orders, byte-swapped.
+    total = headers.view(np.uint16).sum(axis=1, dtype=np.uint32)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    # Stored as native, read as big endian: this swaps on a little-endian host and nowhere else.
+    return np.asarray((~total).astype(np.uint16).view(">u2"), np.uint16)
+
+
+@lru_cache(maxsize=1024)
+def _template(layout: Layout, source: Endpoint, destination: Endpoint) -> Frames:
+    """All that is equal in every frame from ``source`` to ``destination``, up to the values."""
+    frame = np.zeros((1, layout.frame_size), np.uint8)
+    record = layout.view(frame)
+    ethernet = record["ethernet"]
+    ethernet["destination"] = np.frombuffer(destination.mac_bytes, np.uint8)
+    ethernet["source"] = np.frombuffer(source.mac_bytes, np.uint8)
+    ethernet["ethertype"] = ETHERTYPE_IPV4 if layout.framing == "udp" else ETHERTYPE
+    if layout.framing == "udp":
+        ipv4 = record["ipv4"]
+        ipv4["version_ihl"] = VERSION_IHL
+        ipv4["total_length"] = layout.frame_size - ETHERNET_HEADER.itemsize
+        ipv4["fragment"] = DONT_FRAGMENT
+        ipv4["ttl"] = 64
+        ipv4["protocol"] = PROTOCOL_UDP
+        ipv4["source"] = source.ip_number
+        ipv4["destination"] = destination.ip_number
+        ipv4["checksum"] = internet_checksum(ipv4.view(np.uint8)[None, :])
+        udp = record["udp"]
+        udp["source"] = source.udp_port
+        udp["destination"] = destination.udp_port
+        udp["length"] = UDP_HEADER.itemsize + HEADER.itemsize + 4 * layout.values
+    header = record["innet"]
+    header["magic"] = MAGIC
+    header["version"] = VERSION
+    header["width"] = WIDTH
+    template = frame[0, : layout.values_offset]
+    template.flags.writeable = False  # shared by all callers
+    return template
+
+
+def pack(
+    layout: Layout,
+    source: Endpoint,
+    destination: Endpoint,
+    values: NDArray[np.int32],
+    *,
+    operation: Field,
+    job: Field,
+    epoch: Field,
+    sequence: Field,
+    slot: Field,
+    slot_version: Field,
+    worker: Field,
+    elements: Field | None = None,
+    flags: Field = 0,
+    bitmap: Field = 0,
+    count: Field = 0,
+    exponent: Field = 0,
+) -> Frames:
+    """Frames from ``source`` to ``destination``.
+
+    Magic, version and width are the layout's; every other header field is one number for all
+    frames or an array (n,), and named as in HEADER.
+
+    Args:
+        layout: of the frames.
+        source: whose addresses they carry as the sender's.
+        destination: whose addresses they carry as the receiver's.
+        values: int32, (n, layout.values).
+        operation: an innet.words.Operation.
+        job: the job's number.
+        epoch: which incarnation of the job.
+        sequence: chunk number, modulo 2**32.
+        slot: within the job's slots.
+        slot_version: 0 or 1.
+        worker: index of the sender; in a result, of the addressee.
+        elements: how many values carry meaning, 1 .. layout.values; by default all.
+        flags: a Flag.
+        bitmap: of a result, who is in it.
+        count: of a result, how many are in it.
+        exponent: combined by MAX.
+
+    Returns:
+        uint8, (n, layout.frame_size).
+
+    Raises:
+        InputError: values of another shape or dtype, or a field that its place cannot hold or
+            that no receiver accepts.
+    """
+    if values.ndim != 2 or values.shape[1] != layout.values or values.dtype != np.int32:
+        raise InputError(
+            f"values are {values.dtype} of shape {values.shape}; "
+            f"expected int32 of shape (n, {layout.values})."
+        )
+    fields: dict[str, Field] = {
+        "operation": operation,
+        "job": job,
+        "epoch": epoch,
+        "sequence": sequence,
+        "slot": slot,
+        "slot_version": slot_version,
+        "flags": flags,
+        "bitmap": bitmap,
+        "worker": worker,
+        "count": count,
+        "elements": layout.values if elements is None else elements,
+        "exponent": exponent,
+    }
+    frames = np.empty((len(values), layout.frame_size), np.uint8)
+    frames[:, : layout.values_offset] = _template(layout, source, destination)
+    records = layout.view(frames)
+    header = records["innet"]
+    for name, field in fields.items():
+        low, high = limits(name, layout)
+        _require(name, field, low, high)
+        header[name] = field
+    records["values"] = values
+    return frames
+
+
+def _require(name: str, field: Field, low: int, high: int) -> None:
+    if isinstance(field, int):
+        smallest = largest = field
+    elif field.size == 0:
+        return
+    else:
+        kind = np.iinfo(field.dtype)
+        if low <= kind.min and kind.max <= high:
+            return  # the dtype says so already
+        smallest, largest = int(field.min()), int(field.max())
+    if smallest < low or largest > high:
+        wrong = smallest if smallest < low else largest
+        raise InputError(f"header field {name} cannot be {wrong}; it is in {low} .. {high}.")

@@ -1,0 +1,306 @@
+"""innet.wire against bytes written by hand, in both directions; impossible packets are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innet.errors import InputError, PacketError
+from innet.packets import PacketBatch
+from innet.wire import (
+    HEADER,
+    MAX_VALUES,
+    Endpoint,
+    Flag,
+    Layout,
+    Refusal,
+    internet_checksum,
+    pack,
+    parse,
+    parse_strict,
+)
+from innet.words import Operation
+
+WORKER = Endpoint("02:00:00:00:00:03", "10.0.0.3", 4000)
+SWITCH = Endpoint("02:00:00:00:ff:fe", "10.0.255.254")
+
+INNET_BYTES = bytes.fromhex(
+    "494e 01 02"  # magic, version, operation OR
+    "1234 00ff"  # job, epoch
+    "fffffffe"  # sequence
+    "0203 01 15"  # slot, slot version, flags result | resend | overflow
+    "80000001"  # bitmap
+    "0002 0004"  # worker, count
+    "0002 0020"  # elements, width
+    "8001 0000"  # exponent, reserved
+    "00000001 fffffffe 7fffffff"  # 1, -2, 2**31 - 1
+)
+FIELDS = {
+    "operation": Operation.OR,
+    "job": 0x1234,
+    "epoch": 0xFF,
+    "sequence": 0xFFFFFFFE,
+    "slot": 0x203,
+    "slot_version": 1,
+    "flags": Flag.RESULT | Flag.RESEND | Flag.OVERFLOW,
+    "bitmap": 0x80000001,
+    "worker": 2,
+    "count": 4,
+    "elements": 2,
+    "exponent": 0x8001,
+}
+VALUES = np.array([[1, -2, 2**31 - 1]], np.int32)
+LITERAL = {
+    "udp": bytes.fromhex(
+        "02000000fffe 020000000003 0800"
+        # Sum of the words but the checksum: 4500+0048+4000+4011+0a00+0003+0a00+fffe = 1d95a,
+        # folded d95b, complement 26a4.
+        "45 00 0048 0000 4000 40 11 26a4 0a000003 0a00fffe"
+        "0fa0 beef 0034 0000"
+    )
+    + INNET_BYTES,
+    "raw": bytes.fromhex("02000000fffe 020000000003 88b5") + INNET_BYTES,
+}
+REASONABLE = {
+    "operation": 1,
+    "job": 1,
+    "epoch": 0,
+    "sequence": 1,
+    "slot": 0,
+    "slot_version": 0,
+    "worker": 0,
+}
+
+
+def literal_frame(framing: str) -> np.ndarray:
+    return np.frombuffer(LITERAL[framing], np.uint8)[None].copy()
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_packs_to_literal_bytes(framing: str) -> None:
+    frames = pack(Layout(3, framing), WORKER, SWITCH, VALUES, **FIELDS)
+    assert frames.dtype == np.uint8
+    assert frames.tobytes() == LITERAL[framing]
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_parses_literal_bytes(framing: str) -> None:
+    batch = parse(Layout(3, framing), literal_frame(framing))
+    assert batch.valid.tolist() == [True]
+    assert {name: int(batch.header[name][0]) for name in FIELDS} == {
+        name: int(value) for name, value in FIELDS.items()
+    }
+    assert batch.values.dtype == np.int32
+    assert batch.values.dtype.isnative
+    np.testing.assert_array_equal(batch.values, VALUES)
+    assert batch.refusals() == {}
+
+
+def test_sizes() -> None:
+    assert HEADER.itemsize == 32
+    assert Layout(64).frame_size == 14 + 20 + 8 + 32 + 256
+    assert Layout(64, "raw").frame_size == 14 + 32 + 256
+    assert Layout(64).values_offset == 74
+    assert Layout(64, "raw").header_offset == 14
+    assert Layout(MAX_VALUES).frame_size - 14 <= 0xFFFF < Layout(MAX_VALUES).frame_size - 14 + 4
+
+
+def test_arrays_and_scalars_fill_every_row() -> None:
+    layout = Layout(4)
+    values = np.arange(20, dtype=np.int32).reshape(5, 4)
+    frames = pack(
+        layout, WORKER, SWITCH, values, **{**REASONABLE, "slot": np.arange(5), "worker": 9}
+    )
+    batch = parse_strict(layout, frames)
+    assert batch.header["slot"].tolist() == [0, 1, 2, 3, 4]
+    assert batch.header["worker"].tolist() == [9] * 5
+    assert batch.header["elements"].tolist() == [4] * 5
+    np.testing.assert_array_equal(batch.values, values)
+
+
+def test_empty_batch() -> None:
+    layout = Layout(32)
+    frames = pack(layout, WORKER, SWITCH, np.empty((0, 32), np.int32), **REASONABLE)
+    assert frames.shape == (0, layout.frame_size)
+    assert len(parse(layout, frames)) == 0
+    assert len(parse(layout, PacketBatch.empty())) == 0
+
+
+# One damaged place each: (framing, offset of the byte, new byte, reason, what the message names).
+DAMAGE = [
+    ("udp", 12, 0x86, Refusal.ETHERTYPE, "ethernet.ethertype is 34304"),
+    ("udp", 14, 0x46, Refusal.IP_VERSION, "ipv4.version_ihl is 70"),
+    ("udp", 17, 0x49, Refusal.IP_LENGTH, "ipv4.total_length is 73 (0x49); expected 72"),
+    ("udp", 20, 0x20, Refusal.IP_FRAGMENT, "ipv4.fragment is 8192"),
+    ("udp", 21, 0x01, Refusal.IP_FRAGMENT, "ipv4.fragment is 16385"),
+    ("udp", 23, 6, Refusal.IP_PROTOCOL, "ipv4.protocol is 6 (0x6); expected 17"),
+    ("udp", 29, 4, Refusal.IP_CHECKSUM, "checksum 9892"),
+    ("udp", 36, 0, Refusal.UDP_PORT, "source 4000, destination 239"),
+    ("udp", 39, 0x33, Refusal.UDP_LENGTH, "udp.length is 51 (0x33); expected 52"),
+    ("udp", 42, 0, Refusal.MAGIC, "innet.magic is 78 (0x4e); expected 0x494e"),
+    ("raw", 13, 0xB6, Refusal.ETHERTYPE, "expected 0x88b5"),
+    ("raw", 14, 0, Refusal.MAGIC, "innet.magic"),
+    ("raw", 16, 2, Refusal.VERSION, "innet.version is 2 (0x2); expected 1"),
+    ("raw", 17, 0, Refusal.OPERATION, "innet.operation is 0 (0x0); expected 1 .. 3"),
+    ("raw", 17, 4, Refusal.OPERATION, "innet.operation is 4"),
+    ("raw", 28, 2, Refusal.SLOT_VERSION, "innet.slot_version is 2 (0x2); expected 0 .. 1"),
+    ("raw", 39, 0, Refusal.ELEMENTS, "innet.elements is 0 (0x0); expected 1 .. 3"),
+    ("raw", 39, 4, Refusal.ELEMENTS, "innet.elements is 4"),
+    ("raw", 41, 16, Refusal.WIDTH, "innet.width is 16 (0x10); expected 32"),
+]
+
+
+@pytest.mark.parametrize(("framing", "offset", "byte", "reason", "message"), DAMAGE)
+def test_damage_is_named(
+    framing: str, offset: int, byte: int, reason: Refusal, message: str
+) -> None:
+    layout = Layout(3, framing)
+    frames = np.repeat(literal_frame(framing), 3, axis=0)
+    frames[1, offset] = byte
+    batch = parse(layout, frames)
+    assert batch.reason.tolist() == [0, reason, 0]
+    assert batch.valid.tolist() == [True, False, True]
+    assert batch.refusals() == {reason: 1}
+    with pytest.raises(PacketError, match="packet 1: ") as caught:
+        parse_strict(layout, frames)
+    assert message in str(caught.value)
+
+
+def test_outermost_reason_wins() -> None:
+    frames = literal_frame("udp")
+    frames[0, [12, 42, 46]] = 0
+    assert parse(Layout(3), frames).reason.tolist() == [Refusal.ETHERTYPE]
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_every_truncation_and_extension_is_refused(framing: str) -> None:
+    literal = LITERAL[framing]
+    layout = Layout(3, framing)
+    packets = [(0, literal[:length]) for length in range(len(literal))]
+    packets += [(0, literal), (0, literal + b"\0"), (0, literal * 2)]
+    batch = parse(layout, PacketBatch.from_packets(packets))
+    expected = [Refusal.LENGTH] * len(literal) + [Refusal.NONE] + [Refusal.LENGTH] * 2
+    assert batch.reason.tolist() == expected
+    assert batch.header["job"][len(literal)] == 0x1234
+    only_short = parse(layout, PacketBatch.from_packets(packets[: len(literal)]))
+    assert set(only_short.reason.tolist()) == {Refusal.LENGTH}
+    with pytest.raises(PacketError, match=rf"length is {len(literal) - 1} bytes; expected"):
+        parse_strict(layout, literal[:-1])
+
+
+def test_another_number_of_values_or_framing_is_refused() -> None:
+    assert parse(Layout(4), literal_frame("udp")).refusals() == {Refusal.LENGTH: 1}
+    # A raw frame as long as a UDP one is told apart by its EtherType.
+    assert parse(Layout(10, "raw"), literal_frame("udp")).refusals() == {Refusal.ETHERTYPE: 1}
+
+
+@given(st.integers(0, 32 + 12 + 42), st.binary(min_size=0, max_size=100), st.booleans())
+def test_garbage_never_raises(start: int, garbage: bytes, udp: bool) -> None:
+    framing = "udp" if udp else "raw"
+    damaged = (LITERAL[framing][:start] + garbage)[:200]
+    batch = parse(Layout(3, framing), PacketBatch.from_packets([(0, damaged)]))
+    assert batch.reason[0] in list(Refusal)
+    if batch.valid[0]:
+        assert parse_strict(Layout(3, framing), damaged).valid.all()
+    else:
+        with pytest.raises(PacketError):
+            parse_strict(Layout(3, framing), damaged)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("operation", 0),
+        ("operation", 4),
+        ("job", 0x10000),
+        ("epoch", -1),
+        ("sequence", 2**32),
+        ("slot", 0x10000),
+        ("slot_version", 2),
+        ("worker", -1),
+        ("elements", 0),
+        ("elements", 4),
+        ("flags", 256),
+        ("bitmap", 2**32),
+        ("count", 0x10000),
+        ("exponent", 0x10000),
+    ],
+)
+@pytest.mark.parametrize("as_array", [False, True])
+def test_impossible_fields_are_refused(field: str, wrong: int, as_array: bool) -> None:
+    value = np.array([1, wrong]) if as_array else wrong
+    with pytest.raises(InputError, match=rf"header field {field} cannot be {wrong};"):
+        pack(Layout(3), WORKER, SWITCH, np.zeros((2, 3), np.int32), **{**REASONABLE, field: value})
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros((2, 4), np.int32), np.zeros(3, np.int32), np.zeros((2, 3), np.int64)]
+)
+def test_impossible_values_are_refused(values: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"expected int32 of shape \(n, 3\)"):
+        pack(Layout(3), WORKER, SWITCH, values, **REASONABLE)
+
+
+@pytest.mark.parametrize("values", [0, -1, MAX_VALUES + 1])
+def test_impossible_layouts_are_refused(values: int) -> None:
+    with pytest.raises(InputError, match=f"{values} values per packet"):
+        Layout(values)
+
+
+def test_unknown_framing_is_refused() -> None:
+    with pytest.raises(InputError, match="unknown framing 'tcp'; choose 'udp' or 'raw'"):
+        Layout(3, "tcp")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("mac", "ip", "port"),
+    [
+        ("02:00:00:00:00", "10.0.0.1", 1),
+        ("02-00-00-00-00-01", "10.0.0.1", 1),
+        ("02:00:00:00:00:01", "10.0.0.256", 1),
+        ("02:00:00:00:00:01", "::1", 1),
+        ("02:00:00:00:00:01", "10.0.0.1", 0),
+        ("02:00:00:00:00:01", "10.0.0.1", 65536),
+    ],
+)
+def test_impossible_endpoints_are_refused(mac: str, ip: str, port: int) -> None:
+    with pytest.raises(InputError):
+        Endpoint(mac, ip, port)
+
+
+def test_default_endpoints() -> None:
+    assert Endpoint.of_worker(0) == Endpoint("02:00:00:00:00:01", "10.0.0.1")
+    assert Endpoint.of_worker(299) == Endpoint("02:00:00:00:01:2c", "10.0.1.44")
+    everyone = [Endpoint.of_worker(index) for index in range(0xFF00)] + [Endpoint.of_switch()]
+    assert len({each.mac for each in everyone}) == len({each.ip for each in everyone}) == 0xFF01
+    with pytest.raises(InputError, match="worker index -1"):
+        Endpoint.of_worker(-1)
+
+
+def test_internet_checksum_of_rfc_1071() -> None:
+    # The example of RFC 1071 section 3: the sum is ddf2.
+    data = np.frombuffer(bytes.fromhex("0001f203f4f5f6f7"), np.uint8)[None]
+    assert internet_checksum(data).tolist() == [0xFFFF - 0xDDF2]
+
+
+@given(st.lists(st.binary(min_size=20, max_size=20), min_size=1, max_size=5))
+def test_internet_checksum_is_the_naive_sum(rows: list[bytes]) -> None:
+    expected = []
+    for row in rows:
+        total = sum(int.from_bytes(row[i : i + 2], "big") for i in range(0, 20, 2))
+        while total > 0xFFFF:
+            total = (total & 0xFFFF) + (total >> 16)
+        expected.append(total ^ 0xFFFF)
+    data = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, 20)
+    assert internet_checksum(data).tolist() == expected
+
+
+def test_views_do_not_copy() -> None:
+    layout = Layout(3)
+    frames = np.zeros((2, layout.frame_size + 5), np.uint8)
+    layout.view(frames)["innet"]["sequence"][1] = 0x01020304
+    start = layout.header_offset + 8
+    assert frames[1, start : start + 4].tolist() == [1, 2, 3, 4]
+    assert not frames[0].any()

@@ -1,0 +1,186 @@
+"""What the engines share: the state of a switch, and the interface that an engine has.
+
+``Switch`` owns one ``SwitchState``; the control plane changes it, engines run packets over it. Two
+engines given equal states and equal packets leave equal states and equal packets behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.packets import PacketBatch
+from innet.switch import ir
+from innet.switch.hashes import CrcParameters
+from innet.switch.replication import Replication
+from innet.switch.tables import Generation, TableState
+
+DROP_PORT = 511
+"""egress_spec of a packet that is to be dropped."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts since the switch was loaded or ``Switch.reset_statistics`` was called.
+
+    ``packets_in`` counts what came from outside; a copy that is dropped counts where it is dropped.
+    """
+
+    packets_in: int = 0
+    bytes_in: int = 0
+    packets_out: int = 0
+    bytes_out: int = 0
+    dropped_ingress: int = 0
+    dropped_egress: int = 0
+    replicated: int = 0
+    """Copies made by multicast."""
+    unknown_groups: int = 0
+    """Packets sent to a multicast group that does not exist or is empty."""
+    cloned: int = 0
+    resubmitted: int = 0
+    recirculated: int = 0
+    parser_errors: int = 0
+    checksum_errors: int = 0
+    failed_assertions: int = 0
+    looped: int = 0
+    """Packets dropped after being resubmitted or recirculated ``MAX_LOOPS`` times."""
+
+    def as_dict(self) -> dict[str, int]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+MAX_LOOPS = 4096
+"""How often one packet may be resubmitted or recirculated. simple_switch would run on forever."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterGroup:
+    """Consecutive register arrays of one size and width, stored side by side.
+
+    Attributes:
+        registers: their indices in ``Program.registers``, consecutive.
+        matrix: shape (size, len(registers)), C-contiguous; uint32 for widths up to 32, uint64 up to
+            64, object (Python integers) above. Cell i of the k-th register is ``matrix[i, k]``, so
+            that one row holds what a packet touches when it uses the same index in all of them.
+    """
+
+    registers: tuple[int, ...]
+    matrix: NDArray[Any]
+
+
+def allocate_registers(program: ir.Program) -> tuple[RegisterGroup, ...]:
+    """Zeroed storage for all registers of ``program``, in the order of the program."""
+    groups: list[RegisterGroup] = []
+    start = 0
+    arrays = program.registers
+    for end in range(1, len(arrays) + 1):
+        if end < len(arrays) and _shape(arrays[end]) == _shape(arrays[start]):
+            continue
+        shape = (arrays[start].size, end - start)
+        groups.append(
+            RegisterGroup(tuple(range(start, end)), np.zeros(shape, dtype_of(arrays[start].width)))
+        )
+        start = end
+    return tuple(groups)
+
+
+def dtype_of(width: int) -> np.dtype[Any]:
+    """How register cells of ``width`` bits are stored."""
+    if width <= 32:
+        return np.dtype(np.uint32)
+    return np.dtype(np.uint64) if width <= 64 else np.dtype(object)
+
+
+def _shape(array: ir.RegisterArray) -> tuple[int, int]:
+    return (array.size, array.width)
+
+
+@dataclass(slots=True)
+class SwitchState:
+    """Everything that outlives a packet.
+
+    Args:
+        program: what is loaded.
+        random: source of ``random()``.
+
+    Attributes:
+        register_groups, registers: the storage, and one view (size,) per ``Program.registers``
+            into it. Writing to a view writes to the storage.
+        counters: per ``Program.counters``: uint64 (size, 2), columns ``tables.PACKETS`` and
+            ``tables.BYTES``. For a direct counter it is its table's matrix.
+        tables: per ``Program.tables``.
+        replication: multicast groups and mirror sessions.
+        value_sets: per ``Program.value_sets``: the values, without padding.
+        crc: parameters of calculations that the control plane may set, by calculation index.
+        digests: (learn list index, values) in the order in which ``digest`` was called.
+        clock: microseconds; what timestamps read. Time is passed in: nothing here advances it.
+        generation: ``.value`` grows whenever the control plane changes tables, replication, value
+            sets or hash parameters. Registers, counters and the clock do not move it.
+    """
+
+    program: ir.Program
+    random: np.random.Generator
+    register_groups: tuple[RegisterGroup, ...] = field(init=False)
+    registers: tuple[NDArray[Any], ...] = field(init=False)
+    counters: tuple[NDArray[np.uint64], ...] = field(init=False)
+    tables: tuple[TableState, ...] = field(init=False)
+    replication: Replication = field(init=False)
+    value_sets: tuple[set[int], ...] = field(init=False)
+    crc: dict[int, CrcParameters] = field(init=False, default_factory=dict)
+    digests: list[tuple[int, tuple[int, ...]]] = field(init=False, default_factory=list)
+    clock: int = field(init=False, default=0)
+    statistics: Statistics = field(init=False, default_factory=Statistics)
+    generation: Generation = field(init=False, default_factory=Generation)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        self.register_groups = allocate_registers(program)
+        self.registers = tuple(
+            group.matrix[:, column]
+            for group in self.register_groups
+            for column in range(len(group.registers))
+        )
+        self.tables = tuple(TableState(table, self.generation) for table in program.tables)
+        self.counters = tuple(self._counter(counter) for counter in program.counters)
+        self.replication = Replication(self.generation)
+        self.value_sets = tuple(set() for _ in program.value_sets)
+
+    def _counter(self, counter: ir.CounterArray) -> NDArray[np.uint64]:
+        if counter.table is not None:
+            matrix = self.tables[counter.table].counters
+            if matrix is not None:
+                return matrix
+        return np.zeros((counter.size, 2), np.uint64)
+
+
+class Engine(Protocol):
+    """Runs packets through a program.
+
+    An engine is made once per switch. It reads tables and replication from the state and must
+    notice, by ``state.generation.value``, when they changed between two calls.
+    """
+
+    def __init__(self, program: ir.Program, state: SwitchState) -> None: ...
+
+    @staticmethod
+    def unsupported(program: ir.Program) -> list[str]:
+        """What ``program`` uses that the engine does not have, each with where it is used."""
+        ...
+
+    def process(self, batch: PacketBatch) -> PacketBatch:
+        """Run packets in arrival order.
+
+        The output follows the input: all copies of packet i come before those of packet i+1, in the
+        order of replication. simple_switch promises that order only per port.
+        """
+        ...
+
+
+def refusal(engine: str, reasons: Sequence[str]) -> str:
+    """The message of the UnsupportedError for ``reasons``."""
+    listed = "".join(f"\n  {reason}" for reason in reasons)
+    return f"the {engine} engine does not support what this program uses:{listed}"

@@ -1,0 +1,157 @@
+"""Packet replication: multicast groups made of nodes, and mirror sessions for clones.
+
+As simple_switch's replication engine: a node is a replication id with a set of ports and of link
+aggregation groups, a group is a list of nodes in the order of their association, and a node belongs
+to at most one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from innet.errors import ControlError
+from innet.switch.tables import Generation
+
+MAX_GROUPS = 65536
+MAX_RID = 0xFFFF
+MAX_PORT = 511
+"""Ports are 9 bits wide in v1model."""
+MAX_LAG = 255
+MAX_SESSION = 0x7FFF
+
+
+@dataclass(slots=True)
+class Node:
+    """Copies with replication id ``rid`` to ``ports`` and to one port of each of ``lags``."""
+
+    rid: int
+    ports: tuple[int, ...]
+    lags: tuple[int, ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSession:
+    """Where clones of a session go: to a port, to a multicast group, or both."""
+
+    port: int | None
+    group: int | None
+
+
+@dataclass(slots=True)
+class Replication:
+    """Groups, nodes and mirror sessions; every change bumps ``generation``."""
+
+    generation: Generation
+    groups: dict[int, list[int]] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    sessions: dict[int, MirrorSession] = field(default_factory=dict)
+
+    def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
+        """(port, rid) of each copy, in the order in which they leave; nothing for no such group."""
+        return tuple(
+            (port, self.nodes[handle].rid)
+            for handle in self.groups.get(group, ())
+            for port in self.nodes[handle].ports
+        )
+
+    def create_group(self, group: int) -> None:
+        _require(0 <= group < MAX_GROUPS, f"multicast group {group} is not in 0..{MAX_GROUPS - 1}")
+        self.groups.setdefault(group, [])
+        self.generation.bump()
+
+    def destroy_group(self, group: int) -> None:
+        """Its nodes stay, without a group."""
+        self._group(group)
+        for handle in self.groups.pop(group):
+            self.nodes[handle].group = None
+        self.generation.bump()
+
+    def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
+        """Returns the node's handle, the lowest that is free."""
+        _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
+        node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
+        if node.lags:
+            raise ControlError("link aggregation groups are not supported; name ports instead")
+        handle = next(i for i in range(len(self.nodes) + 1) if i not in self.nodes)
+        self.nodes[handle] = node
+        self.generation.bump()
+        return handle
+
+    def update_node(self, handle: int, ports: Iterable[int]) -> None:
+        """Change the ports of a node."""
+        self._node(handle).ports = _members("port", ports, MAX_PORT)
+        self.generation.bump()
+
+    def associate(self, group: int, handle: int) -> None:
+        """Put a node at the end of a group."""
+        node = self._node(handle)
+        members = self._group(group)
+        if node.group is not None:
+            raise ControlError(f"multicast node {handle} already belongs to group {node.group}")
+        members.append(handle)
+        node.group = group
+        self.generation.bump()
+
+    def dissociate(self, group: int, handle: int) -> None:
+        """Take a node out of its group."""
+        node = self._node(handle)
+        members = self._group(group)
+        if node.group != group:
+            raise ControlError(f"multicast node {handle} does not belong to group {group}")
+        members.remove(handle)
+        node.group = None
+        self.generation.bump()
+
+    def destroy_node(self, handle: int) -> None:
+        """Take a node out of its group, if any, and forget it."""
+        node = self._node(handle)
+        if node.group is not None:
+            self.groups[node.group].remove(handle)
+        del self.nodes[handle]
+        self.generation.bump()
+
+    def set_session(self, session: int, port: int | None, group: int | None) -> None:
+        """Say where clones of ``session`` go."""
+        _require(
+            0 <= session <= MAX_SESSION, f"mirror session {session} is not in 0..{MAX_SESSION}"
+        )
+        if port is not None:
+            _members("port", [port], MAX_PORT)
+        self.sessions[session] = MirrorSession(port, group)
+        self.generation.bump()
+
+    def delete_session(self, session: int) -> None:
+        """Clones of ``session`` go nowhere from now on."""
+        if session not in self.sessions:
+            known = ", ".join(map(str, sorted(self.sessions))) or "none"
+            raise ControlError(f"no mirror session {session}. Sessions: {known}.")
+        del self.sessions[session]
+        self.generation.bump()
+
+    def _group(self, group: int) -> list[int]:
+        if group not in self.groups:
+            known = ", ".join(map(str, sorted(self.groups))) or "none"
+            raise ControlError(f"no multicast group {group}. Groups: {known}.")
+        return self.groups[group]
+
+    def _node(self, handle: int) -> Node:
+        if handle not in self.nodes:
+            known = ", ".join(map(str, sorted(self.nodes))) or "none"
+            raise ControlError(f"no multicast node with handle {handle}. Handles: {known}.")
+        return self.nodes[handle]
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ControlError(message)
+
+
+def _members(kind: str, numbers: Iterable[int], greatest: int) -> tuple[int, ...]:
+    """In ascending order, as the replication engine copies to them."""
+    members = sorted(numbers)
+    for number in members:
+        _require(0 <= number <= greatest, f"{kind} {number} is not in 0..{greatest}")
+    _require(len(set(members)) == len(members), f"a {kind} is named twice in {members}")
+    return tuple(members)

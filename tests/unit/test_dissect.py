@@ -1,0 +1,238 @@
+"""innet.dissect: scapy and innet.wire read and write the same bytes; pcap files read back equal."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import PcapNgWriter, wrpcap
+
+from innet.dissect import Innet, read_pcap, write_pcap
+from innet.errors import InputError, PacketError
+from innet.packets import PacketBatch
+from innet.wire import HEADER, Endpoint, Flag, Layout, pack, parse, parse_strict
+from innet.words import Operation
+
+LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
+FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "width", "reserved"}]
+
+
+def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:
+    if name == "operation":
+        return st.sampled_from([int(each) for each in Operation])
+    if name == "slot_version":
+        return st.integers(0, 1)
+    if name == "elements":
+        return st.integers(1, layout.values)
+    return st.integers(0, 256 ** HEADER[name].itemsize - 1)
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> tuple[Layout, Endpoint, dict[str, int], list[int]]:
+    layout = draw(st.sampled_from(LAYOUTS))
+    source = Endpoint(
+        ":".join(f"{byte:02x}" for byte in draw(st.binary(min_size=6, max_size=6))),
+        ".".join(str(byte) for byte in draw(st.binary(min_size=4, max_size=4))),
+        draw(st.integers(1, 0xFFFF)),
+    )
+    fields = {name: draw(field_values(name, layout)) for name in FIELDS}
+    size = layout.values
+    values = draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=size, max_size=size))
+    return layout, source, fields, values
+
+
+def with_scapy(
+    layout: Layout, source: Endpoint, destination: Endpoint, fields: dict[str, int], values: list
+) -> Ether:
+    ethernet = Ether(src=source.mac, dst=destination.mac)
+    header = Innet(**fields, values=values)
+    if layout.framing == "raw":
+        return ethernet / header
+    return (
+        ethernet
+        / IP(src=source.ip, dst=destination.ip, flags="DF", id=0)
+        / UDP(sport=source.udp_port, dport=destination.udp_port, chksum=0)
+        / header
+    )
+
+
+@given(contents())
+def test_both_write_the_same_bytes(
+    content: tuple[Layout, Endpoint, dict[str, int], list[int]],
+) -> None:
+    layout, source, fields, values = content
+    switch = Endpoint.of_switch()
+    ours = pack(layout, source, switch, np.array([values], np.int32), **fields)
+    assert bytes(with_scapy(layout, source, switch, fields, values)) == ours.tobytes()
+
+
+@given(contents())
+def test_both_read_the_same_fields(
+    content: tuple[Layout, Endpoint, dict[str, int], list[int]],
+) -> None:
+    layout, source, fields, values = content
+    switch = Endpoint.of_switch()
+    # Bytes from wire, read by scapy.
+    frame = pack(layout, source, switch, np.array([values], np.int32), **fields).tobytes()
+    packet = Ether(frame)
+    assert {name: int(packet[Innet].getfieldval(name)) for name in FIELDS} == fields
+    assert packet[Innet].values == values
+    assert (packet.src, packet.dst) == (source.mac, switch.mac)
+    if layout.framing == "udp":
+        assert (packet[IP].src, packet[IP].dst) == (source.ip, switch.ip)
+        assert (packet[UDP].sport, packet[UDP].dport) == (source.udp_port, switch.udp_port)
+        right = IP(bytes(packet[IP]))
+        del right.chksum
+        assert packet[IP].chksum == IP(bytes(right)).chksum
+    # Bytes from scapy, read by wire.
+    built = bytes(with_scapy(layout, source, switch, fields, values))
+    batch = parse_strict(layout, built)
+    assert {name: int(batch.header[name][0]) for name in FIELDS} == fields
+    assert batch.values[0].tolist() == values
+    # The sender of a result uses port 48879 as the source; scapy follows that, too.
+    answer = pack(layout, switch, source, np.array([values], np.int32), **fields).tobytes()
+    assert Ether(answer)[Innet].values == values
+
+
+def test_layers_have_the_fields_of_the_layout_in_order_and_size() -> None:
+    described = [(field.name, field.sz) for field in Innet.fields_desc[:-1]]
+    described = [(name, int(size)) for name, size in described]
+    assert described == [(name, HEADER[name].itemsize) for name in HEADER.names]
+    assert Innet.fields_desc[-1].name == "values"
+
+
+def test_default_packet_is_valid() -> None:
+    frame = bytes(Ether() / IP() / UDP(sport=5, chksum=0) / Innet(values=[5]))
+    assert parse(Layout(1), PacketBatch.from_packets([(0, frame)])).valid.all()
+
+
+def test_shows_what_a_person_wants_to_see() -> None:
+    values = np.array([[-1, 7]], np.int32)
+    frame = pack(
+        Layout(2),
+        Endpoint.of_worker(0),
+        Endpoint.of_switch(),
+        values,
+        operation=Operation.MAX,
+        job=3,
+        epoch=1,
+        sequence=9,
+        slot=8,
+        slot_version=1,
+        worker=2,
+        flags=Flag.RESULT | Flag.RESEND,
+        bitmap=0b111,
+    ).tobytes()
+    packet = Ether(frame)
+    shown = packet.show(dump=True)
+    for line in ("= MAX", "= resend+result", "= 0x7", "= [-1, 7]", "= 0x494e"):
+        assert line in shown
+    assert packet.summary().endswith("innet result MAX job 3/1 chunk 9 slot 8.1 worker 2")
+
+
+def test_truncated_packets_do_not_raise() -> None:
+    values = np.arange(3, dtype=np.int32)[None]
+    fields = dict.fromkeys(FIELDS, 1)
+    frame = pack(
+        Layout(3, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(), values, **fields
+    ).tobytes()
+    whole = len(frame)
+    assert Ether(frame[: whole - 4])[Innet].values == [0, 1]
+    cut = Ether(frame[: whole - 3])[Innet]
+    assert (cut.values, bytes(cut[Raw])) == ([0, 1], b"\0")
+    for length in range(14, whole):
+        assert bytes(Ether(frame[:length])) == frame[:length]
+
+
+@pytest.mark.parametrize("kind", ["batch", "array", "bytes"])
+def test_pcap_reads_back_equal(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    frames = rng.integers(0, 256, (5, 60), dtype=np.uint8)
+    packets = [frame.tobytes() for frame in frames]
+    if kind == "batch":
+        packets = [packet[: 20 + 9 * row] for row, packet in enumerate(packets)]
+        given_form: object = PacketBatch.from_packets((7, packet) for packet in packets)
+    else:
+        given_form = frames if kind == "array" else packets
+    times = [0.0, 1e-9, 0.25, 1.000000001, 1e9 + 0.5]
+    write_pcap(tmp_path / "a.pcap", given_form, times)  # type: ignore[arg-type]
+    capture = read_pcap(tmp_path / "a.pcap")
+    assert capture.packets.to_packets() == [(0, packet) for packet in packets]
+    np.testing.assert_allclose(capture.times, times, rtol=0, atol=1e-9)
+
+
+def test_pcap_literal_bytes(tmp_path: Path) -> None:
+    write_pcap(tmp_path / "a.pcap", [b"\x01\x02\x03"], [2.5])
+    assert (tmp_path / "a.pcap").read_bytes() == (
+        struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
+        + struct.pack("<IIII", 2, 500_000_000, 3, 3)
+        + b"\x01\x02\x03"
+    )
+
+
+def test_empty_pcap(tmp_path: Path) -> None:
+    write_pcap(tmp_path / "a.pcap", [])
+    capture = read_pcap(tmp_path / "a.pcap")
+    assert len(capture.packets) == len(capture.times) == 0
+
+
+def test_reads_what_others_write(tmp_path: Path) -> None:
+    packets = [Ether(b"\x01" * 14), Ether(b"\x02" * 20)]
+    for number, packet in enumerate(packets):
+        packet.time = 10.5 + number
+    wrpcap(str(tmp_path / "a.pcap"), packets, endianness=">")
+    with PcapNgWriter(str(tmp_path / "a.pcapng")) as writer:
+        writer.write(packets)
+    for name in ("a.pcap", "a.pcapng"):
+        capture = read_pcap(tmp_path / name)
+        assert [packet for _, packet in capture.packets.to_packets()] == [
+            b"\x01" * 14,
+            b"\x02" * 20,
+        ]
+        np.testing.assert_allclose(capture.times, [10.5, 11.5], atol=1e-6)
+
+
+def test_unreadable_captures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.pcap cannot be read: No such file"):
+        read_pcap(tmp_path / "none.pcap")
+    (tmp_path / "text.pcap").write_text("this is no capture")
+    with pytest.raises(PacketError, match=r"text\.pcap is no pcap file"):
+        read_pcap(tmp_path / "text.pcap")
+    write_pcap(tmp_path / "a.pcap", [b"\x01" * 20])
+    whole = (tmp_path / "a.pcap").read_bytes()
+    (tmp_path / "cut.pcap").write_bytes(whole[:-1])
+    with pytest.raises(PacketError, match=r"cut\.pcap ends in the middle of packet 0"):
+        read_pcap(tmp_path / "cut.pcap")
+    (tmp_path / "ip.pcap").write_bytes(whole[:20] + struct.pack("<I", 101) + whole[24:])
+    with pytest.raises(PacketError, match=r"link type 101; expected 1 \(Ethernet\)"):
+        read_pcap(tmp_path / "ip.pcap")
+
+
+@pytest.mark.parametrize("times", [[1.0], [1.0, -1.0], [1.0, 2.0**32], [1.0, float("nan")]])
+def test_impossible_times_are_refused(tmp_path: Path, times: list[float]) -> None:
+    with pytest.raises(InputError):
+        write_pcap(tmp_path / "a.pcap", [b"\x01", b"\x02"], times)
+    assert not (tmp_path / "a.pcap").exists()
+
+
+def test_unwritable_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        write_pcap(tmp_path / "no" / "a.pcap", [b"\x01"])
+
+
+def test_import_is_quiet_and_leaves_logging_alone() -> None:
+    code = (
+        "import logging; logging.getLogger('scapy').setLevel(logging.INFO); import innet.dissect; "
+        "assert logging.getLogger('scapy').level == logging.INFO"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

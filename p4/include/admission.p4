@@ -1,0 +1,59 @@
+// Who may speak: a packet is let in only if the control plane has bound its ingress port, job, epoch
+// and worker index to a place in the slot pool. Everything refused is counted by its reason.
+
+#ifndef INNET_ADMISSION_P4
+#define INNET_ADMISSION_P4
+
+control Admission(inout headers_t hdr, inout metadata_t meta,
+                  inout standard_metadata_t standard_metadata) {
+    // worker_bit: this worker's bit in the bitmap; workers: how many make a slot complete;
+    // group: the multicast group of the job; slot_base, slot_mask: the job's part of the pool, a
+    // power of two of slots, so that a mask and no comparison keeps a job inside it.
+    action admit(bit<32> worker_bit, bit<16> workers, bit<16> group, bit<16> slot_base,
+                 bit<16> slot_mask) {
+        meta.worker_bit = worker_bit;
+        meta.workers = workers;
+        meta.group = group;
+        meta.slot_base = slot_base;
+        meta.outside = hdr.innet.slot & ~slot_mask;
+        meta.refusal = REFUSED_NOT;
+    }
+
+    action refuse_stranger() {
+        meta.refusal = REFUSED_STRANGER;
+    }
+
+    table admission {
+        key = {
+            standard_metadata.ingress_port: exact;
+            hdr.innet.job: exact;
+            hdr.innet.epoch: exact;
+            hdr.innet.worker: exact;
+        }
+        actions = { admit; refuse_stranger; }
+        const default_action = refuse_stranger();
+        size = 1024;
+    }
+
+    apply {
+        if (standard_metadata.parser_error != error.NoError) {
+            meta.refusal = REFUSED_TRUNCATED;
+        } else if (standard_metadata.checksum_error == 1) {
+            meta.refusal = REFUSED_CHECKSUM;
+        } else if (!hdr.values.isValid()) {
+            meta.refusal = REFUSED_FOREIGN;
+        } else if (hdr.innet.width != 32 || hdr.innet.elements == 0
+                   || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
+                   || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
+                   || hdr.innet.flags & FLAG_RESULT != 0) {
+            meta.refusal = REFUSED_MALFORMED;
+        } else {
+            admission.apply();
+            if (meta.refusal == REFUSED_NOT && meta.outside != 0) {
+                meta.refusal = REFUSED_SLOT;
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,89 @@
+// Packet formats: Ethernet, IPv4, UDP and the innet header, version 1.
+//
+// The same layout is written once for workers in innet/wire/; a test compares the two.
+
+#ifndef INNET_HEADERS_P4
+#define INNET_HEADERS_P4
+
+#ifndef VALUES
+#define VALUES 64
+#endif
+
+#include "repeat.p4"
+
+const bit<16> ETHERTYPE_IPV4  = 0x0800;
+const bit<16> ETHERTYPE_INNET = 0x88B5; // IEEE 802 local experimental, for raw framing
+const bit<8>  PROTOCOL_UDP    = 17;
+const bit<16> UDP_PORT_INNET  = 48879;
+
+const bit<16> INNET_MAGIC   = 0x494E; // "IN"
+const bit<8>  INNET_VERSION = 1;
+
+const bit<8> OPERATION_SUM = 1;
+const bit<8> OPERATION_OR  = 2;
+const bit<8> OPERATION_MAX = 3;
+
+const bit<8> FLAG_RESULT = 16;
+
+header ethernet_t {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> ethertype;
+}
+
+header ipv4_t {
+    bit<4>  version;
+    bit<4>  ihl;
+    bit<8>  dscp_ecn;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<3>  flags;
+    bit<13> fragment_offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> checksum;
+    bit<32> source;
+    bit<32> destination;
+}
+
+header udp_t {
+    bit<16> source_port;
+    bit<16> destination_port;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+header innet_t {
+    bit<16> magic;
+    bit<8>  version;
+    bit<8>  operation;
+    bit<16> job;
+    bit<16> epoch;
+    bit<32> sequence;     // chunk number, serial arithmetic
+    bit<16> slot;         // within the job
+    bit<8>  slot_version; // which of the two shadow copies
+    bit<8>  flags;
+    bit<32> bitmap;       // in a result: who is in
+    bit<16> worker;       // sender, or addressee of a result
+    bit<16> count;        // in a result: how many are in
+    bit<16> elements;     // how many of the values carry meaning
+    bit<16> width;        // bits per element
+    bit<16> exponent;     // block exponent, aggregated by MAX
+    bit<16> reserved;
+}
+
+#define VALUE_FIELD(i) bit<32> v##i;
+
+header values_t {
+    REPEAT(VALUE_FIELD)
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    ipv4_t     ipv4;
+    udp_t      udp;
+    innet_t    innet;
+    values_t   values;
+}
+
+#endif

@@ -1,0 +1,80 @@
+// Parser and deparser for both framings: UDP over IPv4, and raw Ethernet.
+
+#ifndef INNET_PARSER_P4
+#define INNET_PARSER_P4
+
+parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
+                   inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4:  parse_ipv4;
+            ETHERTYPE_INNET: parse_innet;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        // Options and fragments are not ours: workers send neither.
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.fragment_offset,
+                          hdr.ipv4.protocol) {
+            (4, 5, 0, PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.destination_port) {
+            UDP_PORT_INNET: parse_innet;
+            default: accept;
+        }
+    }
+
+    state parse_innet {
+        packet.extract(hdr.innet);
+        transition select(hdr.innet.magic, hdr.innet.version) {
+            (INNET_MAGIC, INNET_VERSION): parse_values;
+            default: accept;
+        }
+    }
+
+    state parse_values {
+        packet.extract(hdr.values);
+        transition accept;
+    }
+}
+
+control InnetDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.innet);
+        packet.emit(hdr.values);
+    }
+}
+
+control VerifyIpv4(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        verify_checksum(hdr.ipv4.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length,
+              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
+              hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+// A result leaves with other addresses than the contribution came with.
+control UpdateIpv4(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(hdr.ipv4.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length,
+              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
+              hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+#endif

@@ -1,0 +1,65 @@
+// The bookkeeping of the slot pool: which chunk a slot holds, who is in, how many are in.
+//
+// Every register array is touched once per packet, at one index, as a switch ASIC's stateful ALU
+// would: read, decide, write.
+
+#ifndef INNET_POOL_P4
+#define INNET_POOL_P4
+
+control Pool(inout headers_t hdr, inout metadata_t meta) {
+    register<bit<32>>(2 * SLOTS) sequence;
+    register<bit<32>>(2 * SLOTS) bitmap;
+    register<bit<16>>(2 * SLOTS) count;
+    register<bit<16>>(2 * SLOTS) exponent;
+
+    // A newer chunk takes the slot over, and whatever is older than what the slot holds is refused,
+    // however late it comes. SwitchML tells a new chunk by a bitmap that the other version's
+    // packets have cleared, which a delayed duplicate can fool.
+    action claim() {
+        bit<32> held;
+        sequence.read(held, meta.index);
+        meta.age = hdr.innet.sequence - held;
+        meta.fresh = (bit<1>)(meta.age != 0 && meta.age < 0x80000000);
+        sequence.write(meta.index, meta.fresh == 1 ? hdr.innet.sequence : held);
+    }
+
+    action join() {
+        bit<32> before;
+        bitmap.read(before, meta.index);
+        before = meta.fresh == 1 ? 0 : before;
+        meta.seen = (bit<1>)(before & meta.worker_bit != 0);
+        hdr.innet.bitmap = before | meta.worker_bit;
+        bitmap.write(meta.index, hdr.innet.bitmap);
+    }
+
+    action number() {
+        bit<16> before;
+        count.read(before, meta.index);
+        before = meta.fresh == 1 ? 0 : before;
+        hdr.innet.count = meta.seen == 1 ? before : before + 1;
+        count.write(meta.index, hdr.innet.count);
+    }
+
+    action raise_exponent() {
+        bit<16> before;
+        exponent.read(before, meta.index);
+        before = meta.fresh == 1 ? 0 : before;
+        hdr.innet.exponent = meta.seen == 1 || before > hdr.innet.exponent
+            ? before : hdr.innet.exponent;
+        exponent.write(meta.index, hdr.innet.exponent);
+    }
+
+    apply {
+        claim();
+        // A stale packet must not leave a trace in the other registers.
+        if (meta.age >= 0x80000000) {
+            meta.refusal = REFUSED_STALE;
+        } else {
+            join();
+            number();
+            raise_exponent();
+        }
+    }
+}
+
+#endif

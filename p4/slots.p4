@@ -1,0 +1,114 @@
+// The slot pool: streaming aggregation as in SwitchML (Sapio et al., NSDI 2021), for several jobs.
+//
+// Workers stream chunks of a vector through a pool of slots. A slot combines the chunk of all
+// workers (SUM, OR or MAX, by the packet's operation field) and multicasts the result when the last
+// one is in. Each slot has two shadow copies, so that a worker who lost a result can still ask for
+// it while the others are one chunk ahead.
+//
+// Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool).
+
+#include <core.p4>
+#include <v1model.p4>
+
+#ifndef SLOTS
+#define SLOTS 1024
+#endif
+
+#include "include/headers.p4"
+
+struct metadata_t {
+    bit<8>  refusal;
+    bit<32> worker_bit;
+    bit<16> workers;
+    bit<16> group;
+    bit<16> slot_base;
+    bit<16> outside;
+    bit<32> index; // of the slot and version, in every register array
+    bit<32> age;   // how far the packet's chunk is ahead of the slot's, serial arithmetic
+    bit<1>  fresh;
+    bit<1>  seen;
+}
+
+// Why a packet was refused: the index of the counter `refused`.
+const bit<8> REFUSED_NOT       = 0; // never counted
+const bit<8> REFUSED_FOREIGN   = 1; // no innet packet, or another version of the format
+const bit<8> REFUSED_TRUNCATED = 2; // shorter than its headers say
+const bit<8> REFUSED_CHECKSUM  = 3; // IPv4 header damaged
+const bit<8> REFUSED_MALFORMED = 4; // a field that no worker would send
+const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker do not belong together
+const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
+const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
+
+#include "include/parser.p4"
+#include "include/admission.p4"
+#include "include/pool.p4"
+#include "include/values.p4"
+
+control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    counter(8, CounterType.packets_and_bytes) refused;
+    Admission() admission;
+    Pool() pool;
+    Values() values;
+
+    action refuse() {
+        refused.count((bit<32>)meta.refusal);
+        mark_to_drop(standard_metadata);
+    }
+
+    apply {
+        admission.apply(hdr, meta, standard_metadata);
+        if (meta.refusal == REFUSED_NOT) {
+            meta.index = (bit<32>)(meta.slot_base | hdr.innet.slot) << 1
+                | (bit<32>)hdr.innet.slot_version;
+            pool.apply(hdr, meta);
+        }
+        if (meta.refusal != REFUSED_NOT) {
+            refuse();
+        } else {
+            values.apply(hdr, meta);
+            if (hdr.innet.count != meta.workers) {
+                mark_to_drop(standard_metadata); // the slot waits for others
+            } else {
+                hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
+                if (meta.seen == 1) {
+                    standard_metadata.egress_spec = standard_metadata.ingress_port;
+                } else {
+                    standard_metadata.mcast_grp = meta.group;
+                }
+            }
+        }
+    }
+}
+
+control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
+                    inout standard_metadata_t standard_metadata) {
+    // The answer comes from the address that the worker spoke to.
+    action address(bit<48> mac, bit<32> ip, bit<16> udp_port) {
+        hdr.ethernet.source = hdr.ethernet.destination;
+        hdr.ethernet.destination = mac;
+        hdr.ipv4.source = hdr.ipv4.destination;
+        hdr.ipv4.destination = ip;
+        hdr.udp.source_port = UDP_PORT_INNET;
+        hdr.udp.destination_port = udp_port;
+        hdr.udp.checksum = 0; // none, as RFC 768 allows: the values have changed
+    }
+
+    table deliver {
+        key = { standard_metadata.egress_port: exact; }
+        actions = { address; NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    apply {
+        deliver.apply();
+        // The replication id of a multicast copy is the index of the worker it is for.
+        if (standard_metadata.instance_type == 5) {
+            hdr.innet.worker = standard_metadata.egress_rid;
+        }
+    }
+}
+
+V1Switch(InnetParser(), VerifyIpv4(), SlotsIngress(), SlotsEgress(), UpdateIpv4(),
+         InnetDeparser()) main;

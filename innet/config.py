@@ -72,7 +72,7 @@ class DemoSettings(Settings):
         workers: data-parallel workers; each holds one shard of the training images.
         iterations: optimiser steps of each of the three runs.
         batch_size: images per worker and iteration.
-        learning_rate: peak step size of SGD, for the mean gradient.
+        learning_rate: step size of SGD, for the mean gradient of the workers.
         momentum: of SGD, 0 to below 1.
         ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
         engine: how the built-in switch runs the program.
@@ -82,9 +82,9 @@ class DemoSettings(Settings):
     """
 
     workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
-    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 312
-    batch_size: Annotated[int, Field(ge=1, le=4096)] = 32
-    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.1
+    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 330
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.05
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
     engine: Engine = "jit"

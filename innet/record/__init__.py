@@ -1,0 +1,28 @@
+"""What a run leaves behind: reports, and the versioned records that plots and tables read.
+
+An all-reduce returns a ``Report``. An experiment writes an ``ExperimentRecord``: JSON with a format
+name, a version, the machine and every step of every run. Tables and plots are made from the record
+alone, so that they can be made again later and elsewhere. Records of different machines refuse to
+be merged: times of one and times of the other in one plot would compare nothing.
+"""
+
+from innet.record.experiment import DEMO, FORMATS, TRAIN, VERSION, ExperimentRecord, merge
+from innet.record.machine import Machine
+from innet.record.report import Report, Seconds
+from innet.record.run import Progress, Run, Step, Watcher
+
+__all__ = [
+    "DEMO",
+    "FORMATS",
+    "TRAIN",
+    "VERSION",
+    "ExperimentRecord",
+    "Machine",
+    "Progress",
+    "Report",
+    "Run",
+    "Seconds",
+    "Step",
+    "Watcher",
+    "merge",
+]

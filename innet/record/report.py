@@ -1,0 +1,97 @@
+"""What one all-reduce did: counts, times and errors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
+
+
+class Frozen(BaseModel):
+    """Base of everything in a record: never changed once written, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Seconds(Frozen):
+    """Wall time of the steps of one all-reduce, all workers together.
+
+    Attributes:
+        encode: codec, float32 to words.
+        network: protocol, fabric and switch.
+        decode: codec, words to float32. All workers decode the same words, so one does.
+        total: from the call to its return; more than the sum of the others by what joins them.
+        switch: the part of ``network`` spent in the switch program; None where it runs apart.
+    """
+
+    encode: float
+    network: float
+    decode: float
+    total: float
+    switch: float | None = None
+
+
+class Report(Frozen):
+    """What one all-reduce did.
+
+    Attributes:
+        version: of these fields.
+        exact: whether the decoded integer sum equalled the oracle's; None where not compared.
+        workers: how many took part.
+        codec: name or description.
+        program: name of the P4 program.
+        engine: what ran the program.
+        fabric: what carried the packets.
+        values_per_packet: int32 values in each packet.
+        elements: of each worker's gradient.
+        rounds: exchanges one after the other that it took; a codec may need several.
+        packets_sent: by all workers, retransmissions included.
+        packets_received: by all workers.
+        bytes_sent: by the worker that sent most, from Ethernet header to the last value, without
+            preamble, frame check sequence and gap; retransmissions included.
+        bytes_dense: what one worker would send, in the same framing and packets of the same number
+            of values, if each element travelled once as a float32.
+        retransmissions: packets sent again, all workers together.
+        seconds: wall time.
+        switch_packets: packets that the switch processed.
+        max_abs_error: largest difference, of any element, from the float64 sum of the inputs.
+            Includes what the selectors left for later.
+        max_abs_error_sent: the same from the float64 sum of what the selectors sent; what
+            quantisation costs.
+        details: what codec, program or fabric add, by name.
+    """
+
+    version: Literal[1] = 1
+    exact: bool | None
+    workers: int
+    codec: str
+    program: str
+    engine: str
+    fabric: str
+    values_per_packet: int
+    elements: int
+    rounds: int
+    packets_sent: int
+    packets_received: int
+    bytes_sent: int
+    bytes_dense: int
+    retransmissions: int = 0
+    seconds: Seconds
+    switch_packets: int = 0
+    max_abs_error: float
+    max_abs_error_sent: float
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def compression(self) -> float:
+        """bytes_dense / bytes_sent; 1 where nothing had to be sent."""
+        return self.bytes_dense / self.bytes_sent if self.bytes_sent else 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recompute(cls, data: object) -> object:
+        """Lets JSON with the computed field be read back; the field follows from the others."""
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if key != "compression"}
+        return data

@@ -1,0 +1,121 @@
+"""One training run, step by step, while it happens and afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from innet.record.report import Frozen, Report, Seconds
+
+
+class Step(Frozen):
+    """One iteration of a training run.
+
+    Attributes:
+        iteration: counts from 1.
+        loss: mean over the workers' batches, before the step.
+        accuracy: on the test set after the step, 0 to 1; None where it was not evaluated.
+        exact: as in ``Report``; None where nothing was sent. So the fields that follow it: 0.
+    """
+
+    iteration: int
+    loss: float
+    accuracy: float | None = None
+    exact: bool | None = None
+    rounds: int = 0
+    packets_sent: int = 0
+    packets_received: int = 0
+    switch_packets: int = 0
+    retransmissions: int = 0
+    bytes_sent: int = 0
+    bytes_dense: int = 0
+    max_abs_error: float = 0.0
+    max_abs_error_sent: float = 0.0
+    seconds: Seconds | None = None
+
+    @classmethod
+    def of(cls, iteration: int, loss: float, accuracy: float | None, report: Report | None) -> Step:
+        """The step whose gradients ``report`` tells of; None: they were summed on the spot."""
+        if report is None:
+            return cls(iteration=iteration, loss=loss, accuracy=accuracy)
+        shared = cls.model_fields.keys() & Report.model_fields.keys()
+        taken = {name: getattr(report, name) for name in shared}
+        return cls(iteration=iteration, loss=loss, accuracy=accuracy, **taken)
+
+
+class Progress(Frozen):
+    """An event for whoever watches a run: one more step, or something that is being prepared.
+
+    Attributes:
+        run: the run's key in the record.
+        title: its name for people.
+        iterations: how many steps the run will take.
+        step: the step just made; None while the run is prepared.
+        note: what is being prepared.
+    """
+
+    run: str
+    title: str
+    iterations: int
+    step: Step | None = None
+    note: str = ""
+
+
+Watcher = Callable[[Progress], None]
+
+
+class Run(Frozen):
+    """All steps of one run.
+
+    Attributes:
+        name: key, unique in its record: "plain", "dense", "topk".
+        title: the same for people.
+        codec: description of the codec; "" where none was used.
+        elements: of the gradient.
+        settings: those of this run alone.
+        steps: one for each iteration, in order.
+        wall_seconds: of the whole run, gradients and evaluation included.
+    """
+
+    name: str
+    title: str
+    codec: str = ""
+    elements: int
+    settings: dict[str, Any] = Field(default_factory=dict)
+    steps: tuple[Step, ...]
+    wall_seconds: float
+
+    @field_validator("steps")
+    @classmethod
+    def _in_order(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        if [step.iteration for step in steps] != list(range(1, len(steps) + 1)):
+            raise ValueError("iterations must count from 1 without a gap")
+        return steps
+
+    @property
+    def summed_by_network(self) -> bool:
+        """Whether the gradients went through packets."""
+        return any(step.packets_sent for step in self.steps)
+
+    @property
+    def final_accuracy(self) -> float | None:
+        """The last accuracy that was evaluated, 0 to 1."""
+        known = [step.accuracy for step in self.steps if step.accuracy is not None]
+        return known[-1] if known else None
+
+    @property
+    def exact_steps(self) -> int:
+        """Iterations in which the decoded integer sum equalled the oracle's."""
+        return sum(step.exact is True for step in self.steps)
+
+    def total(self, field: str) -> int:
+        """Sum over the steps of one of their integer fields, such as "bytes_sent"."""
+        return sum(int(getattr(step, field)) for step in self.steps)
+
+    def total_seconds(self, field: str) -> float:
+        """Sum over the steps of one of the fields of ``Seconds``; unknown counts as none."""
+        return sum(
+            getattr(step.seconds, field) or 0.0 for step in self.steps if step.seconds is not None
+        )

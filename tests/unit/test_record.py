@@ -1,0 +1,195 @@
+"""Reports and records: what is derived, what survives a file, what is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from support.records import a_record, a_report, a_run
+
+from innet.errors import InputError
+from innet.record import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step, merge
+
+
+class TestReport:
+    def test_compression_is_dense_over_sent(self) -> None:
+        assert a_report(bytes_sent=250, bytes_dense=1000).compression == 4.0
+
+    def test_nothing_sent_compresses_nothing(self) -> None:
+        assert a_report(elements=0, bytes_sent=0, bytes_dense=0).compression == 1.0
+
+    def test_json_has_the_promised_fields_and_reads_back(self) -> None:
+        report = a_report(details={"peel_rounds": 7})
+        document = json.loads(report.model_dump_json())
+        promised = (
+            "exact workers codec program engine fabric elements rounds packets_sent "
+            "packets_received bytes_sent bytes_dense compression retransmissions seconds "
+            "max_abs_error"
+        )
+        assert set(promised.split()) <= document.keys()
+        assert {"encode", "network", "decode", "total"} <= document["seconds"].keys()
+        assert Report.model_validate(document) == report
+
+    def test_a_misspelt_field_is_refused(self) -> None:
+        with pytest.raises(ValidationError, match="packets_send"):
+            Report.model_validate(a_report().model_dump() | {"packets_send": 1})
+
+    def test_is_frozen(self) -> None:
+        with pytest.raises(ValidationError, match="frozen"):
+            a_report().workers = 3  # type: ignore[misc]
+
+
+class TestRun:
+    def test_step_takes_over_what_the_report_says(self) -> None:
+        report = a_report(bytes_sent=10, packets_sent=20, switch_packets=30, exact=True)
+        step = Step.of(1, 0.5, None, report)
+        assert (step.bytes_sent, step.packets_sent, step.switch_packets) == (10, 20, 30)
+        assert step.seconds == report.seconds
+        assert step.max_abs_error == report.max_abs_error
+        assert step.exact is True
+
+    def test_step_without_report_sent_nothing(self) -> None:
+        step = Step.of(1, 0.5, 0.9, None)
+        assert (step.exact, step.bytes_sent, step.seconds) == (None, 0, None)
+
+    def test_totals(self) -> None:
+        report = a_report(
+            bytes_sent=10, seconds=Seconds(encode=1, network=2, decode=3, total=7, switch=None)
+        )
+        steps = [
+            Step.of(1, 1.0, None, report),
+            Step.of(2, 0.5, 0.75, report.model_copy(update={"exact": False})),
+            Step.of(3, 0.2, None, None),
+        ]
+        run = a_run(steps=steps)
+        assert run.total("bytes_sent") == 20
+        assert run.total_seconds("network") == 4.0
+        assert run.total_seconds("switch") == 0.0
+        assert run.exact_steps == 1
+        assert run.final_accuracy == 0.75
+        assert run.summed_by_network
+        assert not a_run(steps=steps[2:3], renumber=True).summed_by_network
+
+    def test_a_gap_in_the_iterations_is_refused(self) -> None:
+        with pytest.raises(ValidationError, match="without a gap"):
+            Run(
+                name="x",
+                title="X",
+                elements=1,
+                wall_seconds=0,
+                steps=(Step(iteration=1, loss=1), Step(iteration=3, loss=1)),
+            )
+
+
+class TestFile:
+    def test_round_trip(self, tmp_path: Any) -> None:
+        record = a_record()
+        record.save(tmp_path / "record.json")
+        assert ExperimentRecord.load(tmp_path / "record.json") == record
+        assert ExperimentRecord.load(tmp_path / "record.json", DEMO) == record
+        assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+    def test_format_and_version_come_first_and_always(self, tmp_path: Any) -> None:
+        a_record().save(tmp_path / "record.json")
+        document = json.loads((tmp_path / "record.json").read_text())
+        assert list(document)[:2] == ["format", "version"]
+        assert (document["format"], document["version"]) == ("innet.demo", 1)
+
+    def test_time_is_kept_in_utc(self) -> None:
+        east = datetime(2030, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
+        record = a_record(created=east)
+        assert record.created.isoformat() == "2030-01-01T00:00:00+00:00"
+
+    def test_time_without_a_zone_is_refused(self) -> None:
+        with pytest.raises(ValidationError, match="timezone"):
+            a_record(created=datetime(2030, 1, 1))
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"version": 2}, "version 2; this innet reads up to version 1. Use a newer innet"),
+            ({"version": "1"}, "its version is '1'"),
+            ({"version": True}, "its version is True"),
+            ({"format": "innet.other"}, "format 'innet.other'; needed is innet.demo or"),
+            ({"format": None}, "it has no format"),
+            ({"runs": []}, "damaged record: runs: Value error, a record needs runs"),
+            ({"machine": {}}, "damaged record: machine.cpu"),
+            ({"surprise": 1}, "damaged record: surprise"),
+        ],
+    )
+    def test_what_is_refused(self, tmp_path: Any, change: dict[str, Any], message: str) -> None:
+        path = tmp_path / "record.json"
+        a_record().save(path)
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        with pytest.raises(InputError) as caught:
+            ExperimentRecord.load(path)
+        assert message in str(caught.value)
+        assert "record.json" in str(caught.value)
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"3", b"null"])
+    def test_what_is_no_record(self, tmp_path: Any, content: bytes) -> None:
+        path = tmp_path / "record.json"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"record\.json is no (JSON|record)"):
+            ExperimentRecord.load(path)
+
+    def test_the_wrong_experiment(self, tmp_path: Any) -> None:
+        a_record().save(tmp_path / "record.json")
+        with pytest.raises(InputError, match=r"format 'innet\.demo'; needed is innet\.train"):
+            ExperimentRecord.load(tmp_path / "record.json", "innet.train")
+
+    def test_no_file_and_no_folder(self, tmp_path: Any) -> None:
+        with pytest.raises(InputError, match=r"cannot read .*absent\.json"):
+            ExperimentRecord.load(tmp_path / "absent.json")
+        with pytest.raises(InputError, match=r"cannot write .*record\.json"):
+            a_record().save(tmp_path / "absent" / "record.json")
+
+    def test_unknown_run_is_named_with_those_there_are(self) -> None:
+        with pytest.raises(InputError, match="no run 'x'; it has plain, dense, topk"):
+            a_record().run("x")
+
+
+class TestMerge:
+    def test_runs_in_order_and_differing_settings_move_into_them(self) -> None:
+        early, late = (
+            a_record(
+                runs=[a_run(name=name)],
+                settings={"seed": seed, "workers": 4},
+                created=datetime(2030, 1, day, tzinfo=UTC),
+            )
+            for name, seed, day in (("a", 1, 2), ("b", 2, 1))
+        )
+        merged = merge([early, late])
+        assert [run.name for run in merged.runs] == ["a", "b"]
+        assert merged.settings == {"workers": 4}
+        assert [run.settings["seed"] for run in merged.runs] == [1, 2]
+        assert merged.created == late.created
+
+    def test_other_machines_are_refused_and_the_difference_named(self) -> None:
+        here = a_record()
+        there = a_record(machine=here.machine.model_copy(update={"cores": 128}))
+        with pytest.raises(InputError, match=r"differ in machine\.cores \(2 and 128\)"):
+            merge([here, there])
+
+    def test_other_versions_of_innet_are_refused(self) -> None:
+        with pytest.raises(InputError, match="differ in innet"):
+            merge([a_record(), a_record(innet="9.9")])
+
+    def test_runs_of_one_name_are_refused(self) -> None:
+        with pytest.raises(InputError, match=r"same name .*: dense, plain, topk"):
+            merge([a_record(), a_record()])
+
+    def test_nothing(self) -> None:
+        with pytest.raises(InputError, match="no records"):
+            merge([])
+
+
+def test_this_machine_is_described() -> None:
+    machine = Machine.here()
+    assert machine.cores >= 1
+    assert machine.cpu
+    assert machine.python.split()[1].startswith("3.")
+    assert machine.numpy[0].isdigit()

@@ -1,0 +1,57 @@
+# innet: `make demo` and `make test` each set everything up, then run.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup setup-dev demo test lint bench wheel clean
+
+help:
+	@echo "make setup   a virtual environment in $(VENV) with what was tested"
+	@echo "make demo    set up, then train over the emulated network: innet demo"
+	@echo "make test    set up, then ruff, mypy, import rules and all tests that can run here"
+	@echo "make bench   set up, then the benchmarks in benchmarks/"
+	@echo "make wheel   build the distribution into dist/"
+	@echo "PYTHON=...   the Python to use (3.11 or newer; default python3)"
+
+setup: $(VENV)/.ready
+setup-dev: $(VENV)/.ready-dev
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "$(PYTHON) is not installed. On Debian or Ubuntu: apt install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "innet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V)."; \
+	  echo "Install a newer one (Ubuntu: apt install python3.12 python3.12-venv) and run: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot]'
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,dev]'
+	@touch $@ $(VENV)/.ready
+
+demo: setup
+	$(BIN)/innet demo
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+wheel: setup-dev
+	$(BIN)/python -m build --outdir dist
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

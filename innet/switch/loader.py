@@ -1,0 +1,229 @@
+"""Compiled P4 programs: BMv2 JSON in, ``ir.Program`` out.
+
+The format is described in BMv2's ``docs/JSON_format.md``; what is loaded is what the bmv2 back end
+of p4c writes for the v1model architecture. A document that breaks the format is a ProgramError that names
+the place, and a construct that no engine could run is an UnsupportedError that names the construct.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from innet.errors import ProgramError
+from innet.switch import ir
+from innet.switch.jsontree import Tree
+from innet.switch.loader_actions import Primitives
+from innet.switch.loader_expressions import Expressions
+from innet.switch.loader_headers import load_errors, load_headers, load_standard_metadata
+from innet.switch.loader_names import Index, Names
+from innet.switch.loader_parser import (
+    constant,
+    load_calculations,
+    load_checksums,
+    load_deparser,
+    load_parser,
+    load_value_sets,
+)
+from innet.switch.loader_pipeline import PipelineLoader
+
+MAJOR_VERSION = 2
+LEAST_MINOR_VERSION = 18
+
+
+def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
+    """A program from a file (JSON, or JSON compressed by gzip or xz) or from parsed JSON.
+
+    Raises:
+        ProgramError: the file cannot be read, is no JSON, or is no BMv2 program; the message names
+            the place in the document and what was expected there.
+        UnsupportedError: the program uses something that the intermediate form does not have.
+    """
+    if isinstance(source, ir.Program):
+        return source
+    document = source if isinstance(source, Mapping) else _read(Path(source))
+    return _load(Tree(document))
+
+
+def _read(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.decompress(data)
+        elif data.startswith(b"\xfd7zXZ\x00"):
+            data = lzma.decompress(data)
+        return json.loads(data)
+    except OSError as error:
+        raise ProgramError(f"cannot read the program {path}: {error.strerror}") from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ProgramError(f"{path}: broken compressed data: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
+
+
+def _load(root: Tree) -> ir.Program:
+    version = _version(root)
+    names = Names()
+    load_headers(root, names)
+    standard = load_standard_metadata(root, names)
+    names.value_sets.add_all(root.each("parse_vsets"))
+    names.calculations.add_all(root.each("calculations"))
+    names.registers.add_all(root.each("register_arrays"))
+    names.counters.add_all(root.each("counter_arrays"))
+    names.meters.add_all(root.each("meter_arrays"))
+    primitives = Primitives(names, standard)
+    actions, action_ids = _actions(root, primitives)
+    pipelines = PipelineLoader(root, names, actions, action_ids)
+    tables = pipelines.tables()
+    program = root.find("program")
+    return ir.Program(
+        name="program" if program is None else Path(program.string()).name,
+        version=version,
+        fingerprint=fingerprint(root.value),
+        header_types=names.types,
+        headers=names.instances,
+        stacks=names.all_stacks,
+        unions=names.all_unions,
+        union_stacks=names.all_union_stacks,
+        errors=load_errors(root),
+        enums={
+            tree["name"].string(): {
+                entry[0].string(): entry[1].integer() for entry in tree["entries"]
+            }
+            for tree in root.each("enums")
+        },
+        standard=standard,
+        parser=load_parser(root, names, primitives),
+        value_sets=load_value_sets(root),
+        deparser=load_deparser(root, names, primitives),
+        calculations=load_calculations(root, names),
+        checksums=load_checksums(root, names),
+        field_lists=_field_lists(root, names),
+        learn_lists=_learn_lists(root, names),
+        registers=tuple(
+            ir.RegisterArray(
+                tree["name"].string(),
+                tree["size"].integer(least=0),
+                tree["bitwidth"].integer(least=1),
+            )
+            for tree in root.each("register_arrays")
+        ),
+        counters=tuple(_counter(tree, names, tables) for tree in root.each("counter_arrays")),
+        meters=tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays")),
+        actions=actions,
+        tables=tables,
+        conditionals=pipelines.conditionals(),
+        action_calls=pipelines.action_calls(),
+        action_profiles=pipelines.action_profiles(),
+        ingress=pipelines.pipeline("ingress", root),
+        egress=pipelines.pipeline("egress", root),
+        externs=tuple(tree["name"].string() for tree in root.each("extern_instances")),
+    )
+
+
+def _version(root: Tree) -> tuple[int, int]:
+    if not isinstance(root.value, Mapping) or "__meta__" not in root.value:
+        raise ProgramError(
+            "no compiled P4 program: expected a JSON object with a member '__meta__', as p4c's "
+            "bmv2 back end writes it"
+        )
+    version = root["__meta__"]["version"].exactly(2)
+    major, minor = version[0].integer(), version[1].integer()
+    if major != MAJOR_VERSION or minor < LEAST_MINOR_VERSION:
+        raise ProgramError(
+            f"{version.path}: BMv2 JSON of version {major}.{minor}; supported are versions "
+            f"{MAJOR_VERSION}.{LEAST_MINOR_VERSION} and later {MAJOR_VERSION}.x. Compile the "
+            "program with a recent p4c"
+        )
+    return major, minor
+
+
+def fingerprint(document: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of what a program says, whatever it is called and wherever its source lies."""
+    kept = {key: value for key, value in document.items() if key not in ("program", "__meta__")}
+    canonical = json.dumps(without_source(kept), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def without_source(value: Any) -> Any:
+    """A JSON value less the ``source_info`` of all its parts."""
+    if isinstance(value, Mapping):
+        return {key: without_source(each) for key, each in value.items() if key != "source_info"}
+    if isinstance(value, list):
+        return [without_source(each) for each in value]
+    return value
+
+
+def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...], Index]:
+    """Actions, and an index by their ids: several may have one name."""
+    ids = Index("action")
+    actions = []
+    for number, tree in enumerate(root["actions"]):
+        identity = tree["id"]
+        if identity.integer() in ids.by_id:
+            raise identity.wrong("an id that no other action has")
+        ids.by_id[identity.integer()] = number
+        parameters = tuple(
+            ir.Parameter(each["name"].string(), each["bitwidth"].integer(least=0))
+            for each in tree["runtime_data"]
+        )
+        body = Primitives(primitives.names, primitives.standard, len(parameters))
+        actions.append(ir.Action(tree["name"].string(), parameters, body.all(tree["primitives"])))
+    return tuple(actions), ids
+
+
+def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:
+    lists = []
+    for tree in root.each("field_lists"):
+        elements: list[ir.FieldRef | ir.CalculationConstant] = []
+        for element in tree["elements"]:
+            if element["type"].string() == "hexstr":
+                elements.append(constant(element))
+            else:
+                elements.append(names.field(element["value"]))
+        lists.append(ir.FieldList(tree["id"].integer(), tree["name"].string(), tuple(elements)))
+    return tuple(lists)
+
+
+def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
+    make = Expressions(names)
+    lists = []
+    for tree in root.each("learn_lists"):
+        elements = []
+        for element in tree["elements"]:
+            field = make.build(element)
+            if not isinstance(field, ir.FieldRef):
+                raise element.wrong("a field")
+            elements.append(field)
+        lists.append(ir.LearnList(tree["id"].integer(), tree["name"].string(), tuple(elements)))
+    return tuple(lists)
+
+
+def _counter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.CounterArray:
+    name = tree["name"].string()
+    if not tree.flag("is_direct", default=False):
+        return ir.CounterArray(name, tree["size"].integer(least=0), None)
+    table = names.tables.of(tree["binding"])
+    return ir.CounterArray(name, tables[table].max_size, table)
+
+
+def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterArray:
+    kind = tree["type"].string()
+    if kind not in ("packets", "bytes"):
+        raise tree["type"].wrong("'packets' or 'bytes'")
+    table = result = None
+    if tree.flag("is_direct", default=False):
+        table = names.tables.of(tree["binding"])
+        result = names.field(tree["result_target"])
+        size = tables[table].max_size
+    else:
+        size = tree["size"].integer(least=0)
+    return ir.MeterArray(
+        tree["name"].string(), size, kind == "bytes", tree["rate_count"].integer(), table, result
+    )

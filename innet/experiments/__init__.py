@@ -1,0 +1,1 @@
+"""Runs that write versioned records. Nothing here draws or prints: ``innet.report`` does."""

@@ -1,0 +1,145 @@
+"""The network's gradient against finite differences and against PyTorch's."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+
+from innet.errors import MissingToolError
+from innet.experiments import cnn
+from innet.experiments.training import gradient_of
+
+RNG_SEED = 3
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+def a_batch(rng: np.random.Generator, count: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    images = rng.random((count, cnn.SIDE, cnn.SIDE), np.float32)
+    return images, rng.integers(0, cnn.CLASSES, count)
+
+
+def parameters(rng: np.random.Generator, dtype: type = np.float64) -> np.ndarray:
+    """Biases too are not zero, so that a forgotten one shows."""
+    return (cnn.initial(rng) + 0.05 * rng.standard_normal(cnn.SIZE)).astype(dtype)
+
+
+def test_views_tile_the_vector_in_order() -> None:
+    flat = np.arange(cnn.SIZE)
+    joined = np.concatenate([part.ravel() for part in cnn.views(flat).values()])
+    assert np.array_equal(joined, flat)
+    assert all(np.shares_memory(part, flat) for part in cnn.views(flat).values())
+    assert 40_000 <= cnn.SIZE <= 70_000
+
+
+def test_initial_weights_keep_the_variance_and_biases_are_zero() -> None:
+    for name, part in cnn.views(cnn.initial(np.random.default_rng(0))).items():
+        if name.endswith("bias"):
+            assert not part.any()
+        else:
+            inputs = np.prod(part.shape[:-1])
+            assert part.var() == pytest.approx(2 / inputs, rel=0.25)
+
+
+@pytest.mark.parametrize("name", list(cnn.SHAPES))
+def test_gradient_equals_finite_differences(name: str) -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng)
+    images, labels = a_batch(rng)
+    _, found = cnn.gradient(flat, images, labels)
+    place = cnn.views(np.arange(cnn.SIZE))[name].ravel()
+    chosen = rng.choice(place, min(24, len(place)), replace=False)
+    step = 1e-6
+    for index in chosen:
+        around = []
+        for sign in (1, -1):
+            moved = flat.copy()
+            moved[index] += sign * step
+            around.append(cnn.gradient(moved, images, labels)[0])
+        expected = (around[0] - around[1]) / (2 * step)
+        assert found[index] == pytest.approx(expected, rel=1e-5, abs=2e-9)
+    assert found[place].any()
+
+
+def test_loss_is_the_cross_entropy_of_the_logits() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng)
+    images, labels = a_batch(rng)
+    scores = cnn.logits(flat, images)
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    expected = -np.log(probabilities[np.arange(len(labels)), labels]).mean()
+    assert cnn.gradient(flat, images, labels)[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_gradient_of_a_batch_is_the_mean_of_its_images() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng)
+    images, labels = a_batch(rng, 4)
+    _, whole = cnn.gradient(flat, images, labels)
+    each = [cnn.gradient(flat, images[i : i + 1], labels[i : i + 1])[1] for i in range(4)]
+    np.testing.assert_allclose(whole, np.mean(each, axis=0), atol=1e-14)
+
+
+def test_float32_stays_float32_and_near_float64() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng, np.float32)
+    images, labels = a_batch(rng, 16)
+    loss, found = cnn.gradient(flat, images, labels)
+    exact_loss, exact = cnn.gradient(flat.astype(np.float64), images, labels)
+    assert found.dtype == np.float32
+    assert loss == pytest.approx(exact_loss, rel=1e-5)
+    assert np.abs(found - exact).max() < 1e-5 * np.abs(exact).max()
+
+
+def test_huge_scores_give_a_finite_loss() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng) * 50
+    images, labels = a_batch(rng)
+    loss, found = cnn.gradient(flat, images, labels)
+    assert np.isfinite(loss)
+    assert np.isfinite(found).all()
+
+
+def test_inputs_are_not_changed() -> None:
+    rng = np.random.default_rng(RNG_SEED)
+    flat = parameters(rng)
+    images, labels = a_batch(rng)
+    kept = flat.copy(), images.copy(), labels.copy()
+    for array in (flat, images, labels):
+        array.flags.writeable = False
+    cnn.gradient(flat, images, labels)
+    for array, copy in zip((flat, images, labels), kept, strict=True):
+        assert np.array_equal(array, copy)
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+class TestTorch:
+    def test_float64_gradients_agree(self) -> None:
+        rng = np.random.default_rng(RNG_SEED)
+        flat = parameters(rng)
+        images, labels = a_batch(rng, 16)
+        flat.flags.writeable = images.flags.writeable = labels.flags.writeable = False
+        loss, found = cnn.gradient(flat, images, labels)
+        torch_loss, torch_found = gradient_of("torch")(flat, images, labels)
+        assert loss == pytest.approx(torch_loss, rel=1e-12)
+        assert torch_found.dtype == np.float64
+        np.testing.assert_allclose(found, torch_found, atol=1e-13)
+
+    def test_float32_gradients_agree(self) -> None:
+        rng = np.random.default_rng(RNG_SEED)
+        flat = parameters(rng, np.float32)
+        images, labels = a_batch(rng, 16)
+        _, found = cnn.gradient(flat, images, labels)
+        _, torch_found = gradient_of("torch")(flat, images, labels)
+        assert torch_found.dtype == np.float32
+        assert np.abs(found - torch_found).max() < 1e-5 * np.abs(found).max()
+
+
+def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # makes its import fail
+    monkeypatch.delitem(sys.modules, "innet.torch.cnn", raising=False)
+    monkeypatch.delattr("innet.torch.cnn", raising=False)
+    with pytest.raises(MissingToolError, match=r"pip install 'innet\[torch\]'"):
+        gradient_of("torch")

@@ -1,0 +1,71 @@
+"""Record what simple_switch answers to our own packets: `python tests/golden/record.py`.
+
+Needs simple_switch. Rewrites tests/golden/*.json.gz, which test_golden.py holds the built-in switch
+to on machines that have no simple_switch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from support.traffic import job_of, traffic  # noqa: E402 - found by the line above
+
+from innet import programs  # noqa: E402
+from innet.switch import bmv2  # noqa: E402
+from innet.wire import Layout  # noqa: E402
+
+# Values per packet, workers, chunks, first chunk. The last starts before the sequence wraps.
+CASES = {
+    "slots-32-pair": (32, 2, 60, 0),
+    "slots-32-lone": (32, 1, 20, 0),
+    "slots-32-wrap": (32, 3, 40, 2**32 - 21),
+    "slots-64-four": (64, 4, 40, 0),
+    "slots-256-pair": (256, 2, 12, 0),
+}
+
+
+def main() -> None:
+    for name, (values, workers, chunks, first) in CASES.items():
+        rng = np.random.default_rng(list(name.encode()))
+        program = programs.find("slots", values)
+        job = job_of(workers)
+        layouts = [Layout(values, "udp"), Layout(values, "raw")]
+        commands = job.commands()
+        # Only in the wrapped case: registers as a job that ran for 2**32 chunks leaves them.
+        if first:
+            sequence = "SlotsIngress.pool.sequence"
+            commands += [f"register_write {sequence} {i} {first}" for i in range(64)]
+        packets = traffic(rng, layouts, job, chunks, first)
+        document = program.json()
+        registers = [array["name"] for array in document["register_arrays"]]
+        answer = bmv2.run(document, packets, commands, registers)
+        golden = {
+            "program": program.name,
+            "sha256": program.sha256,
+            "p4c": program.p4c,
+            "simple_switch": bmv2.version(),
+            "commands": commands,
+            "packets": [[port, data.hex()] for port, data in packets],
+            "answers": {
+                port: [data.hex() for data in sent] for port, sent in answer.packets.items()
+            },
+            "registers": {
+                each: {int(i): int(values[i]) for i in np.flatnonzero(values)}
+                for each, values in answer.registers.items()
+            },
+        }
+        text = json.dumps(golden, indent=1).encode()
+        (HERE / f"{name}.json.gz").write_bytes(gzip.compress(text, mtime=0))
+        print(name, len(packets), "packets in,", sum(map(len, answer.packets.values())), "out")
+
+
+if __name__ == "__main__":
+    main()

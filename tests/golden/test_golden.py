@@ -1,0 +1,49 @@
+"""The built-in switch answers what simple_switch answered: every packet, every register.
+
+The recordings are made by record.py, which says with which versions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from innet import programs
+from innet.switch import Switch
+
+RECORDINGS = sorted(Path(__file__).parent.glob("*.json.gz"))
+
+
+def load(path: Path) -> dict:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def test_there_are_recordings():
+    assert len(RECORDINGS) >= 5
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.split(".")[0])
+def test_equals_simple_switch(path, engine):
+    golden = load(path)
+    program = programs.catalogue()[golden["program"]]
+    assert program.sha256 == golden["sha256"], "the program has changed: run tests/golden/record.py"
+    switch = Switch.load(program.json(), engine=engine)
+    for command in golden["commands"]:
+        switch.command(command)
+    packets = [(port, bytes.fromhex(data)) for port, data in golden["packets"]]
+
+    answers = defaultdict(list)
+    for port, data in switch.process(packets):
+        answers[str(port)].append(data.hex())
+
+    assert dict(answers) == {port: sent for port, sent in golden["answers"].items() if sent}
+    for name, cells in golden["registers"].items():
+        values = switch.registers[name]
+        found = {str(i): int(values[i]) for i in np.flatnonzero(values)}
+        assert found == cells, name

@@ -1,0 +1,84 @@
+"""Random packets for a job on slots.p4: what workers send, and what nobody should."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from innet.protocol.admission import Job, Member
+from innet.wire import Endpoint, Layout, pack
+
+Packet = tuple[int, bytes]
+
+WORDS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 255, -256, 2**30], np.int32)
+
+
+def job_of(workers: int, slots: int = 8, number: int = 7, epoch: int = 3) -> Job:
+    """Worker i behind port i + 1, in a part of the pool that does not begin at 0."""
+    members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
+    return Job(members, number=number, epoch=epoch, slot_base=slots, slots=slots, group=5)
+
+
+def contribution(
+    rng: np.random.Generator, layout: Layout, job: Job, worker: int, chunk: int, operation: int
+) -> Packet:
+    """What ``worker`` sends for ``chunk``, with values that reach the ends of int32."""
+    edge = rng.choice(WORDS, (1, layout.values))
+    near = rng.integers(-1000, 1000, (1, layout.values), dtype=np.int32)
+    values = np.where(rng.random((1, layout.values)) < 0.3, edge, near)
+    frames = pack(
+        layout,
+        job.members[worker].endpoint,
+        Endpoint.of_switch(),
+        values,
+        operation=operation,
+        job=job.number,
+        epoch=job.epoch,
+        sequence=(chunk + 1) % 2**32,
+        slot=chunk % job.slots,
+        slot_version=chunk // job.slots % 2,
+        worker=worker,
+        elements=int(rng.integers(1, layout.values + 1)),
+        exponent=int(rng.integers(0, 300)),
+    )
+    return job.members[worker].port, frames[0].tobytes()
+
+
+def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
+    """``packet`` with a few bytes overwritten, cut, lengthened, or from another port."""
+    port, data = packet
+    kind = rng.integers(0, 5)
+    if kind == 0:
+        return port, data[: rng.integers(0, len(data))]
+    if kind == 1:
+        return port, data + rng.bytes(int(rng.integers(1, 40)))
+    if kind == 2:
+        return int(rng.integers(0, 6)), data
+    damaged = bytearray(data)
+    # Mostly in the headers: a damaged value is only another value.
+    reach = 80 if kind == 3 else len(data)
+    for _ in range(rng.integers(1, 4)):
+        damaged[rng.integers(0, min(reach, len(data)))] = int(rng.integers(0, 256))
+    return port, bytes(damaged)
+
+
+def traffic(
+    rng: np.random.Generator, layouts: list[Layout], job: Job, chunks: int, first_chunk: int = 0
+) -> list[Packet]:
+    """``chunks`` chunks of every worker, out of order, with repeats, stale and mangled packets."""
+    workers = len(job.members)
+    sent: list[Packet] = []
+    for chunk in range(first_chunk, first_chunk + chunks):
+        operation = int(rng.integers(1, 4))
+        turn: list[Packet] = []
+        for worker in rng.permutation(workers):
+            layout = layouts[rng.integers(len(layouts))]
+            packet = contribution(rng, layout, job, int(worker), chunk, operation)
+            turn.append(packet)
+            if rng.random() < 0.3:  # a retransmission, before or after the slot is complete
+                turn.insert(int(rng.integers(0, len(turn) + 1)), packet)
+            if rng.random() < 0.2:
+                turn.append(mangled(rng, packet))
+            if sent and rng.random() < 0.2:  # however old
+                turn.append(sent[rng.integers(len(sent))])
+        sent += turn
+    return sent

@@ -1,0 +1,154 @@
+"""The catalogue of compiled programs: sources, parameters and JSON belong together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from innet import programs, wire
+from innet.errors import InputError, MissingToolError, ProgramError, UnknownNameError
+
+NAMES = sorted(programs.catalogue())
+needs_p4c = pytest.mark.skipif(
+    not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")), reason="p4c is not installed"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of p4/ that a test may change."""
+    shutil.copytree(programs.p4_directory(), tmp_path / "p4")
+    return tmp_path / "p4"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_from_the_sources_beside_it(name):
+    program = programs.catalogue()[name]
+    now = programs.source_hashes(programs.p4_directory(), program.source)
+    assert now == program.sources, "sources have changed: run `innet p4 compile`"
+
+
+def test_sources_are_followed_through_includes():
+    hashes = programs.source_hashes(programs.p4_directory(), "slots.p4")
+    assert {"slots.p4", "include/headers.p4", "include/repeat.p4"} <= set(hashes)
+
+
+@needs_p4c
+@pytest.mark.parametrize("name", NAMES)
+def test_compiles_to_what_is_committed(name):
+    program = programs.catalogue()[name]
+    p4c = programs.find_p4c()
+    source = programs.p4_directory() / program.source
+    document = programs.compile_p4(source, program.parameters, p4c)
+    if programs.p4c_version(p4c) != program.p4c:
+        pytest.skip(
+            f"p4c is {programs.p4c_version(p4c)}, the program was compiled by {program.p4c}"
+        )
+    assert document == program.json()
+
+
+@needs_p4c
+def test_compile_shipped_rewrites_manifest_and_files(checkout):
+    before = {path.name: path.read_bytes() for path in (checkout / "compiled").iterdir()}
+    manifest = json.loads((checkout / "manifest.json").read_text())
+    p4c = programs.find_p4c()
+    same = manifest["programs"]["slots-32"]["p4c"] == programs.p4c_version(p4c)
+    (checkout / "manifest.json").unlink()
+    done = [program.name for program in programs.compile_shipped(checkout, only="slots")]
+    assert sorted(done) == ["slots-256", "slots-32", "slots-64"]
+    if same:
+        assert json.loads((checkout / "manifest.json").read_text()) == manifest
+        assert {p.name: p.read_bytes() for p in (checkout / "compiled").iterdir()} == before
+
+
+@needs_p4c
+def test_p4c_refusal_is_passed_on(tmp_path):
+    source = tmp_path / "wrong.p4"
+    source.write_text("control C() { apply { nonsense(); } }\n")
+    with pytest.raises(ProgramError, match="nonsense"):
+        programs.compile_p4(source)
+
+
+def test_missing_p4c_says_how_to_get_it(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingToolError, match=r"p4c-bm2-ss or p4c is not installed.*Install it"):
+        programs.find_p4c()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layout_on_the_wire_is_that_of_the_program(name):
+    """Offsets and widths of every header, as the program parses them and as workers write them."""
+    program = programs.catalogue()[name]
+    types = {item["name"]: item["fields"] for item in program.json()["header_types"]}
+    layout = wire.Layout(program.dimensions().values, "udp")
+    for header, dtype in [
+        ("ethernet_t", wire.ETHERNET_HEADER),
+        ("ipv4_t", wire.IPV4_HEADER),
+        ("udp_t", wire.UDP_HEADER),
+        ("innet_t", wire.HEADER),
+    ]:
+        offset = 0
+        starts = {}
+        for field, width, *_ in types[header]:
+            starts[field] = offset
+            offset += width
+        assert offset == 8 * dtype.itemsize, header
+        if header == "innet_t":
+            mine = {field: 8 * dtype.fields[field][1] for field in dtype.names}
+            assert mine == starts
+    values = types["values_t"]
+    assert len(values) == layout.values == program.parameters["VALUES"]
+    assert all(field[1] == wire.WIDTH for field in values)
+    headers = sum(
+        dtype.itemsize
+        for dtype in (wire.ETHERNET_HEADER, wire.IPV4_HEADER, wire.UDP_HEADER, wire.HEADER)
+    )
+    assert layout.frame_size == headers + 4 * len(values)
+
+
+def test_dimensions_are_read_from_the_program():
+    assert programs.find("slots", 64).dimensions() == programs.Dimensions(64, 1024, 32)
+
+
+def test_every_register_is_accessed_once_per_packet():
+    """On each path: at most one action that reads or writes a register array, at one index."""
+    document = programs.find("slots", 32).json()
+    touching: dict[str, set[str]] = {}
+    for action in document["actions"]:
+        for primitive in action["primitives"]:
+            if primitive["op"] in ("register_read", "register_write"):
+                parameters = primitive["parameters"]
+                array = next(p["value"] for p in parameters if p["type"] == "register_array")
+                index = parameters[2 if primitive["op"] == "register_read" else 1]
+                assert index["value"] == ["scalars", "metadata_t.index"]
+                touching.setdefault(array, set()).add(action["name"])
+    tables = [set(t["actions"]) for p in document["pipelines"] for t in p["tables"]]
+    assert len(touching) == 4 + 32
+    for array, actions in touching.items():
+        # All of them belong to one table, which runs one of its actions and runs once.
+        assert any(actions <= table for table in tables), array
+
+
+def test_unknown_program_and_size():
+    with pytest.raises(UnknownNameError, match="Did you mean 'slots'"):
+        programs.find("slot", 64)
+    with pytest.raises(InputError, match="compiled for 32, 64, 256 values per packet, not for 100"):
+        programs.find("slots", 100)
+
+
+def test_a_damaged_file_is_refused(checkout):
+    program = programs.catalogue(checkout)["slots-32"]
+    program.path.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(ProgramError, match="not the file that its manifest describes"):
+        program.json()
+    program.path.write_bytes(b"no gzip")
+    with pytest.raises(ProgramError, match="cannot read"):
+        program.json()
+
+
+def test_a_program_that_is_none_of_ours_has_no_dimensions():
+    with pytest.raises(ProgramError, match="no aggregation program"):
+        programs.Dimensions.of({"header_types": [], "register_arrays": []})

@@ -1,0 +1,20 @@
+"""The worker's end of the aggregation protocols, without sockets and clocks."""
+
+from innet.protocol.counters import Counters
+from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
+from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS, Membership, Timing
+from innet.protocol.slots import SlotState, SlotWorker
+
+__all__ = [
+    "MAX_WINDOW",
+    "MAX_WORKERS",
+    "Counters",
+    "Diagnosis",
+    "Membership",
+    "SlotReader",
+    "SlotRegisters",
+    "SlotState",
+    "SlotWorker",
+    "Stall",
+    "Timing",
+]

@@ -1,0 +1,118 @@
+"""What a worker that gets no answer can say, and who is missing once the switch is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from innet.protocol.serial import serial_distance
+from innet.protocol.settings import Membership
+
+
+class SlotRegisters(NamedTuple):
+    """What the switch holds for one copy of a slot.
+
+    Attributes:
+        sequence: register ``sequence``: the chunk that the copy belongs to.
+        bitmap: register ``bitmap``: the bits of the workers whose packets it has counted.
+    """
+
+    sequence: int
+    bitmap: int
+
+
+SlotReader: TypeAlias = Callable[[int, int], SlotRegisters]
+"""(job-local slot, slot version) -> what the switch holds there. Whoever can read the switch's
+registers writes one: the index into them is ((slot_base | slot) << 1) | slot_version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The oldest chunk that has no result, as its worker sees it.
+
+    Attributes:
+        member: who waits.
+        slot: job-local slot.
+        slot_version: which copy of the slot.
+        sequence: of the chunk.
+        waited: seconds since the chunk was first sent.
+        sends: how often it was sent.
+        stuck: how many slots wait, this one among them.
+        silence: seconds since the last result of this job was accepted; None if there was none.
+        refused: packets that did not fit, by reason: where workers disagree, the reasons tell.
+    """
+
+    member: Membership
+    slot: int
+    slot_version: int
+    sequence: int
+    waited: float
+    sends: int
+    stuck: int
+    silence: float | None
+    refused: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return (
+            f"{self._what()} Who is missing stands in the switch's register bitmap at index "
+            f"((slot_base | {self.slot}) << 1) | {self.slot_version}."
+        )
+
+    def diagnose(self, read: SlotReader) -> Diagnosis:
+        """Ask the switch, and name those whose packets it has not counted."""
+        member = self.member
+        held = read(self.slot, self.slot_version)
+        ahead = serial_distance(held.sequence, self.sequence)
+        everybody = tuple(range(member.workers))
+        if ahead > 0:
+            return Diagnosis(
+                (),
+                f"{self._what()} The switch's copy already belongs to chunk {held.sequence}: "
+                f"another run uses job {member.job}, epoch {member.epoch}. Choose another epoch.",
+            )
+        if ahead < 0:
+            return Diagnosis(
+                everybody,
+                f"{self._what()} The switch has counted no packet of this chunk, not even this "
+                f"worker's own: check the links, and that the switch admits job {member.job}, "
+                f"epoch {member.epoch}.",
+            )
+        missing = tuple(index for index in everybody if not held.bitmap >> index & 1)
+        if not missing:
+            return Diagnosis(
+                (),
+                f"{self._what()} The switch has counted all workers: its results do not reach "
+                f"worker {member.worker}, or do not fit (see what was refused).",
+            )
+        plural = "s" if len(missing) > 1 else ""
+        names = ", ".join(map(str, missing))
+        return Diagnosis(missing, f"{self._what()} It waits for worker{plural} {names}.")
+
+    def _what(self) -> str:
+        member = self.member
+        since = "never" if self.silence is None else f"{self.silence:.4g} s ago"
+        others = f"; {self.stuck} slots wait" if self.stuck > 1 else ""
+        refused = ", ".join(f"{why} {number}" for why, number in sorted(self.refused.items()))
+        return (
+            f"job {member.job}, epoch {member.epoch}, worker {member.worker} of {member.workers}: "
+            f"slot {self.slot}, version {self.slot_version}, sequence {self.sequence} has no "
+            f"result after {self.waited:.4g} s and {self.sends} transmissions{others}; "
+            f"last result: {since}" + (f"; refused packets: {refused}." if refused else ".")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Who is missing, and the same for people.
+
+    Attributes:
+        missing: indices of the workers that the oldest waiting slot has not counted.
+        text: one paragraph that names job, slot, version, sequence and the missing workers.
+    """
+
+    missing: tuple[int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text

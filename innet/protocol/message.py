@@ -1,0 +1,95 @@
+"""One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError
+from innet.words import Operation, Segment
+
+
+class Message:
+    """The words that one worker sends and the results that take their place.
+
+    A chunk never spans two segments; the last one of a segment is filled up with zeros. The result
+    of a chunk overwrites the words that were sent, which nobody needs from then on: a worker that
+    holds a result never sends that chunk again.
+
+    Args:
+        segments: what to combine; the words are copied.
+        values: values per packet.
+
+    Attributes:
+        chunks: how many there are.
+        words: shape (chunks, values), int32.
+        operation: shape (chunks,), uint8, an Operation each.
+        elements: shape (chunks,), uint16, how many of a chunk's values are meant.
+
+    Raises:
+        InputError: words that are not int32 of one dimension, or an operation that is none.
+    """
+
+    def __init__(self, segments: Sequence[Segment], values: int) -> None:
+        for index, segment in enumerate(segments):
+            _check(index, segment)
+        self._lengths = [len(segment.words) for segment in segments]
+        counts = np.array([-(-length // values) for length in self._lengths], np.int64)
+        self._first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).tolist()
+        self.chunks: int = self._first[-1]
+        self.words: NDArray[np.int32] = np.empty((self.chunks, values), np.int32)
+        self.operation = np.repeat(
+            np.array([segment.operation for segment in segments], np.uint8), counts
+        )
+        self.elements = np.full(self.chunks, values, np.uint16)
+        flat = self.words.reshape(-1)
+        for segment, first, end in zip(segments, self._first, self._first[1:], strict=False):
+            meant = first * values + len(segment.words)
+            flat[first * values : meant] = segment.words
+            flat[meant : end * values] = 0
+            if end > first:
+                self.elements[end - 1] = meant - (end - 1) * values
+
+    def load(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The words of ``chunks``, (k, values); a view where they follow one another."""
+        if _consecutive(chunks):
+            return self.words[int(chunks[0]) : int(chunks[-1]) + 1]
+        return self.words[chunks]
+
+    def store(self, chunks: NDArray[np.int64], values: NDArray[np.int32]) -> None:
+        """Put results in place; ``values`` (k, values) of any byte order."""
+        if _consecutive(chunks):
+            self.words[int(chunks[0]) : int(chunks[-1]) + 1] = values
+        else:
+            self.words[chunks] = values
+
+    def results(self) -> list[NDArray[np.int32]]:
+        """One array per segment, without the filling: views of ``words``."""
+        flat = self.words.reshape(-1)
+        width = self.words.shape[1]
+        return [
+            flat[first * width : first * width + length]
+            for first, length in zip(self._first, self._lengths, strict=False)
+        ]
+
+
+def _check(index: int, segment: Segment) -> None:
+    if segment.words.dtype != np.int32 or segment.words.ndim != 1:
+        raise InputError(
+            f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "
+            "expected int32 of shape (n,)."
+        )
+    if segment.operation not in set(Operation):
+        known = ", ".join(each.name for each in Operation)
+        raise InputError(
+            f"segment {index} has the operation {segment.operation!r}; choose one of {known}."
+        )
+
+
+def _consecutive(chunks: NDArray[np.int64]) -> bool:
+    count = len(chunks)
+    if count == 0 or chunks[-1] - chunks[0] != count - 1:
+        return False
+    return count == 1 or bool((chunks[1:] - chunks[:-1] == 1).all())

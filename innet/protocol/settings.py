@@ -1,0 +1,82 @@
+"""What a worker is told when it joins a job, and how patient it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from innet.errors import InputError
+
+MAX_WORKERS = 32  # bits of the header's bitmap
+MAX_WINDOW = 1 << 16  # numbers that the header's slot field has
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A worker's place in a job.
+
+    Args:
+        worker: index of this worker, 0 .. workers - 1.
+        workers: how many the job has, 1 .. 32.
+        job: the job's number, 16 bits.
+        epoch: which incarnation of the job, 16 bits. A job that gave up, or whose switch lost its
+            registers, goes on under the next epoch with new workers' ends.
+        window: slots of the job, a power of two up to 65536: so many chunks are under way at once.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    worker: int
+    workers: int
+    job: int = 0
+    epoch: int = 0
+    window: int = 256
+
+    def __post_init__(self) -> None:
+        _require("the number of workers", self.workers, 1, MAX_WORKERS)
+        _require("the worker's index", self.worker, 0, self.workers - 1)
+        _require("the job's number", self.job, 0, 0xFFFF)
+        _require("the epoch", self.epoch, 0, 0xFFFF)
+        _require("the window", self.window, 1, MAX_WINDOW)
+        if self.window & (self.window - 1):
+            raise InputError(f"the window is {self.window} slots; choose a power of two.")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Patience, in seconds of whatever clock the caller passes in.
+
+    Args:
+        timeout: how long a chunk waits for its result before it is sent again. Shorter recovers
+            faster from loss; shorter than a round trip sends everything twice.
+        backoff: factor on a chunk's timeout after each retransmission, at least 1. It keeps a
+            worker whose peers are late from filling the link with copies.
+        max_timeout: what back-off never exceeds.
+        give_up: how long after its first transmission a chunk may lack its result.
+
+    Raises:
+        InputError: a duration that is not positive and finite, or a factor below 1.
+    """
+
+    timeout: float = 0.01
+    backoff: float = 2.0
+    max_timeout: float = 1.0
+    give_up: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "max_timeout", "give_up"):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds > 0):
+                raise InputError(f"{name} is {seconds} s; give a positive number.")
+        if not (math.isfinite(self.backoff) and self.backoff >= 1):
+            raise InputError(f"backoff is {self.backoff}; give a number that is at least 1.")
+        if self.max_timeout < self.timeout:
+            raise InputError(
+                f"max_timeout is {self.max_timeout} s, below the timeout of {self.timeout} s."
+            )
+
+
+def _require(what: str, number: int, low: int, high: int) -> None:
+    if not low <= number <= high:
+        raise InputError(f"{what} is {number}; it must be in {low} .. {high}.")

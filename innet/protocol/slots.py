@@ -1,0 +1,394 @@
+"""The worker's end of the slot pool (SwitchML, NSDI 2021, section 3): no socket, no clock.
+
+The caller passes in the time and the packets that came, and takes the packets that are to go:
+
+    worker.start(segments, now)
+    while not worker.done:
+        send(worker.outgoing(now))
+        ... until something arrives, or worker.next_deadline() has come ...
+        worker.receive(packets, now)
+    results = worker.results()
+
+Chunk ``c`` (0, 1, 2, ... over the whole epoch, all-reduce after all-reduce) has the sequence
+``c + 1`` modulo 2**32, lives in slot ``c mod W`` and in its copy ``(c div W) mod 2``, and may be
+sent once the result of chunk ``c - W`` is in. So a worker's sending ``c`` proves to the switch that
+every worker has had the result of ``c - 2W``, whose copy ``c`` takes over. ``2W`` divides 2**32, so
+slot and copy go on evenly where the sequence wraps to 0.
+
+Each slot is in one of three states. Rows are what happens, entries the next state:
+
+    ============================  ==========================  =================  ================
+    event                         IDLE                        QUEUED             WAITING
+    ============================  ==========================  =================  ================
+    start, and a chunk is left    QUEUED                      (refused)          (refused)
+    outgoing                      IDLE                        WAITING, sent      WAITING
+    outgoing, timeout passed      IDLE                        WAITING, sent      WAITING, resent
+    outgoing, give-up passed      IDLE                        QUEUED             StalledError
+    its result, chunks left       IDLE, counted as duplicate  QUEUED, refused    QUEUED (c + W)
+    its result, none left         IDLE, counted as duplicate  QUEUED, refused    IDLE
+    an older chunk's result       IDLE, counted as duplicate  QUEUED, duplicate  WAITING, duplicate
+    anything else                 unchanged, counted as refused with the reason
+    ============================  ==========================  =================  ================
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError, StalledError, StateError
+from innet.packets import PacketBatch
+from innet.protocol.counters import Counters
+from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
+from innet.protocol.message import Message
+from innet.protocol.serial import sequence_of, serial_distances
+from innet.protocol.settings import Membership, Timing
+from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
+from innet.words import Segment
+
+
+class SlotState(enum.IntEnum):
+    """What a slot of the worker is doing; see the table at the top."""
+
+    IDLE = 0
+    QUEUED = 1
+    WAITING = 2
+
+
+class SlotWorker:
+    """One worker of one job in one epoch.
+
+    Args:
+        layout: of the packets.
+        member: who this worker is, in which job, with how many slots.
+        source: its own addresses.
+        switch: those of the switch.
+        timing: when to send again and when to give up.
+        first_chunk: where the chunk counter starts; the same for all workers of the epoch.
+
+    Attributes:
+        counters: what was sent, received and refused.
+        result_flags: flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...).
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        member: Membership,
+        *,
+        source: Endpoint,
+        switch: Endpoint,
+        timing: Timing | None = None,
+        first_chunk: int = 0,
+    ) -> None:
+        if first_chunk < 0:
+            raise InputError(f"first_chunk is {first_chunk}; chunks count from 0.")
+        self.layout = layout
+        self.member = member
+        self.timing = timing or Timing()
+        self.counters = Counters()
+        self.result_flags = Flag(0)
+        self._source = source
+        self._switch = switch
+        window = member.window
+        self._cursor = first_chunk  # the first chunk of the next all-reduce
+        self._base = first_chunk  # the first chunk of this one
+        # The chunk that a slot holds or held last; of a new worker's, the one before its first.
+        slots = np.arange(window, dtype=np.int64)
+        self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
+        self._state = np.full(window, SlotState.IDLE, np.uint8)
+        self._sends = np.zeros(window, np.int32)
+        self._timeout = np.zeros(window)
+        self._resend_at = np.full(window, np.inf)  # infinity where the slot does not wait
+        self._give_up_at = np.full(window, np.inf)
+        self._queue: list[NDArray[np.int64]] = []
+        self._message: Message | None = None
+        self._open = 0  # chunks without result
+        self._now = 0.0
+        self._heard: float | None = None
+
+    # ------------------------------------------------------------------ one all-reduce
+
+    def start(self, segments: Sequence[Segment], now: float) -> None:
+        """Begin an all-reduce of ``segments``, whose words are copied.
+
+        All workers of the job start the same all-reduces, each with segments of the same
+        operations and lengths, in the same order.
+
+        Raises:
+            StateError: the one before is not done.
+            InputError: a segment that cannot be sent.
+        """
+        if not self.done:
+            raise StateError(
+                f"{self._open} chunks of the previous all-reduce have no result yet; go on with "
+                "it until it is done, or begin the next epoch with a new worker's end."
+            )
+        self._message = Message(segments, self.layout.values)
+        self._now = now
+        self._open = self._message.chunks
+        self._base = self._cursor
+        self._cursor += self._open
+        self.result_flags = Flag(0)
+        first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
+        self._enqueue(first % self.member.window, first)
+
+    @property
+    def done(self) -> bool:
+        """Nothing is waited for: before the first start, and once all results are in."""
+        return self._open == 0
+
+    @property
+    def next_chunk(self) -> int:
+        """The first chunk of the all-reduce after this one."""
+        return self._cursor
+
+    def results(self) -> list[NDArray[np.int32]]:
+        """The combined words, one array per segment. They stay valid after the next ``start``.
+
+        Raises:
+            StateError: nothing was started, or results are missing.
+        """
+        if self._message is None or not self.done:
+            raise StateError(f"no results: {self._open} chunks wait, or nothing was started.")
+        return self._message.results()
+
+    def next_deadline(self) -> float | None:
+        """When ``outgoing`` has something to do next; a time gone by means at once.
+
+        None when only ``start`` can change anything.
+        """
+        if self.done:
+            return None
+        if self._queue:
+            return self._now
+        return float(min(self._resend_at.min(), self._give_up_at.min()))
+
+    # ------------------------------------------------------------------ packets out
+
+    def outgoing(self, now: float) -> Frames:
+        """The frames to send at ``now``: chunks whose turn has come, and those to be sent again.
+
+        Returns:
+            uint8, (k, layout.frame_size); k may be 0.
+
+        Raises:
+            StalledError: a chunk has lacked its result for ``timing.give_up``. Nothing is changed;
+                a result that comes later is still accepted.
+        """
+        self._now = now
+        if self._give_up_at.min() <= now:
+            raise StalledError(str(self.stall(now)))
+        again = np.flatnonzero(self._resend_at <= now)
+        fresh = np.concatenate(self._queue) if self._queue else again[:0]
+        self._queue.clear()
+        if not len(fresh) + len(again):
+            return np.empty((0, self.layout.frame_size), np.uint8)
+        slots = np.concatenate([again, fresh]) if len(again) else fresh
+        self._mark_sent(fresh, again, now)
+        frames = self._pack(slots, len(again))
+        self.counters.sent += len(frames)
+        self.counters.bytes_sent += frames.size
+        self.counters.retransmissions += len(again)
+        return frames
+
+    def _enqueue(self, slots: NDArray[np.int64], chunks: NDArray[np.int64]) -> None:
+        if len(slots):
+            self._chunk[slots] = chunks
+            self._state[slots] = SlotState.QUEUED
+            self._queue.append(slots)
+
+    def _mark_sent(self, fresh: NDArray[np.int64], again: NDArray[np.int64], now: float) -> None:
+        timing = self.timing
+        self._state[fresh] = SlotState.WAITING
+        self._sends[fresh] = 1
+        self._timeout[fresh] = timing.timeout
+        self._resend_at[fresh] = now + timing.timeout
+        self._give_up_at[fresh] = now + timing.give_up
+        if len(again):
+            self._sends[again] += 1
+            longer = np.minimum(self._timeout[again] * timing.backoff, timing.max_timeout)
+            self._timeout[again] = longer
+            self._resend_at[again] = now + longer
+
+    def _pack(self, slots: NDArray[np.int64], resent: int) -> Frames:
+        """Frames of the chunks in ``slots``; the first ``resent`` of them were sent before."""
+        assert self._message is not None
+        message = self._message
+        chunk = self._chunk[slots]
+        index = chunk - self._base
+        flags = np.zeros(len(slots), np.uint8)
+        flags[:resent] = Flag.RESEND
+        return pack(
+            self.layout,
+            self._source,
+            self._switch,
+            message.load(index),
+            operation=message.operation[index],
+            job=self.member.job,
+            epoch=self.member.epoch,
+            sequence=sequence_of(chunk),
+            slot=slots.astype(np.uint16),
+            slot_version=self._version(chunk),
+            worker=self.member.worker,
+            elements=message.elements[index],
+            flags=flags,
+        )
+
+    def _version(self, chunk: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return ((chunk // self.member.window) & 1).astype(np.uint8)
+
+    # ------------------------------------------------------------------ packets in
+
+    def receive(self, packets: Frames | PacketBatch, now: float) -> int:
+        """Take what came; whatever does not fit is counted, never raised.
+
+        Args:
+            packets: frames, uint8 (k, bytes), or a batch of any lengths (its ports are ignored).
+            now: the time.
+
+        Returns:
+            How many results were new.
+        """
+        self._now = now
+        counters = self.counters
+        batch = parse(self.layout, packets)
+        counters.received += len(batch)
+        counters.bytes_received += int(
+            packets.length.sum() if isinstance(packets, PacketBatch) else packets.size
+        )
+        for why, number in batch.refusals().items():
+            counters.refused[why.label] += number
+        rows = self._keep(np.arange(len(batch)), batch.valid, None)
+        for reason, holds in self._addressed(batch.header):
+            rows = self._keep(rows, holds, reason)
+        rows = self._fitting(rows, batch.header)
+        if len(rows):
+            self._accept(rows, batch)
+            self._heard = now
+        return len(rows)
+
+    def _keep(
+        self, rows: NDArray[np.int64], holds: NDArray[np.bool_], reason: str | None
+    ) -> NDArray[np.int64]:
+        """Those of ``rows`` for which ``holds`` (one entry per frame); the rest is counted."""
+        kept = holds[rows]
+        if kept.all():
+            return rows
+        if reason is not None:
+            self._refuse(reason, ~kept)
+        return rows[kept]
+
+    def _addressed(self, header: Records) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Is it a full result of this job for this worker?"""
+        member = self.member
+        yield "not a result", (header["flags"] & np.uint8(Flag.RESULT)) != 0
+        yield "job", header["job"] == member.job
+        yield "epoch", header["epoch"] == member.epoch
+        yield "worker", header["worker"] == member.worker
+        yield "count", header["count"] == member.workers
+        yield "slot", header["slot"] < member.window
+
+    def _fitting(self, rows: NDArray[np.int64], header: Records) -> NDArray[np.int64]:
+        """Those of ``rows`` that answer what is asked for, each chunk once."""
+        slots = header["slot"][rows].astype(np.int64)
+        state = self._state[slots]
+        ahead = serial_distances(
+            header["sequence"][rows].astype(np.uint32), sequence_of(self._chunk[slots])
+        )
+        asked = (ahead == 0) & (state == SlotState.WAITING)
+        if not asked.all():
+            old = (ahead < 0) | ((ahead == 0) & (state == SlotState.IDLE))
+            self.counters.duplicates += int(old.sum())
+            self._refuse("sequence", ~(old | asked))
+            rows, slots = rows[asked], slots[asked]
+        if not len(rows):
+            return rows
+        fits = self._agreeing(rows, slots, header)
+        if not fits.all():
+            rows, slots = rows[fits], slots[fits]
+        # Twice in one batch: the first counts. Assigning backwards leaves each slot's first row.
+        order = np.arange(len(rows))
+        first = np.empty(self.member.window, np.int64)
+        first[slots[::-1]] = order[::-1]
+        once = first[slots] == order
+        if once.all():
+            return rows
+        self.counters.duplicates += len(rows) - int(once.sum())
+        answers: NDArray[np.int64] = rows[once]
+        return answers
+
+    def _agreeing(
+        self, rows: NDArray[np.int64], slots: NDArray[np.int64], header: Records
+    ) -> NDArray[np.bool_]:
+        """Which of ``rows``, results of the chunks in ``slots``, are of what was sent there."""
+        assert self._message is not None
+        chunk = self._chunk[slots]
+        index = chunk - self._base
+        fits = np.ones(len(rows), np.bool_)
+        for name, sent in (
+            ("slot_version", self._version(chunk)),
+            ("operation", self._message.operation[index]),
+            ("elements", self._message.elements[index]),
+        ):
+            wrong = fits & (header[name][rows] != sent)
+            self._refuse(name.replace("_", " "), wrong)
+            fits &= ~wrong
+        return fits
+
+    def _refuse(self, reason: str, wrong: NDArray[np.bool_]) -> None:
+        number = int(wrong.sum())
+        if number:
+            self.counters.refused[reason] += number
+
+    def _accept(self, rows: NDArray[np.int64], batch: Batch) -> None:
+        assert self._message is not None
+        header, values = batch.header, batch.frames["values"]
+        if len(rows) != len(batch):  # else no copy is needed
+            header, values = header[rows], values[rows]
+        slots = header["slot"].astype(np.int64)
+        chunk = self._chunk[slots]
+        self._message.store(chunk - self._base, values)
+        self.result_flags |= Flag(int(np.bitwise_or.reduce(header["flags"]))) & ~Flag.RESULT
+        self._state[slots] = SlotState.IDLE
+        self._resend_at[slots] = np.inf
+        self._give_up_at[slots] = np.inf
+        following = chunk + self.member.window
+        more = following < self._cursor
+        self._enqueue(slots[more], following[more])
+        self._open -= len(rows)
+        self.counters.results += len(rows)
+
+    # ------------------------------------------------------------------ when nothing comes
+
+    def stall(self, now: float) -> Stall | None:
+        """The oldest chunk that waits for its result; None if none does."""
+        waiting = np.flatnonzero(self._state == SlotState.WAITING)
+        if not len(waiting):
+            return None
+        slot = int(waiting[np.argmin(self._chunk[waiting])])
+        chunk = self._chunk[slot : slot + 1]
+        return Stall(
+            member=self.member,
+            slot=slot,
+            slot_version=int(self._version(chunk)[0]),
+            sequence=int(sequence_of(chunk)[0]),
+            waited=now - (float(self._give_up_at[slot]) - self.timing.give_up),
+            sends=int(self._sends[slot]),
+            stuck=len(waiting),
+            silence=None if self._heard is None else now - self._heard,
+            refused=dict(self.counters.refused),
+        )
+
+    def diagnose(self, read: SlotReader, now: float) -> Diagnosis | None:
+        """Whom the oldest waiting chunk waits for, by what the switch holds; None if none waits.
+
+        Args:
+            read: reads the switch's registers; worker ``i`` must own bit ``i`` of the bitmap.
+            now: the time.
+        """
+        stall = self.stall(now)
+        return None if stall is None else stall.diagnose(read)

@@ -1,0 +1,107 @@
+"""Segments cut into chunks and put together again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innet.errors import InputError
+from innet.protocol.message import Message
+from innet.protocol.serial import sequence_of, serial_distance, serial_distances
+from innet.words import Operation, Segment
+
+
+def segment(length: int, operation: Operation = Operation.SUM, first: int = 1) -> Segment:
+    return Segment(operation, np.arange(first, first + length, dtype=np.int32))
+
+
+def test_chunks_do_not_span_segments_and_are_filled_with_zeros() -> None:
+    message = Message([segment(5), segment(0), segment(4, Operation.MAX, 11)], 4)
+    assert message.chunks == 3
+    assert message.words.tolist() == [[1, 2, 3, 4], [5, 0, 0, 0], [11, 12, 13, 14]]
+    assert message.elements.tolist() == [4, 1, 4]
+    assert message.operation.tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize("segments", [[], [segment(0)], [segment(0), segment(0)]])
+def test_nothing_to_send(segments: list[Segment]) -> None:
+    message = Message(segments, 4)
+    assert message.chunks == 0
+    assert [len(result) for result in message.results()] == [0] * len(segments)
+
+
+@given(st.lists(st.integers(0, 40), max_size=5), st.sampled_from([1, 3, 4, 32]), st.randoms())
+def test_results_return_what_was_stored(lengths: list[int], values: int, random) -> None:
+    segments = [segment(length, first=100 * index) for index, length in enumerate(lengths)]
+    message = Message(segments, values)
+    chunks = np.arange(message.chunks)
+    doubled = message.load(chunks) * 2
+    order = list(range(message.chunks))
+    random.shuffle(order)
+    while order:
+        size = random.randint(1, len(order))
+        now, order = np.array(order[:size], np.int64), order[size:]
+        message.store(now, doubled[now].astype(">i4"))
+    results = message.results()
+    assert len(results) == len(lengths)
+    for result, sent in zip(results, segments, strict=True):
+        assert result.dtype == np.int32
+        np.testing.assert_array_equal(result, sent.words * 2)
+
+
+def test_words_are_copied() -> None:
+    words = np.arange(8, dtype=np.int32)
+    message = Message([Segment(Operation.SUM, words)], 4)
+    words[:] = -1
+    assert message.load(np.array([1])).tolist() == [[4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    "chunks", [[0], [3], [0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 1, 3], [0, 3], [4, 2, 2, 1]]
+)
+def test_load_takes_any_order(chunks: list[int]) -> None:
+    message = Message([segment(20)], 4)
+    np.testing.assert_array_equal(
+        message.load(np.array(chunks)), np.arange(1, 21).reshape(5, 4)[chunks]
+    )
+
+
+def test_strided_words_are_fine() -> None:
+    words = np.arange(10, dtype=np.int32)[::2]
+    assert Message([Segment(Operation.OR, words)], 5).words.tolist() == [[0, 2, 4, 6, 8]]
+
+
+def test_unusable_segments_are_named() -> None:
+    good = segment(1)
+    with pytest.raises(InputError, match=r"segment 1 holds int64 of shape \(3,\)"):
+        Message([good, Segment(Operation.SUM, np.zeros(3, np.int64))], 4)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"segment 0 holds int32 of shape \(2, 2\)"):
+        Message([Segment(Operation.SUM, np.zeros((2, 2), np.int32))], 4)
+    with pytest.raises(InputError, match=r"segment 0 has the operation 4; choose .* SUM, OR, MAX"):
+        Message([Segment(4, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
+
+
+def test_sequence_wraps_to_zero() -> None:
+    chunks = np.array([0, 2**32 - 2, 2**32 - 1, 2**32, 2**33 + 5])
+    assert sequence_of(chunks).tolist() == [1, 2**32 - 1, 0, 1, 6]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "reference", "ahead"),
+    [
+        (1, 1, 0),
+        (2, 1, 1),
+        (1, 2, -1),
+        (0, 2**32 - 1, 1),
+        (2**32 - 1, 0, -1),
+        (5, 2**32 - 5, 10),
+        (2**31 - 1, 0, 2**31 - 1),
+        (2**31, 0, -(2**31)),
+    ],
+)
+def test_serial_arithmetic(sequence: int, reference: int, ahead: int) -> None:
+    assert serial_distance(sequence, reference) == ahead
+    pair = np.array([sequence], np.uint32), np.array([reference], np.uint32)
+    assert serial_distances(*pair).tolist() == [ahead]

@@ -1,0 +1,21 @@
+"""How packets move between hosts and switch."""
+
+from innet.fabric.base import Fabric, Host, drive
+from innet.fabric.faults import FaultCounters, Faults, FaultyFabric
+from innet.fabric.memory import Direction, MemoryFabric, Process, Tap, Traffic
+from innet.fabric.recorder import Recorder
+
+__all__ = [
+    "Direction",
+    "Fabric",
+    "FaultCounters",
+    "Faults",
+    "FaultyFabric",
+    "Host",
+    "MemoryFabric",
+    "Process",
+    "Recorder",
+    "Tap",
+    "Traffic",
+    "drive",
+]

@@ -1,0 +1,103 @@
+"""What every fabric can do, and the loop that moves hosts' packets through one.
+
+A fabric joins hosts to a switch. Seen from the hosts it has three methods, chosen so that one loop
+serves fabrics in memory, in simulated time and over sockets, and so that wrappers (faults) compose:
+
+* ``send`` and ``receive`` move whole batches, with the port of the host in ``PacketBatch.port``,
+  since a call per packet would cost more than all else that happens to a packet. Neither waits.
+* ``wait`` is the only place where time passes. A fabric in virtual time answers at once with the
+  moment at which something happens next; one over sockets sleeps until a packet comes and answers
+  with its clock. Hosts and wrappers are passed the time and never read one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from innet.errors import StalledError
+from innet.packets import PacketBatch
+from innet.wire import Frames
+
+
+class Fabric(Protocol):
+    """How packets move between hosts and switch."""
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """Take packets from the hosts at ``packets.port``. The arrays must not change any more."""
+
+    def receive(self, now: float) -> PacketBatch:
+        """The packets that have reached hosts by ``now``, each once; ``port`` tells whose."""
+
+    def wait(self, now: float, until: float) -> float:
+        """Let time pass until there may be something to receive, at most to ``until``.
+
+        Returns:
+            the new time, at least ``now``. ``until`` may be infinity; a fabric in virtual time with
+            nothing under way then returns infinity.
+        """
+
+
+class Host(Protocol):
+    """Who sends and receives: a worker's end of a protocol."""
+
+    @property
+    def done(self) -> bool:
+        """Needs nothing more."""
+
+    def outgoing(self, now: float) -> Frames:
+        """Frames to send at ``now``, uint8 (k, frame bytes)."""
+
+    def receive(self, packets: PacketBatch, now: float) -> int:
+        """Take packets that arrived."""
+
+    def next_deadline(self) -> float | None:
+        """When ``outgoing`` has something to do if nothing arrives; None for never."""
+
+
+def drive(hosts: Mapping[int, Host], fabric: Fabric, now: float) -> float:
+    """Move packets between ``hosts`` (port -> host) and the fabric until all hosts are done.
+
+    What arrives is delivered before anything is sent at the same moment, so that no packet is
+    repeated whose answer is there. Packets for a port without a host vanish, as they do on a cable
+    that leads to a dead machine. Whatever is under way at the end stays in the fabric.
+
+    Returns:
+        the time at which the last host was done.
+
+    Raises:
+        StalledError: from a host that gave up; or nothing is under way and nobody has a deadline.
+    """
+    while True:
+        _deliver(hosts, fabric.receive(now), now)
+        for port, host in hosts.items():
+            frames = host.outgoing(now)
+            if len(frames):
+                fabric.send(PacketBatch.uniform(frames, port), now)
+        if all(host.done for host in hosts.values()):
+            return now
+        deadlines = (host.next_deadline() for host in hosts.values())
+        until = min((each for each in deadlines if each is not None), default=math.inf)
+        now = max(now, fabric.wait(now, until))
+        if math.isinf(now):
+            waiting = ", ".join(str(port) for port, host in hosts.items() if not host.done)
+            raise StalledError(
+                f"no packet is under way and no host has a deadline, but the hosts at ports "
+                f"{waiting} are not done; one of them waits without a timer."
+            )
+
+
+def _deliver(hosts: Mapping[int, Host], arrived: PacketBatch, now: float) -> None:
+    """Give each host its packets, in order of arrival, by one pass over them all."""
+    if not len(arrived):
+        return
+    # 16-bit keys make numpy's stable sort a radix sort; ports have at most 16 bits (0 .. 511).
+    order = np.argsort(arrived.port.astype(np.uint16), kind="stable")
+    ports = arrived.port[order]
+    for port, host in hosts.items():
+        begin, end = np.searchsorted(ports, [port, port + 1])
+        if end > begin:
+            host.receive(arrived.take(order[begin:end]), now)

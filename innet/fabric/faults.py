@@ -1,0 +1,186 @@
+"""Loss, duplication, delay and reordering around any fabric, from a seed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError
+from innet.fabric.base import Fabric
+from innet.packets import PacketBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What happens to packets in one direction. Each packet meets its fate independently.
+
+    Args:
+        loss: probability that a packet vanishes.
+        duplicate: probability that a packet which does not vanish travels twice; the two copies
+            are delayed independently.
+        reorder: probability that a copy is held back, uniformly up to ``hold``, so that later ones
+            overtake it.
+        delay: seconds that every copy takes.
+        jitter: seconds; every copy takes, uniformly up to this, longer.
+        hold: seconds; how long a copy that is to be reordered is held back at most.
+        tick: seconds; times of arrival are rounded up to whole ticks, so that packets arrive in
+            batches and simulation costs per tick rather than per packet. 0 rounds nothing.
+
+    Raises:
+        InputError: a probability outside 0 .. 1, or a duration that is negative or not finite.
+    """
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    delay: float = 0.0
+    jitter: float = 0.0
+    hold: float = 1e-3
+    tick: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplicate", "reorder"):
+            probability = getattr(self, name)
+            if not 0 <= probability <= 1:
+                raise InputError(f"{name} is {probability}; a probability is in 0 .. 1.")
+        for name in ("delay", "jitter", "hold", "tick"):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds >= 0):
+                raise InputError(f"{name} is {seconds} s; give 0 or a positive number.")
+
+
+@dataclass(slots=True)
+class FaultCounters:
+    """What the faults of one direction have done so far.
+
+    Attributes:
+        entered: packets that were to travel.
+        lost: those that vanished.
+        duplicated: those that travelled twice.
+        held: copies that were held back.
+        left: copies that arrived.
+    """
+
+    entered: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    held: int = 0
+    left: int = 0
+
+
+class _Line:
+    """One direction: packets go in at a time and come out at later ones."""
+
+    def __init__(self, faults: Faults, rng: np.random.Generator) -> None:
+        self.faults = faults
+        self.counters = FaultCounters()
+        self._rng = rng
+        # What was pushed at once stays together, sorted by time of arrival; a prefix has left.
+        self._under_way: list[tuple[NDArray[np.float64], PacketBatch]] = []
+
+    def push(self, packets: PacketBatch, now: float) -> None:
+        count = len(packets)
+        if not count:
+            return
+        faults = self.faults
+        # The same number of draws whatever the settings are, so that a change of one of them
+        # leaves the others' dice alone.
+        lost, twice = self._rng.random((2, count)) < [[faults.loss], [faults.duplicate]]
+        chance, share, spread = self._rng.random((3, 2, count))
+        twice &= ~lost
+        held = chance < faults.reorder
+        latency = faults.delay + faults.jitter * spread + held * (faults.hold * share)
+        due = self._rounded(now + latency)
+        travels = np.stack([~lost, twice])
+        copies = np.flatnonzero(travels.T)  # a packet's second copy follows its first
+        rows, which = np.divmod(copies, 2)
+        arrival = due[which, rows]
+        order = np.argsort(arrival, kind="stable")
+        if len(order):
+            self._under_way.append((arrival[order], packets.take(rows[order])))
+        self.counters.entered += count
+        self.counters.lost += int(lost.sum())
+        self.counters.duplicated += int(twice.sum())
+        self.counters.held += int((held & travels).sum())
+
+    def _rounded(self, due: NDArray[np.float64]) -> NDArray[np.float64]:
+        tick = self.faults.tick
+        return np.maximum(np.ceil(due / tick) * tick, due) if tick else due
+
+    def pop(self, now: float) -> PacketBatch:
+        """What has arrived by ``now``, by time of arrival and then by time of entry."""
+        times, arrived, still = [], [], []
+        for due, packets in self._under_way:
+            gone = int(np.searchsorted(due, now, side="right"))
+            if gone:
+                times.append(due[:gone])
+                arrived.append(packets.take(np.arange(gone)))
+            if gone < len(due):
+                still.append((due[gone:], _after(packets, gone)))
+        self._under_way = still
+        if not arrived:
+            return PacketBatch.empty()
+        together = PacketBatch.concatenate(arrived)
+        self.counters.left += len(together)
+        if len(arrived) == 1:
+            return together
+        return together.take(np.argsort(np.concatenate(times), kind="stable"))
+
+    def next_due(self) -> float:
+        return min((float(due[0]) for due, _ in self._under_way), default=math.inf)
+
+
+def _after(packets: PacketBatch, row: int) -> PacketBatch:
+    return PacketBatch(packets.data[row:], packets.length[row:], packets.port[row:])
+
+
+class FaultyFabric:
+    """Any fabric, with faults on the way to the switch and on the way back.
+
+    Equal seeds, settings and traffic give equal fates: byte for byte, whenever they are replayed.
+
+    Args:
+        inner: the fabric behind the faults.
+        faults: of both directions.
+        rng: where the dice come from; two generators are spawned from it.
+        to_hosts: faults of the way to the hosts, if they differ.
+    """
+
+    def __init__(
+        self,
+        inner: Fabric,
+        faults: Faults,
+        rng: np.random.Generator,
+        to_hosts: Faults | None = None,
+    ) -> None:
+        self.inner = inner
+        up, down = rng.spawn(2)
+        self._up = _Line(faults, up)
+        self._down = _Line(to_hosts or faults, down)
+
+    @property
+    def to_switch_faults(self) -> FaultCounters:
+        """What happened to packets on their way to the switch."""
+        return self._up.counters
+
+    @property
+    def to_hosts_faults(self) -> FaultCounters:
+        """What happened to packets on their way to the hosts."""
+        return self._down.counters
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """Let packets set out for the switch."""
+        self._up.push(packets, now)
+
+    def receive(self, now: float) -> PacketBatch:
+        """Move all that is due by ``now``, through the inner fabric, and return what arrived."""
+        self.inner.send(self._up.pop(now), now)
+        self._down.push(self.inner.receive(now), now)
+        return self._down.pop(now)
+
+    def wait(self, now: float, until: float) -> float:
+        """Until the next packet is due on either way, or the inner fabric has something."""
+        return self.inner.wait(now, min(until, self._up.next_due(), self._down.next_due()))

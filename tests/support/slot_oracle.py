@@ -1,0 +1,249 @@
+"""An independent model of the slot-pool switch program: frames in, frames out.
+
+Written from the protocol's description with ``struct`` and plain Python, packet by packet, without
+the P4 program, the switch model or ``innet.wire``. Only the numbers of the refusal reasons are
+those of the P4 program's counter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from innet.packets import PacketBatch
+
+Packet = tuple[int, bytes]
+
+SUM, OR, MAX = 1, 2, 3
+RESULT = 16
+INNET = struct.Struct(">HBBHHIHBBIHHHHHH")
+
+FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE = range(1, 8)
+
+
+@dataclass(frozen=True)
+class Admitted:
+    worker_bit: int
+    workers: int
+    group: int
+    slot_base: int
+    slot_mask: int
+
+
+@dataclass
+class Copy:
+    """One copy of a slot."""
+
+    sequence: int = 0
+    bitmap: int = 0
+    count: int = 0
+    exponent: int = 0
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
+
+
+class Refused(Exception):  # noqa: N818 - not an error: the switch drops and counts
+    def __init__(self, reason: int) -> None:
+        self.reason = reason
+
+
+def ones_complement_sum(data: bytes) -> int:
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+class SlotOracle:
+    """The switch: ``command`` fills its tables, ``process`` and ``one`` run packets."""
+
+    def __init__(self, values: int, commands: Iterable[str] = ()) -> None:
+        self.values = values
+        self.admission: dict[tuple[int, int, int, int], Admitted] = {}
+        self.nodes: list[tuple[int, int]] = []  # (egress port, replication id)
+        self.groups: dict[int, list[tuple[int, int]]] = {}
+        self.addresses: dict[int, tuple[bytes, bytes, int]] = {}
+        self.copies: dict[int, Copy] = {}
+        self.refused: Counter[int] = Counter()
+        for line in commands:
+            self.command(line)
+
+    # ---------------------------------------------------------------- control plane
+
+    def command(self, line: str) -> None:
+        """A control command in simple_switch_CLI's dialect, as far as jobs need them."""
+        name, *words = line.split()
+        if name == "table_add":
+            table, _, *rest = words
+            arrow = rest.index("=>")
+            key, data = rest[:arrow], rest[arrow + 1 :]
+            if table.endswith("admission"):
+                port, job, epoch, worker = map(int, key)
+                self.admission[port, job, epoch, worker] = Admitted(*map(int, data))
+            else:
+                mac, ip, udp_port = (int(word, 0) for word in data)
+                self.addresses[int(key[0])] = (mac.to_bytes(6), ip.to_bytes(4), udp_port)
+        elif name == "mc_mgrp_create":
+            self.groups[int(words[0])] = []
+        elif name == "mc_node_create":
+            self.nodes.append((int(words[1]), int(words[0])))
+        elif name == "mc_node_associate":
+            self.groups[int(words[0])].append(self.nodes[int(words[1])])
+        elif name == "register_write" and words[0].endswith("sequence"):
+            slot, slot_version = divmod(int(words[1]), 2)
+            self.copy(slot, slot_version).sequence = int(words[2])
+        else:
+            raise ValueError(line)
+
+    def copy(self, slot: int, slot_version: int, slot_base: int = 0) -> Copy:
+        index = (slot_base | slot) * 2 + slot_version
+        if index not in self.copies:
+            self.copies[index] = Copy(values=np.zeros(self.values, np.uint32))
+        return self.copies[index]
+
+    # ---------------------------------------------------------------- data plane
+
+    def process(self, batch: PacketBatch) -> PacketBatch:
+        return PacketBatch.from_packets(
+            answer for packet in batch.to_packets() for answer in self.one(*packet)
+        )
+
+    def one(self, port: int, frame: bytes) -> list[Packet]:
+        try:
+            offset = self.find_innet(frame)
+            return self.aggregate(port, frame, offset)
+        except Refused as refused:
+            self.refused[refused.reason] += 1
+            return []
+
+    def find_innet(self, frame: bytes) -> int:
+        """Where the innet header of a complete packet begins."""
+
+        def part(start: int, size: int) -> bytes:
+            if len(frame) < start + size:
+                raise Refused(TRUNCATED)
+            return frame[start : start + size]
+
+        ethertype = int.from_bytes(part(0, 14)[12:], "big")
+        damaged = False
+        foreign = False
+        offset = 14
+        if ethertype == 0x0800:
+            ip = part(14, 20)
+            damaged = ones_complement_sum(ip) != 0xFFFF
+            later_fragment = int.from_bytes(ip[6:8], "big") & 0x1FFF
+            foreign = ip[0] != 0x45 or ip[9] != 17 or later_fragment != 0
+            foreign = foreign or int.from_bytes(part(34, 8)[2:4], "big") != 48879
+            offset = 42
+        elif ethertype != 0x88B5:
+            foreign = True
+        if not foreign:
+            foreign = part(offset, 32)[:3] != b"IN\x01"
+        if not foreign:
+            part(offset + 32, 4 * self.values)
+        if damaged:
+            raise Refused(CHECKSUM)
+        if foreign:
+            raise Refused(FOREIGN)
+        return offset
+
+    def aggregate(self, port: int, frame: bytes, offset: int) -> list[Packet]:
+        (
+            magic,
+            version,
+            operation,
+            job,
+            epoch,
+            sequence,
+            slot,
+            slot_version,
+            flags,
+            _bitmap,
+            worker,
+            _count,
+            elements,
+            width,
+            exponent,
+            reserved,
+        ) = INNET.unpack_from(frame, offset)
+        sane = (
+            operation in (SUM, OR, MAX)
+            and slot_version in (0, 1)
+            and width == 32
+            and 1 <= elements <= self.values
+            and not flags & RESULT
+        )
+        if not sane:
+            raise Refused(MALFORMED)
+        place = self.admission.get((port, job, epoch, worker))
+        if place is None:
+            raise Refused(STRANGER)
+        if slot & ~place.slot_mask:
+            raise Refused(SLOT)
+        held = self.copy(slot, slot_version, place.slot_base)
+        ahead = (sequence - held.sequence) % 2**32
+        if ahead >= 2**31:
+            raise Refused(STALE)
+        start = offset + 32
+        end = start + 4 * self.values
+        words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
+        first = ahead > 0
+        seen = not first and bool(held.bitmap & place.worker_bit)
+        if first:
+            held.sequence = sequence
+            held.bitmap, held.count, held.exponent = place.worker_bit, 1, exponent
+            held.values = words
+        elif not seen:
+            held.bitmap |= place.worker_bit
+            held.count += 1
+            held.exponent = max(held.exponent, exponent)
+            held.values = self.combined(operation, held.values, words)
+        if held.count != place.workers:
+            return []
+
+        def answer(egress: int, addressee: int) -> Packet:
+            header = INNET.pack(
+                magic, version, operation, job, epoch, sequence, slot, slot_version,
+                flags | RESULT, held.bitmap, addressee, held.count, elements, width,
+                held.exponent, reserved,
+            )  # fmt: skip
+            outer = self.addressed(frame[:offset], egress)
+            return egress, outer + header + held.values.astype(">u4").tobytes() + frame[end:]
+
+        if seen:
+            return [answer(port, worker)]
+        return [answer(egress, replica) for egress, replica in self.groups[place.group]]
+
+    @staticmethod
+    def combined(operation: int, held: np.ndarray, words: np.ndarray) -> np.ndarray:
+        if operation == SUM:
+            return ((held.astype(np.uint64) + words) % 2**32).astype(np.uint32)
+        if operation == OR:
+            return held | words
+        return np.where(held.astype(np.int32) > words.astype(np.int32), held, words)
+
+    def addressed(self, outer: bytes, egress: int) -> bytes:
+        """The headers before innet's, from the address the worker spoke to, to ``egress``."""
+        if egress in self.addresses:
+            mac, ip, udp_port = self.addresses[egress]
+            ethernet = mac + outer[:6] + outer[12:14]
+            rest = outer[14:]
+            if rest:
+                rest = (
+                    rest[:12]
+                    + rest[16:20]
+                    + ip
+                    + struct.pack(">HH", 48879, udp_port)
+                    + rest[24:26]
+                    + bytes(2)
+                )
+        else:
+            ethernet, rest = outer[:14], outer[14:]
+        if rest:
+            blank = rest[:10] + bytes(2) + rest[12:20]
+            checksum = ones_complement_sum(blank) ^ 0xFFFF
+            rest = rest[:10] + struct.pack(">H", checksum) + rest[12:]
+        return ethernet + rest

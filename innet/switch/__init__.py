@@ -1,1 +1,14 @@
-"""The programmable switch model: BMv2 JSON in, packets through."""
+"""The programmable switch model: compiled P4 (BMv2 JSON) in, packets through.
+
+It knows nothing of innet's own packet format: a program says what bytes mean. ``Switch`` is the way
+in; ``ir`` is the typed form of a program, which two engines run: one that interprets it packet by
+packet, and one that compiles it.
+"""
+
+from __future__ import annotations
+
+from innet.switch.engine import Statistics, SwitchState
+from innet.switch.loader import load_program
+from innet.switch.model import EngineName, Switch
+
+__all__ = ["EngineName", "Statistics", "Switch", "SwitchState", "load_program"]

@@ -6,6 +6,7 @@ engines given equal states and equal packets leave equal states and equal packet
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
@@ -47,14 +48,30 @@ class Statistics:
     checksum_errors: int = 0
     failed_assertions: int = 0
     looped: int = 0
-    """Packets dropped after being resubmitted or recirculated ``MAX_LOOPS`` times."""
+    """Clones, resubmissions and recirculations not done because of ``MAX_LOOPS``."""
 
     def as_dict(self) -> dict[str, int]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 MAX_LOOPS = 4096
-"""How often one packet may be resubmitted or recirculated. simple_switch would run on forever."""
+"""How many clones, resubmissions and recirculations one received packet may cause in total, so that
+nothing hangs. simple_switch would run on forever."""
+
+MAX_PARSER_STATES = 65536
+"""How many states the parser may enter for one packet; one more is error ParserTimeout.
+simple_switch would run on forever."""
+
+
+class InstanceType(enum.IntEnum):
+    """What standard_metadata.instance_type says of where a packet comes from."""
+
+    NORMAL = 0
+    INGRESS_CLONE = 1
+    EGRESS_CLONE = 2
+    RECIRCULATED = 4
+    REPLICATED = 5
+    RESUBMITTED = 6
 
 
 @dataclass(frozen=True, slots=True)

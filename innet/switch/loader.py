@@ -1,8 +1,8 @@
 """Compiled P4 programs: BMv2 JSON in, ``ir.Program`` out.
 
 The format is described in BMv2's ``docs/JSON_format.md``; what is loaded is what the bmv2 back end
-of p4c writes for the v1model architecture. A document that breaks the format is a ProgramError that names
-the place, and a construct that no engine could run is an UnsupportedError that names the construct.
+of p4c writes for the v1model architecture. A document that breaks the format is a ProgramError that
+names the place; a construct that no engine could run is an UnsupportedError that names it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,245 @@
+"""A packet inside the interpreter: its header fields, and what the switch remembers beside them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from innet.switch import ir
+
+_FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
+
+
+class Packet:
+    """One packet on its way.
+
+    ``fields`` holds the fields of all header instances one after the other; ``Layout.start`` says
+    where each begins. Values are those of expressions: a signed field may hold a negative number.
+    """
+
+    __slots__ = (
+        "arguments",
+        "clone_field_list",
+        "clone_session",
+        "data",
+        "error",
+        "exit",
+        "fields",
+        "ingress_length",
+        "ingress_port",
+        "learn_list",
+        "length",
+        "position",
+        "recirculate",
+        "resubmit",
+        "stack_counts",
+        "truncated",
+        "union_members",
+        "union_stack_counts",
+        "union_valid",
+        "valid",
+        "variable_widths",
+    )
+
+    def __init__(self, layout: Layout, data: bytes, ingress_port: int) -> None:
+        self.fields = [0] * layout.size
+        self.valid = list(layout.always_valid)
+        self.variable_widths = [0] * len(layout.always_valid)
+        self.stack_counts = [0] * layout.stacks
+        self.union_stack_counts = [0] * layout.union_stacks
+        self.union_valid = [False] * layout.unions
+        self.union_members = [0] * layout.unions
+        self.data = data
+        """What is not in headers: all bytes before parsing, the payload after."""
+        self.position = 0
+        """Bytes of ``data`` that the parser has taken."""
+        self.error = 0
+        self.ingress_port = ingress_port
+        self.ingress_length = len(data)
+        self.length = len(data)
+        """What packet_length will say in egress: grows and shrinks with setValid and setInvalid."""
+        self.truncated: int | None = None
+        self.arguments: tuple[int, ...] = ()
+        self.exit = False
+        self.clear_requests()
+
+    def clear_requests(self) -> None:
+        """Forget what the pipeline asked of the switch."""
+        self.clone_session: int | None = None
+        self.clone_field_list = 0
+        self.learn_list = 0
+        self.resubmit = 0
+        self.recirculate = 0
+
+    def kept(self) -> int:
+        """How many bytes of ``data`` truncate() leaves."""
+        return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
+
+    def tail(self) -> bytes:
+        """What a copy of a truncated packet holds: its *last* bytes (as simple_switch copies)."""
+        return self.data[len(self.data) - self.kept() :]
+
+    def copy(self, layout: Layout) -> Packet:
+        """A packet with the same headers and metadata and no requests."""
+        other = Packet(layout, self.tail(), self.ingress_port)
+        other.fields = list(self.fields)
+        other.valid = list(self.valid)
+        other.variable_widths = list(self.variable_widths)
+        other.stack_counts = list(self.stack_counts)
+        other.union_stack_counts = list(self.union_stack_counts)
+        other.union_valid = list(self.union_valid)
+        other.union_members = list(self.union_members)
+        other.ingress_length = self.ingress_length
+        other.length = self.length
+        return other
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a field is kept: ``fields[index]``; ``header`` for its validity."""
+
+    index: int
+    header: int
+    spec: ir.Field
+
+
+class Layout:
+    """Where the headers of a program lie in ``Packet.fields``.
+
+    Attributes:
+        start: per header instance, the index of its first field.
+        always_valid: per header instance, the validity that a packet begins with.
+    """
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        self.start: list[int] = []
+        size = 0
+        for header in program.headers:
+            self.start.append(size)
+            size += len(program.header_types[header.type].fields)
+        self.size = size
+        self.always_valid = [header.metadata for header in program.headers]
+        self.stacks = len(program.stacks)
+        self.unions = len(program.unions)
+        self.union_stacks = len(program.union_stacks)
+        self._metadata = [
+            (self.start[i], self.start[i] + len(program.type_of(i).fields))
+            for i, header in enumerate(program.headers)
+            if header.metadata
+        ]
+
+    def slot(self, reference: ir.FieldRef) -> Slot:
+        index = self.start[reference.header] + reference.field
+        return Slot(index, reference.header, self.program.field(reference))
+
+    def fields_of(self, header: int) -> slice:
+        """The part of ``Packet.fields`` that a header instance has."""
+        first = self.start[header]
+        return slice(first, first + len(self.program.type_of(header).fields))
+
+    def reset_metadata(self, packet: Packet) -> None:
+        for first, last in self._metadata:
+            packet.fields[first:last] = [0] * (last - first)
+
+    def mark_valid(self, packet: Packet, header: int) -> None:
+        """Make a header valid, and so the other members of its union invalid."""
+        packet.valid[header] = True
+        union = self.program.headers[header].union
+        if union is None:
+            return
+        position = self.program.headers[header].union_position
+        if packet.union_valid[union] and packet.union_members[union] != position:
+            packet.valid[self.program.unions[union].headers[packet.union_members[union]]] = False
+        packet.union_valid[union] = True
+        packet.union_members[union] = position
+
+    def mark_invalid(self, packet: Packet, header: int) -> None:
+        packet.valid[header] = False
+        union = self.program.headers[header].union
+        if (
+            union is not None
+            and packet.union_valid[union]
+            and packet.union_members[union] == self.program.headers[header].union_position
+        ):
+            packet.union_valid[union] = False
+
+    def bytes_of(self, packet: Packet, header: int) -> int:
+        """Length of a header in bytes, with its variable field as wide as it is now."""
+        return (self.program.type_of(header).width + packet.variable_widths[header]) // 8
+
+
+def keeper(spec: ir.Field) -> Callable[[int], int]:
+    """What a field of fixed width keeps of a value (see "Values" in ``ir``)."""
+    every = (1 << spec.width) - 1
+    if not spec.signed:
+        if spec.saturating:
+            return lambda value: min(max(value, 0), every)
+        return lambda value: value & every
+    least, greatest = -(1 << (spec.width - 1)), (1 << (spec.width - 1)) - 1
+    if spec.saturating:
+        return lambda value: min(max(value, least), greatest)
+
+    def keep(value: int) -> int:
+        if least <= value <= every:
+            return value
+        return ((value - least) & every) + least
+
+    return keep
+
+
+class HeaderCodec:
+    """Moves one header instance between bytes and ``Packet.fields``."""
+
+    def __init__(self, layout: Layout, header: int) -> None:
+        self.header = header
+        self.type = layout.program.type_of(header)
+        self.place = layout.fields_of(header)
+        self.fixed_bytes = self.type.width // 8
+        fields = self.type.fields
+        self.variable = self.type.variable
+        self.masks = [(1 << each.width) - 1 for each in fields]
+        self.packer: struct.Struct | None = None
+        if all(each.width in _FORMATS and not each.variable for each in fields):
+            codes = [_FORMATS[each.width] for each in fields]
+            self.packer = struct.Struct(">" + "".join(codes))
+            self.unpacker = struct.Struct(
+                ">"
+                + "".join(
+                    code.lower() if each.signed else code
+                    for code, each in zip(codes, fields, strict=True)
+                )
+            )
+
+    def extract(self, packet: Packet, position: int, variable_bits: int = 0) -> None:
+        """Set the fields from ``packet.data``; the caller checked that there is enough."""
+        if self.packer is not None:
+            packet.fields[self.place] = self.unpacker.unpack_from(packet.data, position)
+            return
+        size = self.fixed_bytes + variable_bits // 8
+        number = int.from_bytes(packet.data[position : position + size], "big")
+        left = 8 * size
+        values = []
+        for each in self.type.fields:
+            width = variable_bits if each.variable else each.width
+            left -= width
+            value = number >> left & ((1 << width) - 1)
+            if each.signed and width and value >> (width - 1):
+                value -= 1 << width
+            values.append(value)
+        packet.fields[self.place] = values
+        packet.variable_widths[self.header] = variable_bits
+
+    def emit(self, packet: Packet) -> bytes:
+        """The header as bytes."""
+        values = packet.fields[self.place]
+        if self.packer is not None:
+            return self.packer.pack(*[v & m for v, m in zip(values, self.masks, strict=True)])
+        number = 0
+        total = 0
+        for each, value in zip(self.type.fields, values, strict=True):
+            width = packet.variable_widths[self.header] if each.variable else each.width
+            number = number << width | value & ((1 << width) - 1)
+            total += width
+        return number.to_bytes(total // 8, "big")

@@ -1,0 +1,90 @@
+"""Tables, conditionals and pipelines, as the interpreter runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from innet.switch import ir
+from innet.switch.engine import SwitchState
+from innet.switch.interpreter_actions import ActionCompiler, Run
+from innet.switch.interpreter_expressions import ExpressionCompiler
+from innet.switch.interpreter_packet import Layout, Packet
+from innet.switch.tables import BYTES, PACKETS
+
+Visit = Callable[[Packet], ir.Node | None]
+"""Does what a node does and says which comes next."""
+
+
+class PipelineUnit:
+    """Runs ingress and egress."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        state: SwitchState,
+        expressions: ExpressionCompiler,
+        actions: ActionCompiler,
+    ) -> None:
+        self.layout = layout
+        self.state = state
+        self.make = expressions
+        program = layout.program
+        self.bodies: list[Run] = [actions.run_all(each.primitives) for each in program.actions]
+        self.visits: dict[ir.Node, Visit] = {}
+        for i in range(len(program.tables)):
+            self.visits[ir.Node(ir.NodeKind.TABLE, i)] = self._table(i)
+        for i, conditional in enumerate(program.conditionals):
+            self.visits[ir.Node(ir.NodeKind.CONDITIONAL, i)] = self._conditional(conditional)
+        for i, call in enumerate(program.action_calls):
+            self.visits[ir.Node(ir.NodeKind.ACTION_CALL, i)] = self._action_call(call)
+
+    def run(self, pipeline: ir.Pipeline, packet: Packet) -> None:
+        node = pipeline.initial
+        while node is not None and not packet.exit:
+            node = self.visits[node](packet)
+
+    def _conditional(self, conditional: ir.Conditional) -> Visit:
+        condition = self.make.boolean(conditional.condition)
+        if_true, if_false = conditional.if_true, conditional.if_false
+        return lambda packet: if_true if condition(packet) else if_false
+
+    def _action_call(self, call: ir.ActionCall) -> Visit:
+        body, after = self.bodies[call.action], call.next
+
+        def visit(packet: Packet) -> ir.Node | None:
+            packet.arguments = ()
+            body(packet)
+            return after
+
+        return visit
+
+    def _table(self, index: int) -> Visit:
+        table = self.state.tables[index]
+        parts = [self._key_part(key) for key in table.table.keys]
+        bodies = self.bodies
+        counters = table.counters
+
+        def visit(packet: Packet) -> ir.Node | None:
+            found = table.lookup([part(packet) for part in parts]) if parts else None
+            if found is None:
+                action = table.default
+            else:
+                action = found.action
+                if counters is not None:
+                    counters[found.index, PACKETS] += 1
+                    counters[found.index, BYTES] += packet.ingress_length
+            if action is None:
+                return table.next_node(None, hit=False)
+            packet.arguments = action.arguments
+            bodies[action.action](packet)
+            return table.next_node(action.action, hit=found is not None)
+
+        return visit
+
+    def _key_part(self, key: ir.TableKey) -> Callable[[Packet], int]:
+        header = key.field.header
+        if key.field.field == ir.VALID:
+            return lambda packet: int(packet.valid[header])
+        index, every = self.layout.slot(key.field).index, (1 << key.width) - 1
+        # A field of an invalid header matches as 0, whatever it last held.
+        return lambda packet: packet.fields[index] & every if packet.valid[header] else 0

@@ -1,0 +1,235 @@
+"""``Switch``: a compiled P4 program with its state, an engine, and a control plane."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError, UnknownNameError, UnsupportedError
+from innet.packets import PacketBatch
+from innet.switch import commands, ir
+from innet.switch.control import ControlPlane, Key, Number
+from innet.switch.engine import Engine, Statistics, SwitchState, refusal
+from innet.switch.interpreter import InterpretEngine
+from innet.switch.loader import load_program
+from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
+
+EngineName = Literal["jit", "interpret"]
+
+MAX_PORT = 510
+"""Ports are 9 bits wide in v1model, and 511 means drop."""
+
+
+class CounterCells(NamedTuple):
+    """Views of a counter array's cells, shape (size,), uint64 each."""
+
+    packets: NDArray[np.uint64]
+    bytes: NDArray[np.uint64]
+
+
+class Registers(Mapping[str, NDArray[Any]]):
+    """Register arrays by name, as views: uint32 up to 32 bits, uint64 up to 64, else objects.
+
+    Writing to a view writes to the switch. An unknown name is an UnknownNameError.
+    """
+
+    def __init__(self, state: SwitchState) -> None:
+        arrays = zip(state.program.registers, state.registers, strict=True)
+        self._views = {array.name: view for array, view in arrays}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._views:
+            raise UnknownNameError("register", name, self._views)
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+
+class Counters(Mapping[str, CounterCells]):
+    """Counter arrays by name; direct ones are indexed by ``RuntimeEntry.index``."""
+
+    def __init__(self, state: SwitchState) -> None:
+        arrays = zip(state.program.counters, state.counters, strict=True)
+        self._cells = {
+            array.name: CounterCells(cells[:, PACKETS], cells[:, BYTES]) for array, cells in arrays
+        }
+
+    def __getitem__(self, name: str) -> CounterCells:
+        if name not in self._cells:
+            raise UnknownNameError("counter", name, self._cells)
+        return self._cells[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+
+def _engine_class(name: str) -> type[Engine]:
+    if name == "interpret":
+        return InterpretEngine
+    if name == "jit":
+        # Imported when it is asked for: it takes its compiler with it.
+        return cast("type[Engine]", importlib.import_module("innet.switch.jit").JitEngine)
+    raise UnknownNameError("switch engine", name, ("jit", "interpret"))
+
+
+class Switch:
+    """A programmable switch that runs a compiled P4 program.
+
+    Not safe to use from several threads at once.
+
+    Attributes:
+        program: the typed form of what is loaded.
+        engine_name: ``jit`` or ``interpret``.
+        state: everything that outlives a packet; shared with the engine.
+        control: the control plane, typed. ``command`` is the same as text.
+        registers, counters: by name.
+    """
+
+    def __init__(self, program: ir.Program, engine: EngineName = "jit", *, seed: int = 0) -> None:
+        kind = _engine_class(engine)
+        reasons = kind.unsupported(program)
+        if reasons:
+            raise UnsupportedError(refusal(engine, reasons))
+        self.program = program
+        self.engine_name = engine
+        self.state = SwitchState(program, np.random.default_rng(seed))
+        self.control = ControlPlane(self.state)
+        self.registers = Registers(self.state)
+        self.counters = Counters(self.state)
+        self._engine = kind(program, self.state)
+
+    @classmethod
+    def load(
+        cls,
+        program: str | Path | Mapping[str, Any] | ir.Program,
+        engine: EngineName = "jit",
+        *,
+        seed: int = 0,
+    ) -> Switch:
+        """A switch that runs ``program``.
+
+        Args:
+            program: a file of BMv2 JSON (plain, gzip or xz), the parsed JSON, or a loaded program.
+            engine: ``jit`` compiles the program, ``interpret`` walks it.
+            seed: of the ``random()`` that programs may call.
+
+        Raises:
+            ProgramError: that is no compiled P4 program.
+            UnsupportedError: it uses something that the engine does not have.
+            UnknownNameError: there is no such engine.
+        """
+        return cls(load_program(program), engine, seed=seed)
+
+    # ── Packets ──
+
+    def process(self, packets: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Run (port, bytes) pairs in order; returns what leaves, as (port, bytes).
+
+        Whatever the bytes are, none raises: the program decides what becomes of them.
+        """
+        return self.process_batch(PacketBatch.from_packets(packets)).to_packets()
+
+    def process_batch(self, batch: PacketBatch) -> PacketBatch:
+        """The same for a batch, which is the fast way in."""
+        ports = batch.port
+        if len(batch) and not 0 <= int(ports.min()) <= int(ports.max()) <= MAX_PORT:
+            raise InputError(
+                f"packets arrive at ports {int(ports.min())}..{int(ports.max())}; a switch has "
+                f"ports 0..{MAX_PORT}"
+            )
+        return self._engine.process(batch)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What happened to packets so far."""
+        return self.state.statistics
+
+    def reset_statistics(self) -> None:
+        for name in self.state.statistics.as_dict():
+            setattr(self.state.statistics, name, 0)
+
+    def take_digests(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(learn list, values) of the digests since the last call, in order."""
+        taken = [
+            (self.program.learn_lists[number].name, values) for number, values in self.state.digests
+        ]
+        self.state.digests.clear()
+        return taken
+
+    # ── Control ──
+
+    def command(self, line: str) -> str:
+        """Run one command in the dialect of simple_switch_CLI; returns what it prints.
+
+        Raises:
+            ControlError: it was refused, and nothing was changed.
+        """
+        return commands.run(self.control, line)
+
+    def commands(self, text: str) -> str:
+        """Run one command per line, up to the first that is refused (ControlError names it)."""
+        return commands.run_all(self.control, text)
+
+    def table_add(
+        self,
+        table: str,
+        action: str,
+        keys: Sequence[Key],
+        parameters: Sequence[Number] = (),
+        priority: int | None = None,
+    ) -> int:
+        """``ControlPlane.table_add``."""
+        return self.control.table_add(table, action, keys, parameters, priority)
+
+    def table_set_default(self, table: str, action: str, parameters: Sequence[Number] = ()) -> None:
+        """``ControlPlane.table_set_default``."""
+        self.control.table_set_default(table, action, parameters)
+
+    def table_modify(
+        self, table: str, action: str, handle: int, parameters: Sequence[Number] = ()
+    ) -> None:
+        """``ControlPlane.table_modify``."""
+        self.control.table_modify(table, action, handle, parameters)
+
+    def table_delete(self, table: str, handle: int) -> None:
+        """Remove an entry; ControlError when there is none of that handle."""
+        self.control.table(table).delete(handle)
+
+    def table_clear(self, table: str) -> None:
+        """Remove all entries; the default stays."""
+        self.control.table(table).clear()
+
+    def table_entries(self, table: str) -> list[RuntimeEntry]:
+        """The entries of a table, by index."""
+        return list(self.control.table(table))
+
+    def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """``ControlPlane.multicast_group``."""
+        self.control.multicast_group(group, replicas)
+
+    def mirror_session(
+        self, session: int, port: int | None = None, group: int | None = None
+    ) -> None:
+        """Say where clones of a session go: to a port, to a multicast group, or both."""
+        self.state.replication.set_session(session, port, group)
+
+    # ── Introspection ──
+
+    def header_width(self, name: str) -> int:
+        """Bits of the fixed fields of a header instance; UnknownNameError when there is none."""
+        for index, header in enumerate(self.program.headers):
+            if header.name == name:
+                return self.program.type_of(index).width
+        raise UnknownNameError("header", name, (header.name for header in self.program.headers))

@@ -1,0 +1,185 @@
+"""Headers to and from bytes: loads, stores, and loops over arrays of fields.
+
+A field is read by one big-endian load of 1, 2, 4 or 8 bytes that covers it, a shift and a mask. On
+the way out neighbouring fields are joined into groups of whole bytes, at most 8, and each group is
+stored at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from innet.switch import ir
+from innet.switch.jit.expressions import Expressions, literal
+from innet.switch.jit.layout import ArrayVariable
+from innet.switch.jit.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """``width`` bits to be written: ``text`` is an int64 expression, taken modulo 2**width.
+
+    ``clean``: nothing is set above them.
+    """
+
+    text: str
+    width: int
+    clean: bool
+
+
+Part = Bits | ArrayVariable
+
+
+def _at(position: str, offset: int) -> str:
+    return f"{position} + {offset}" if offset else position
+
+
+# ── Reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def emit_loads(
+    writer: Writer, expressions: Expressions, header: int, live: set[ir.FieldRef]
+) -> None:
+    """Read the live fields of ``header``, whose bytes start at ``base + at`` of ``data``."""
+    kind = expressions.program.type_of(header)
+    writer.line("start = base + at")
+    done: set[str] = set()
+    for i, field in enumerate(kind.fields):
+        array = expressions.layout.array(header, i)
+        if array is not None:
+            if array.name not in done:
+                done.add(array.name)
+                _load_array(writer, kind, array)
+        elif ir.FieldRef(header, i) in live:
+            text = _load(field.offset, field.width, kind.width // 8)
+            if field.signed:
+                shift = 64 - field.width
+                text = f"({text} << {shift}) >> {shift}" if shift else text
+            writer.line(f"{expressions.layout.name(header, i)} = {text}")
+
+
+def _load_array(writer: Writer, kind: ir.HeaderType, array: ArrayVariable) -> None:
+    first = kind.fields[array.first]
+    if array.width in (8, 16, 32, 64) and first.offset % 8 == 0:
+        step = array.width // 8
+        with writer.block(f"for k in range({array.count}):"):
+            where = _at("start", first.offset // 8)
+            writer.line(f"{array.name}[k] = load{array.width}(data, {where} + {step} * k)")
+        return
+    for i in range(array.first, array.last + 1):
+        text = _load(kind.fields[i].offset, array.width, kind.width // 8)
+        writer.line(f"{array.name}[{i - array.first}] = {text}")
+
+
+def _load(offset: int, width: int, size: int) -> str:
+    """Source of ``width`` bits at bit ``offset`` of a header of ``size`` bytes at ``start``."""
+    first, last = offset // 8, (offset + width - 1) // 8
+    for count in (1, 2, 4, 8):
+        if count <= last - first or count > size:
+            continue
+        at = min(first, size - count)
+        right = (at + count) * 8 - (offset + width)
+        text = f"load{count * 8}(data, {_at('start', at)})"
+        if count * 8 == width:
+            return text
+        if right:
+            text = f"({text} >> {right})"
+        if offset == at * 8 and count < 8:
+            return text  # nothing above the field; a load of 8 bytes may have a sign
+        return f"{text} & {literal((1 << width) - 1)}"
+    # Nine bytes, or a header too short for one load: the first byte and the rest.
+    low = offset + width - 8 * (first + 1)
+    upper = _load(offset, width - low, size)
+    lower = _load(offset + width - low, low, size)
+    return f"({upper}) << {low} | {lower}"
+
+
+# ── Writing ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def header_parts(expressions: Expressions, header: int) -> list[Part]:
+    """The fields of a header in order, whole arrays as one part."""
+    parts: list[Part] = []
+    for i, field in enumerate(expressions.program.type_of(header).fields):
+        array = expressions.layout.array(header, i)
+        if array is None or array.width != array.item or field.offset % 8:
+            parts.append(field_bits(expressions, ir.FieldRef(header, i)))
+        elif array.first == i:
+            parts.append(array)
+    return parts
+
+
+def field_bits(expressions: Expressions, reference: ir.FieldRef) -> Bits:
+    """One field as bits to be written."""
+    field = expressions.program.field(reference)
+    return Bits(expressions.field_text(reference), field.width, not field.signed)
+
+
+def emit_stores(writer: Writer, target: str, position: str, parts: list[Part]) -> int:
+    """Write ``parts`` to ``target`` from byte ``position`` on; returns how many bytes they fill.
+
+    Parts must end at a byte.
+    """
+    offset = 0
+    group: list[Bits] = []
+    for part in parts:
+        if isinstance(part, Bits):
+            group.append(part)
+            continue
+        offset = _store_group(writer, target, position, offset, group)
+        group = []
+        step = part.width // 8
+        with writer.block(f"for k in range({part.count}):"):
+            where = f"{_at(position, offset)} + {step} * k"
+            writer.line(f"store{part.width}({target}, {where}, int64({part.name}[k]))")
+        offset += step * part.count
+    return _store_group(writer, target, position, offset, group)
+
+
+def _store_group(writer: Writer, target: str, position: str, offset: int, group: list[Bits]) -> int:
+    """Store fields that start at byte ``offset`` and together fill whole bytes."""
+    pending: list[Bits] = []
+    width = 0
+    for bits in group:
+        rest = bits
+        while width + rest.width > 64:
+            # Fill the group only where it does not end at a byte by itself.
+            room = 0 if width % 8 == 0 and width else 64 - width
+            if room:
+                pending.append(Bits(f"({rest.text} >> {rest.width - room})", room, False))
+                rest = Bits(rest.text, rest.width - room, False)
+            offset = _store(writer, target, position, offset, pending)
+            pending, width = [], 0
+        pending.append(rest)
+        width += rest.width
+    if width:
+        offset = _store(writer, target, position, offset, pending)
+    return offset
+
+
+def _store(writer: Writer, target: str, position: str, offset: int, group: list[Bits]) -> int:
+    """Store at most 64 bits that fill whole bytes; returns the byte after them."""
+    width = sum(bits.width for bits in group)
+    assert width % 8 == 0, "fields that do not end at a byte"
+    terms: list[str] = []
+    below = width
+    for bits in group:
+        below -= bits.width
+        # What is above the first field is cut off by the store itself.
+        clean = bits.clean or not terms
+        text = bits.text if clean else f"({bits.text} & {literal((1 << bits.width) - 1)})"
+        terms.append(f"({text} << {below})" if below else text)
+    value = " | ".join(terms)
+    size = width // 8
+    if size not in (1, 2, 4, 8) and not value.isidentifier():
+        name = writer.fresh("group")
+        writer.line(f"{name} = {value}")
+        value = name
+    left = size
+    for count in (8, 4, 2, 1):
+        while left >= count:
+            left -= count
+            text = f"{value} >> {left * 8}" if left else value
+            where = _at(position, offset + size - left - count)
+            writer.line(f"store{count * 8}({target}, {where}, {text})")
+    return offset + size

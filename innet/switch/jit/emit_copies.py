@@ -1,0 +1,186 @@
+"""From the end of ingress on: what becomes of a packet, and each copy of it through egress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.engine import DROP_PORT, InstanceType
+from innet.switch.jit import plan
+from innet.switch.jit.emit_bytes import emit_stores, header_parts
+from innet.switch.jit.emit_statements import STATISTICS, Statements
+from innet.switch.jit.layout import ArrayVariable
+from innet.switch.jit.liveness import written_fields
+from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
+from innet.switch.jit.tree import walk
+
+#: What ``LONGEST`` is as long as nobody truncates: more than any packet has.
+ENDLESS = hex((1 << 63) - 1)
+
+
+class Copies:
+    """Writes the end of a packet's way.
+
+    Args:
+        statements: writes bodies, and knows where everything is.
+        rolled: the whole program.
+    """
+
+    def __init__(self, statements: Statements, rolled: plan.Plan) -> None:
+        self.statements = statements
+        self.plan = rolled
+        self.writer = statements.writer
+        self.layout = statements.layout
+        self.expressions = statements.expressions
+        self.program = statements.program
+        self.live = statements.live
+
+    def uses(self, scalar: Any) -> bool:
+        """Whether a statement of the program mentions a variable."""
+        return any(node == scalar for node in walk(self.plan.bodies))
+
+    def emit(self) -> None:
+        """Decide where the packet goes, then run its copies through egress."""
+        group = self.program.standard.mcast_grp
+        spec = self.expressions.field_text(self.program.standard.egress_spec)
+        if group is None:
+            self._unicast(spec)
+        else:
+            name = self.expressions.field_text(group)
+            with self.writer.block(f"if {name} != 0:"):
+                self._multicast(name)
+            with self.writer.block("else:"):
+                self._unicast(spec)
+        self._drop_by_priority()
+        self._egress(spec)
+
+    def _multicast(self, group: str) -> None:
+        line = self.writer.line
+        line("first_copy = last_copy = 0")
+        with self.writer.block(f"if {group} < len(group_start) - 1:"):
+            line(f"first_copy = group_start[{group}]")
+            line(f"last_copy = group_start[{group} + 1]")
+        line("copies = last_copy - first_copy")
+        self._count("replicated", "copies")
+        with self.writer.block("if copies == 0:"):
+            self._count("unknown_groups")
+            line("continue")
+        if self.uses(LONGEST):
+            # A copy of a truncated packet holds its last bytes (as simple_switch copies).
+            line(f"at = max(at, size - {LONGEST.name})")
+            line(f"{LONGEST.name} = {ENDLESS}")
+        self._set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
+
+    def _unicast(self, spec: str) -> None:
+        line = self.writer.line
+        with self.writer.block(f"if {spec} == {DROP_PORT}:"):
+            self._count("dropped_ingress")
+            line("continue")
+        line("copies = 0")
+        line("first_copy = 0")
+        line("last_copy = 1")
+        self._set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
+
+    def _drop_by_priority(self) -> None:
+        """simple_switch has one queue per port and drops what asks for another."""
+        priority = self.program.standard.priority
+        if priority is None or priority not in self.live:
+            return
+        with self.writer.block(f"if {self.expressions.field_text(priority)} != 0:"):
+            self._count("dropped_ingress", "last_copy - first_copy")
+            self.writer.line("continue")
+
+    def _count(self, name: str, by: str = "1") -> None:
+        self.writer.line(f"statistics[{STATISTICS[name]}] += {by}")
+
+    def _set_constant(self, reference: ir.FieldRef | None, value: int) -> None:
+        self.statements.set_field(reference, str(int(value)), value, value)
+
+    # ── Egress ──
+
+    def _egress(self, spec: str) -> None:
+        line = self.writer.line
+        line("# egress")
+        line(f"leaves = {spec}")
+        kept = self._kept_between_copies()
+        for name in kept:
+            line(f"{name}_kept = {name}")
+        arrays = self._arrays_kept_between_copies()
+        for array in arrays:
+            line(f"{array.name}_kept = {array.name}.copy()")
+        with self.writer.block("for copy_number in range(first_copy, last_copy):"):
+            for name in kept:
+                line(f"{name} = {name}_kept")
+            for array in arrays:
+                line(f"{array.name}[:] = {array.name}_kept")
+            with self.writer.block("if copies > 0:"):
+                line("leaves = replica_port[copy_number]")
+                rid = self.program.standard.egress_rid
+                self.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
+            self._set_metadata()
+            self.statements.pipeline(self.plan.egress)
+            with self.writer.block(f"if {spec} == {DROP_PORT}:"):
+                self._count("dropped_egress")
+                line("continue")
+            self.statements.body(self.plan.update)
+            self._deparse()
+
+    def _set_metadata(self) -> None:
+        standard = self.program.standard
+        self.statements.set_field(standard.egress_port, "leaves", 0, DROP_PORT)
+        self._set_constant(standard.egress_spec, DROP_PORT + 1)
+        if standard.packet_length in self.live:
+            self.statements.statement(plan.Assign(standard.packet_length, PACKET_LENGTH))
+        for field in (standard.egress_global_timestamp, standard.enq_timestamp):
+            self.statements.set_field(field, "clock", 0, (1 << 63) - 1)
+        for field in (standard.enq_qdepth, standard.deq_timedelta, standard.deq_qdepth):
+            self._set_constant(field, 0)
+        self._set_constant(standard.qid, 0)
+
+    def _kept_between_copies(self) -> list[str]:
+        """Variables that egress changes and that the next copy must find as ingress left them."""
+        if self.program.standard.mcast_grp is None:
+            return []
+        bodies = (self.plan.egress, self.plan.update)
+        fields, headers = written_fields(bodies)
+        names = [
+            self.layout.name(field.header, field.field)
+            for field in sorted(fields, key=lambda field: (field.header, field.field))
+            if field in self.live and self.layout.array(field.header, field.field) is None
+        ]
+        names += [self.layout.name(header, ir.VALID) for header in sorted(headers)]
+        for scalar in (PACKET_LENGTH, LONGEST):
+            if any(node == scalar for node in walk(bodies)):
+                names.append(scalar.name)
+        return names
+
+    def _arrays_kept_between_copies(self) -> list[ArrayVariable]:
+        if self.program.standard.mcast_grp is None:
+            return []
+        fields, _ = written_fields((self.plan.egress, self.plan.update))
+        written = {self.layout.array(field.header, field.field) for field in fields}
+        return [array for array in self.layout.arrays if array in written]
+
+    def _deparse(self) -> None:
+        line = self.writer.line
+        line("# deparser")
+        line("to = produced * out_stride")
+        line("start = to")
+        for header in self.program.deparser.order:
+            if self.program.headers[header].metadata:
+                continue
+            with self.writer.block(f"if {self.layout.name(header, ir.VALID)}:"):
+                parts = header_parts(self.expressions, header)
+                size = emit_stores(self.writer, "out", "to", parts)
+                line(f"to += {size}")
+        with self.writer.block("if size > at:"):
+            line("copy(out, to, data, base + at, size - at)")
+            line("to += size - at")
+        line("sent = to - start")
+        if self.uses(LONGEST):
+            line(f"sent = min(sent, {LONGEST.name})")
+        line("out_length[produced] = sent")
+        line("out_port[produced] = leaves")
+        line("produced += 1")
+        self._count("packets_out")
+        self._count("bytes_out", "sent")

@@ -1,0 +1,79 @@
+"""Table look-ups: the key's words, the search, and the direct counter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit.expressions import Expressions, literal, truncated
+from innet.switch.jit.keys import key_words
+from innet.switch.jit.writer import Writer
+
+
+def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
+    """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss."""
+    table = expressions.program.tables[index]
+    writer.line(f"# table {table.name}")
+    if not table.keys:
+        writer.line(f"t{index}_row = 0")
+        return
+    packing = key_words(table)
+    fields = [_key_text(expressions, key) for key in table.keys]
+    words = []
+    for position, word in enumerate(packing.words):
+        name = f"t{index}_key{position}"
+        terms = [f"({fields[i]} << {shift})" if shift else fields[i] for i, shift in word]
+        writer.line(f"{name} = {' | '.join(terms) or '0'}")
+        words.append(name)
+    key = f"({', '.join(words)},)"
+    match table.match:
+        case ir.MatchKind.LPM:
+            found = f"find_prefix(t{index}_bounds, t{index}_rows, {key})"
+        case ir.MatchKind.TERNARY:
+            found = f"find_ternary(t{index}_values, t{index}_masks, {key})"
+        case ir.MatchKind.RANGE:
+            numbers = f"({', '.join(fields[i] for i in packing.ranges)},)"
+            found = f"find_range(t{index}_values, t{index}_masks, {key}, "
+            found += f"t{index}_lows, t{index}_highs, {numbers})"
+        case _:
+            found = f"find_exact(t{index}_keys, t{index}_rows, {key})"
+    writer.line(f"t{index}_row = {found}")
+    if table.with_counters:
+        with writer.block(f"if t{index}_row != 0:"):
+            cell = f"t{index}_counters[t{index}_indices[t{index}_row]"
+            writer.line(f"{cell}, 0] += 1")
+            writer.line(f"{cell}, 1] += size")
+
+
+def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, int]]:
+    """(name, dimensions) of the int64 arrays that a table's emitted code uses, in order."""
+    names: list[tuple[str, int]] = [("actions", 1), ("data", 2)]
+    if table.keys:
+        match table.match:
+            case ir.MatchKind.LPM:
+                names += [("bounds", 2), ("rows", 1)]
+            case ir.MatchKind.TERNARY:
+                names += [("values", 2), ("masks", 2)]
+            case ir.MatchKind.RANGE:
+                names += [("values", 2), ("masks", 2), ("lows", 2), ("highs", 2)]
+            case _:
+                names += [("keys", 2), ("rows", 1)]
+        if table.with_counters:
+            names += [("indices", 1), ("counters", 2)]
+    return [(f"t{index}_{name}", dimensions) for name, dimensions in names]
+
+
+def _key_text(expressions: Expressions, key: ir.TableKey) -> str:
+    """A key field as an unsigned number: 0 where its header is invalid."""
+    header = key.field.header
+    metadata = expressions.program.headers[header].metadata
+    if key.field.field == ir.VALID or key.match is ir.MatchKind.VALID:
+        valid: Any = ir.BoolConst(metadata) if metadata else ir.Valid(ir.HeaderRef(header))
+        return expressions.data(ir.BoolToData(valid)).text
+    value = expressions.data(key.field)
+    text = truncated(value, key.width)
+    if key.mask is not None:
+        text = f"({text} & {literal(key.mask)})"
+    if not metadata:
+        text = f"({text} if {expressions.layout.name(header, ir.VALID)} else 0)"
+    return text

@@ -1,0 +1,267 @@
+"""The whole emitted module: one function that runs a batch of packets through a program.
+
+Its shape, with names as in the emitted source:
+
+    while i < len(length):                   # packets, in arrival order
+        if produced + room > len(out_length): break     # the caller comes back with a new buffer
+        ... zero the fields, set the standard metadata
+        while True: ... parser ... break     # leaves at accept or at an error
+        ... verify checksums, ingress
+        ... decide: dropped, one copy, or a multicast group's copies
+        for copy in range(first_copy, last_copy):
+            ... egress, update checksums, deparse to out[produced]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit import plan
+from innet.switch.jit.emit_copies import ENDLESS, Copies
+from innet.switch.jit.emit_hashes import emit_hash
+from innet.switch.jit.emit_lookups import lookup_arguments
+from innet.switch.jit.emit_statements import STATISTICS, RegisterPlaces, Statements
+from innet.switch.jit.expressions import Expressions, Value
+from innet.switch.jit.layout import Layout
+from innet.switch.jit.liveness import live_fields
+from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
+from innet.switch.jit.lower_program import STATES_VISITED, looked_up, lower_program
+from innet.switch.jit.ranges import wild_fields
+from innet.switch.jit.tree import walk
+from innet.switch.jit.vectorise import roll
+from innet.switch.jit.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """What became of a program.
+
+    Attributes:
+        source: of the module; ``process`` in it is the function.
+        growth: bytes by which a packet may leave longer than it came.
+        loops: how many runs were recognised.
+    """
+
+    source: str
+    growth: int
+    loops: int
+
+
+def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str, str]]:
+    """(name, Numba type) of the emitted function's arguments, in order."""
+    arguments = [
+        ("data", "uint8[:, ::1]"),
+        ("length", "int32[::1]"),
+        ("port", "int32[::1]"),
+        ("first", "int64"),
+        ("out", "uint8[:, ::1]"),
+        ("out_length", "int32[::1]"),
+        ("out_port", "int32[::1]"),
+        ("statistics", "int64[::1]"),
+        ("clock", "int64"),
+        ("room", "int64"),
+        ("group_start", "int64[::1]"),
+        ("replica_port", "int64[::1]"),
+        ("replica_rid", "int64[::1]"),
+    ]
+    for number, group in enumerate(groups):
+        dtype = "uint32" if group.matrix.dtype.itemsize == 4 else "int64"
+        arguments.append((f"r{number}", f"{dtype}[:, ::1]"))
+    arguments += [(f"c{number}", "int64[:, ::1]") for number in range(len(program.counters))]
+    for index in looked_up(program):
+        for name, dimensions in lookup_arguments(program.tables[index], index):
+            arguments.append((name, "int64[::1]" if dimensions == 1 else "int64[:, ::1]"))
+    return arguments
+
+
+def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
+    """The module of a program of which ``unsupported`` names nothing structural.
+
+    ``groups`` are the ``RegisterGroup``s of the switch's state, for their shapes.
+
+    Raises:
+        UnsupportedError: arithmetic that needs more than 64 bits.
+    """
+    rolled = plan.Plan(*(roll(program, body) for body in lower_program(program).bodies))
+    return _Emitter(program, rolled, groups).emit()
+
+
+class _Emitter:
+    def __init__(self, program: ir.Program, rolled: plan.Plan, groups: tuple[Any, ...]) -> None:
+        self.program = program
+        self.plan = rolled
+        self.groups = groups
+        self.bodies = rolled.bodies
+        self.writer = Writer()
+        self.layout = Layout(program, self.bodies)
+        self.live = live_fields(program, self.bodies)
+        wild = wild_fields(program, self.bodies, self.layout)
+        self.expressions = Expressions(self.layout, self._hash, wild)
+        places = RegisterPlaces(tuple(tuple(group.registers) for group in groups))
+        self.statements = Statements(self.writer, self.layout, self.expressions, places, self.live)
+        self.copies = Copies(self.statements, rolled)
+
+    def _hash(self, calculation: int) -> Value:
+        kept = f"min(size - at, {LONGEST.name})" if self.copies.uses(LONGEST) else "size - at"
+        payload = ("base + at", kept)
+        found = self.program.calculations[calculation]
+        return emit_hash(self.writer, self.expressions, payload, found)
+
+    def emit(self) -> Emitted:
+        writer = self.writer
+        arguments = argument_types(self.program, self.groups)
+        writer.line(f'"""Emitted by innet from {self.program.name}; not to be edited."""')
+        writer.blank()
+        for line in _IMPORTS:
+            writer.line(line)
+        writer.blank()
+        types = ", ".join(kind for _, kind in arguments)
+        writer.line(f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer")
+        writer.line(f'SIGNATURE = "UniTuple(int64, 2)({types})"')
+        writer.blank()
+        writer.blank()
+        options = 'boundscheck=False, error_model="numpy", nogil=True, cache=True'
+        writer.line(f"@njit(SIGNATURE, {options})")
+        names = [name for name, _ in arguments]
+        with writer.block(f"def process({', '.join(names)}):"):
+            self._function()
+        lines = writer.lines
+        if sum("scratch" in text for text in lines) == 1:
+            lines[:] = [text for text in lines if _SCRATCH not in text]
+        loops = sum(isinstance(node, plan.Loop) for node in walk(self.bodies))
+        return Emitted(writer.source(), self._growth(), loops)
+
+    def _function(self) -> None:
+        line = self.writer.line
+        for array in self.layout.arrays:
+            line(f"{array.name} = np.empty({array.count}, np.{array.dtype})")
+        if any(isinstance(node, plan.HashValue) for node in walk(self.bodies)):
+            line(f"{_SCRATCH}({self._scratch_bytes()} + data.shape[1], np.uint8)")
+        line("stride = data.shape[1]")
+        line("out_stride = out.shape[1]")
+        line("produced = 0")
+        line("i = first")
+        with self.writer.block("while i < len(length):"):
+            with self.writer.block("if produced + room > len(out_length):"):
+                line("break")
+            line("base = i * stride")
+            line("size = int64(length[i])")
+            line("arrived = int64(port[i])")
+            line("i += 1")
+            self._packet()
+        line("return i, produced")
+
+    # ── One packet ──
+
+    def _packet(self) -> None:
+        line = self.writer.line
+        line(f"statistics[{STATISTICS['packets_in']}] += 1")
+        line(f"statistics[{STATISTICS['bytes_in']}] += size")
+        self._zero_fields()
+        line("at = 0")
+        line("parser_error = 0")
+        if self.copies.uses(PACKET_LENGTH) or self.program.standard.packet_length in self.live:
+            line(f"{PACKET_LENGTH.name} = size")
+        if self.copies.uses(STATES_VISITED):
+            line(f"{STATES_VISITED.name} = 0")
+        if self.copies.uses(LONGEST):
+            line(f"{LONGEST.name} = {ENDLESS}")
+        standard = self.program.standard
+        self.statements.set_field(standard.ingress_port, "arrived", 0, (1 << 31) - 1)
+        self.statements.set_field(standard.packet_length, "size", 0, (1 << 31) - 1)
+        self.statements.set_field(standard.ingress_global_timestamp, "clock", 0, (1 << 63) - 1)
+        line("# parser")
+        self.statements.region(self.plan.parser)
+        with self.writer.block(f"if parser_error != {self.program.errors['NoError']}:"):
+            line(f"statistics[{STATISTICS['parser_errors']}] += 1")
+        self.statements.set_field(standard.parser_error, "parser_error", 0, (1 << 32) - 1)
+        self._zero_arrays_of_absent_headers()
+        self._verify()
+        line("# ingress")
+        self.statements.pipeline(self.plan.ingress)
+        self.copies.emit()
+
+    def _verify(self) -> None:
+        if not self.plan.verify:
+            return
+        self.writer.line("# checksums")
+        self.statements.body(self.plan.verify)
+        error = self.program.standard.checksum_error
+        assert error is not None
+        with self.writer.block(f"if {self.expressions.field_text(error)} != 0:"):
+            self.writer.line(f"statistics[{STATISTICS['checksum_errors']}] += 1")
+
+    def _zero_fields(self) -> None:
+        """Every variable starts at 0; several share a line."""
+        names = []
+        for header, instance in enumerate(self.program.headers):
+            for field in range(len(self.program.type_of(header).fields)):
+                reference = ir.FieldRef(header, field)
+                if reference in self.live and self.layout.array(header, field) is None:
+                    names.append(self.layout.name(header, field))
+            if not instance.metadata:
+                self.writer.line(f"{self.layout.name(header, ir.VALID)} = False")
+        for start in range(0, len(names), 5):
+            self.writer.line(f"{' = '.join(names[start : start + 5])} = 0")
+        for array in self.layout.arrays:
+            early = self.program.headers[array.header].metadata or self._parser_uses(array)
+            if early:
+                self._fill(array.name, array.count)
+
+    def _parser_uses(self, array: Any) -> bool:
+        return any(
+            isinstance(node, ir.FieldRef | plan.Lane) and node.header == array.header
+            for node in walk(self.plan.parser)
+        )
+
+    def _zero_arrays_of_absent_headers(self) -> None:
+        """Fields of a header that was not extracted read as 0."""
+        for array in self.layout.arrays:
+            if not self.program.headers[array.header].metadata and not self._parser_uses(array):
+                valid = self.layout.name(array.header, ir.VALID)
+                with self.writer.block(f"if not {valid}:"):
+                    self._fill(array.name, array.count)
+
+    def _fill(self, name: str, count: int) -> None:
+        with self.writer.block(f"for k in range({count}):"):
+            self.writer.line(f"{name}[k] = 0")
+
+    # ── Sizes ──
+
+    def _growth(self) -> int:
+        """Headers that may be added, and headers emitted more than once."""
+        added = {node.header for node in walk(self.bodies) if isinstance(node, plan.SetValid)}
+        order = list(self.program.deparser.order)
+        repeated = [header for i, header in enumerate(order) if header in order[:i]]
+        return sum(self.program.type_of(header).width // 8 for header in [*added, *repeated])
+
+    def _scratch_bytes(self) -> int:
+        """Enough for every field of the program and a vector register beyond."""
+        bits = 0
+        for calculation in self.program.calculations:
+            for part in calculation.inputs:
+                match part:
+                    case ir.FieldRef():
+                        bits += self.program.field(part).width
+                    case ir.HeaderRef(header):
+                        bits += self.program.type_of(header).width
+                    case ir.CalculationConstant(_, width):
+                        bits += width
+        return bits // 8 + 64
+
+
+_SCRATCH = "scratch = np.empty"
+_IMPORTS = (
+    "import numpy as np",
+    "from numba import int64, njit",
+    "",
+    "from innet.switch.jit.runtime import (",
+    "    SIGN, clamp, cksum16, copy, crc16, crc32, crcCCITT, csum16, divide, find_exact,",
+    "    find_prefix, find_range, find_ternary, folded, identity, less, load8, load16, load32,",
+    "    load64, modulo, peek, shift_left, shift_right, shift_right_unsigned, store8, store16,",
+    "    store32, store64, xor16, xor32,",
+    ")",
+)

@@ -1,0 +1,359 @@
+"""Statements of the plan as Python source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.engine import Statistics
+from innet.switch.jit import plan
+from innet.switch.jit.emit_bytes import emit_loads
+from innet.switch.jit.emit_lookups import emit_lookup
+from innet.switch.jit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.layout import Layout
+from innet.switch.jit.lower_actions import LEAVING
+from innet.switch.jit.tree import rebuild, walk
+from innet.switch.jit.writer import Writer
+
+#: Position of each counter in the array that emitted code counts in.
+STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
+
+
+class RegisterPlaces:
+    """Which matrix and column holds each register array."""
+
+    def __init__(self, groups: tuple[tuple[int, ...], ...]) -> None:
+        self._places = {
+            register: (group, column)
+            for group, registers in enumerate(groups)
+            for column, register in enumerate(registers)
+        }
+
+    def element(self, register: int, stride: int, index: str) -> str:
+        """Source of a cell; in a ``Loop`` columns advance by ``stride``."""
+        group, column = self._places[register]
+        if not stride:
+            return f"r{group}[{index}, {column}]"
+        step = "k" if stride == 1 else f"{stride} * k"
+        return f"r{group}[{index}, {f'{column} + {step}' if column else step}]"
+
+
+class Statements:
+    """Writes bodies of a plan.
+
+    Args:
+        live: fields that something reads; writes to others are left out.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        layout: Layout,
+        expressions: Expressions,
+        places: RegisterPlaces,
+        live: set[ir.FieldRef],
+    ) -> None:
+        self.writer = writer
+        self.layout = layout
+        self.expressions = expressions
+        self.program = layout.program
+        self.places = places
+        self.live = live
+        self.block_variables: list[str] = []
+
+    def body(self, body: plan.Body) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def region(self, body: plan.Body) -> None:
+        """A body that ``Stop`` and parser errors leave."""
+        leaves = (plan.Stop, plan.Fail, plan.Need, plan.Extract)
+        blocks = len(body) == 1 and isinstance(body[0], plan.Blocks)
+        if blocks or not any(isinstance(node, leaves) for node in walk(body)):
+            self.body(body)
+            return
+        with self.writer.block("while True:"):
+            self.body(body)
+            self.writer.line("break")
+
+    def pipeline(self, body: plan.Body) -> None:
+        """Ingress or egress, which ``exit`` leaves."""
+        if any(isinstance(node, plan.Flag) and node.name == LEAVING for node in walk(body)):
+            self.writer.line(f"{LEAVING} = False")
+        self.region(body)
+
+    def set_field(self, reference: ir.FieldRef | None, text: str, low: int, high: int) -> None:
+        """The switch itself writes ``text``, of range low .. high, if the program has the field."""
+        if reference is not None:
+            self.statement(plan.Assign(reference, plan.Scalar(text, low, high)))
+
+    def statement(self, statement: Any) -> None:  # noqa: PLR0912 - one branch per statement
+        line = self.writer.line
+        match statement:
+            case plan.Assign(target, value):
+                if self._is_live(target):
+                    self._store(target, self.expressions.data(value))
+            case plan.SetValid(header, value):
+                name = self.layout.name(header, ir.VALID)
+                line(f"{name} = {self.expressions.condition(value)}")
+            case plan.SetFlag(name, value):
+                line(f"{name} = {self.expressions.condition(value)}")
+            case plan.RegisterRead() | plan.RegisterWrite():
+                self._register(statement)
+            case plan.Count(counter, index):
+                self._count(counter, self.expressions.data(index))
+            case plan.If():
+                self._if(statement)
+            case plan.Loop():
+                self._loop(statement)
+            case plan.Lookup(table):
+                emit_lookup(self.writer, self.expressions, table)
+            case plan.Dispatch(table, bodies):
+                self._dispatch(table, bodies)
+            case plan.Blocks(first, blocks):
+                self._blocks(first, blocks)
+            case plan.Goto(block):
+                line(f"{self.block_variables[-1]} = {block}")
+            case plan.Stop():
+                line("break")
+            case _:
+                self._parser_statement(statement)
+
+    # ── Parser ──
+
+    def _parser_statement(self, statement: Any) -> None:
+        line = self.writer.line
+        match statement:
+            case plan.Extract(header):
+                size = self.program.type_of(header).width // 8
+                line(f"# {self.program.headers[header].name}")
+                self._need(str(size))
+                emit_loads(self.writer, self.expressions, header, self.live)
+                line(f"{self.layout.name(header, ir.VALID)} = True")
+                line(f"at += {size}")
+            case plan.Need(size):
+                self._need(self.expressions.data(size).text)
+            case plan.Skip(size):
+                line(f"at += {self.expressions.data(size).text}")
+            case plan.Fail(code):
+                self._fail(self.expressions.data(code).text)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} has no source")
+
+    def _need(self, size: str) -> None:
+        with self.writer.block(f"if size - at < {size}:"):
+            self._fail(str(self.program.errors["PacketTooShort"]))
+
+    def _fail(self, code: str) -> None:
+        self.writer.line(f"parser_error = {code}")
+        self.writer.line("break")
+
+    # ── Fields and registers ──
+
+    def _is_live(self, target: Any) -> bool:
+        if isinstance(target, ir.FieldRef):
+            in_array = self.layout.array(target.header, target.field) is not None
+            return in_array or target in self.live
+        return True
+
+    def _store(self, target: Any, value: Value) -> None:
+        line = self.writer.line
+        match target:
+            case plan.Scalar(name, _, _):
+                line(f"{name} = {value.text}")
+            case plan.Lane(header, first, _):
+                width = self.program.type_of(header).fields[first].width
+                local = self.layout.local(target)
+                if local is not None:
+                    line(f"{local} = {truncated(value, width)}")
+                else:
+                    text = self._element_text(value, width)
+                    line(f"{self.expressions.lane_element(target)} = {text}")
+            case ir.FieldRef(header, field):
+                array = self.layout.array(header, field)
+                if array is None:
+                    name = self.layout.name(header, field)
+                    line(f"{name} = {self.expressions.kept(target, value)}")
+                else:
+                    text = self._element_text(value, array.width)
+                    line(f"{array.name}[{field - array.first}] = {text}")
+            case _:
+                raise AssertionError(f"{type(target).__name__} cannot be written")
+
+    def _element_text(self, value: Value, width: int) -> str:
+        """What to write to an array element, which itself cuts off what does not fit."""
+        return value.text if width in (8, 16, 32, 64) else truncated(value, width)
+
+    def _register(self, statement: Any) -> None:
+        array = self.program.registers[statement.register]
+        index = self.expressions.data(statement.index)
+        if isinstance(statement, plan.RegisterRead) and not self._is_live(statement.target):
+            return
+        if index.low >= 0 and index.high < array.size:
+            self._access(statement, index.text)
+            return
+        name = self._named(index.text, "index")
+        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
+            self._access(statement, name)
+
+    def _access(self, statement: Any, index: str) -> None:
+        """Read or write a cell whose index is in bounds."""
+        width = self.program.registers[statement.register].width
+        cell = self.places.element(statement.register, statement.stride, index)
+        if isinstance(statement, plan.RegisterRead):
+            self._store(statement.target, Value(f"int64({cell})", 0, (1 << width) - 1))
+        else:
+            value = self.expressions.data(statement.value)
+            text = value.text if width in (32, 64) else truncated(value, width)
+            self.writer.line(f"{cell} = {text}")
+
+    def _named(self, text: str, stem: str) -> str:
+        """A variable that holds ``text``, which is a variable itself where it can be."""
+        if text.isidentifier():
+            return text
+        name = self.writer.fresh(stem)
+        self.writer.line(f"{name} = {text}")
+        return name
+
+    def _count(self, counter: int, index: Value) -> None:
+        name = self._named(index.text, "index")
+        size = self.program.counters[counter].size
+        with self.writer.block(f"if {_inside(name, index, size)}:"):
+            self.writer.line(f"c{counter}[{name}, 0] += 1")
+            self.writer.line(f"c{counter}[{name}, 1] += size")
+
+    # ── Control flow ──
+
+    def _if(self, statement: plan.If) -> None:
+        condition = self.expressions.condition(statement.condition)
+        if not statement.then and not statement.otherwise:
+            return
+        if not statement.then:
+            with self.writer.block(f"if not {condition}:"):
+                self.body(statement.otherwise)
+            return
+        with self.writer.block(f"if {condition}:"):
+            self.body(statement.then)
+        if statement.otherwise:
+            with self.writer.block("else:"):
+                self.body(statement.otherwise)
+
+    def _dispatch(self, table: int, bodies: tuple[plan.Body, ...]) -> None:
+        self.writer.line(f"t{table}_action = t{table}_actions[t{table}_row]")
+        word = "if"
+        for position, body in enumerate(bodies):
+            if body:
+                action = self.program.actions[self.program.tables[table].actions[position]]
+                head = f"{word} t{table}_action == {position}:  # {_comment(action.name)}"
+                with self.writer.block(head):
+                    self.body(body)
+                word = "elif"
+
+    def _blocks(self, first: int, blocks: tuple[tuple[int, plan.Body], ...]) -> None:
+        variable = self.writer.fresh("block")
+        self.block_variables.append(variable)
+        self.writer.line(f"{variable} = {first}")
+        with self.writer.block(f"while {variable} >= 0:"):
+            word = "if"
+            for number, body in blocks:
+                with self.writer.block(f"{word} {variable} == {number}:"):
+                    self.body(body)
+                word = "elif"
+        self.block_variables.pop()
+
+    # ── Loops ──
+
+    def _loop(self, loop: plan.Loop) -> None:
+        """A run. Where all register accesses share one index, it is checked once, before."""
+        shared = self._shared_index(loop)
+        if shared is None:
+            self._plain_loop(loop)
+            return
+        node, size = shared
+        index = self.expressions.data(node)
+        if index.low >= 0 and index.high < size:
+            self._plain_loop(loop)
+            return
+        name = self._named(index.text, "index")
+        inside = plan.Scalar(name, 0, size - 1)
+        with self.writer.block(f"if {_inside(name, index, size)}:"):
+            self._plain_loop(rebuild(loop, lambda part: _with_index(part, inside)))
+        rest = rebuild(loop, _without_registers)
+        if rest.body:
+            with self.writer.block("else:"):
+                self._plain_loop(rest)
+
+    def _plain_loop(self, loop: plan.Loop) -> None:
+        with self.writer.block(f"for k in range({loop.count}):"):
+            lanes = {node for node in walk(loop) if isinstance(node, plan.Lane)}
+            names = sorted(filter(None, map(self.layout.local, lanes)))
+            for name in names:
+                self.writer.line(f"{name} = 0")
+            self.body(loop.body)
+
+    def _shared_index(self, loop: plan.Loop) -> tuple[Any, int] | None:
+        """(index, size) when every register access of a loop uses them and nothing changes it."""
+        accesses = [
+            node for node in walk(loop) if isinstance(node, plan.RegisterRead | plan.RegisterWrite)
+        ]
+        shared = {(node.index, self.program.registers[node.register].size) for node in accesses}
+        if len(shared) != 1:
+            return None
+        index, size = shared.pop()
+        varying = (plan.Lane, plan.Counting, plan.HashValue, plan.Peek)
+        if any(isinstance(node, varying) for node in walk(index)):
+            return None
+        written = {
+            node.target for node in walk(loop) if isinstance(node, plan.Assign | plan.RegisterRead)
+        }
+        arrays = {
+            self.layout.array(lane.header, lane.first)
+            for lane in written
+            if isinstance(lane, plan.Lane)
+        }
+        for node in walk(index):
+            if node in written:
+                return None
+            if isinstance(node, ir.FieldRef):
+                array = self.layout.array(node.header, node.field)
+                if array is not None and array in arrays:
+                    return None
+        return index, size
+
+
+def _with_index(node: Any, index: plan.Scalar) -> Any:
+    if isinstance(node, plan.RegisterRead):
+        return plan.RegisterRead(node.target, node.register, node.stride, index)
+    if isinstance(node, plan.RegisterWrite):
+        return plan.RegisterWrite(node.register, node.stride, index, node.value)
+    return node
+
+
+def _without_registers(node: Any) -> Any:
+    """The rest of a loop when its index is out of bounds, where registers do nothing."""
+
+    def kept(body: plan.Body) -> plan.Body:
+        return tuple(
+            part for part in body if not isinstance(part, plan.RegisterRead | plan.RegisterWrite)
+        )
+
+    match node:
+        case plan.Loop(count, body):
+            return plan.Loop(count, kept(body))
+        case plan.If(condition, then, otherwise):
+            return plan.If(condition, kept(then), kept(otherwise))
+        case plan.Dispatch(table, bodies):
+            return plan.Dispatch(table, tuple(map(kept, bodies)))
+        case _:
+            return node
+
+
+def _inside(name: str, index: Value, size: int) -> str:
+    """The bounds check of ``name``, a variable or literal with the range of ``index``."""
+    if index.low >= 0 and index.high <= (1 << 63) - 1:
+        return f"{name} < {literal(size)}"
+    return f"0 <= {name} < {literal(size)}"
+
+
+def _comment(text: str) -> str:
+    return text.replace("\n", " ")

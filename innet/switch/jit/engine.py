@@ -1,0 +1,210 @@
+"""The compiled engine: packets through a program's own machine code."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError, UnsupportedError
+from innet.packets import PacketBatch
+from innet.switch import ir
+from innet.switch.engine import SwitchState, allocate_registers, refusal
+from innet.switch.jit import cache
+from innet.switch.jit.emit_program import Emitted, emit
+from innet.switch.jit.emit_statements import STATISTICS
+from innet.switch.jit.lower_program import looked_up
+from innet.switch.jit.table_arrays import replica_arrays, table_arrays
+from innet.switch.jit.unsupported import structural_reasons
+
+#: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
+_POOL = 4
+
+
+class JitEngine:
+    """Emits Python for a program, compiles it with Numba, and runs batches through it.
+
+    The emitted source is a file (``source_path``), so that tracebacks and profilers show it.
+    Compiling takes seconds the first time that a machine meets a program and is kept on disk.
+
+    Raises:
+        UnsupportedError: the program uses something the engine does not have; each use is named.
+    """
+
+    def __init__(self, program: ir.Program, state: SwitchState) -> None:
+        if reasons := self.unsupported(program):
+            raise UnsupportedError(
+                refusal("jit", reasons) + '\nLoad the program with engine="interpret" instead.'
+            )
+        if not cache.module_path(program).exists():
+            cache.store(program, _emitted(_Identity(program)).source)
+        module = cache.load(program)
+        self.source_path = cache.module_path(program)
+        self._process: Any = module.process
+        self._growth: int = module.GROWTH
+        self._state = state
+        self._fixed = [
+            *(_integers(group.matrix) for group in state.register_groups),
+            *(counter.view(np.int64) for counter in state.counters),
+        ]
+        self._tables: dict[int, list[NDArray[np.int64]]] = {i: [] for i in looked_up(program)}
+        self._versions = dict.fromkeys(self._tables, -1)
+        self._generation = -1
+        self._replicas = replica_arrays(state.replication)
+        self._buffers = _Buffers()
+        self._capacity = 0
+
+    @staticmethod
+    def unsupported(program: ir.Program) -> list[str]:
+        """What ``program`` uses that the engine does not have, each with where it is used."""
+        if reasons := structural_reasons(program):
+            return reasons
+        if cache.module_path(program).exists():
+            return []
+        try:
+            _emitted(_Identity(program))
+        except UnsupportedError as error:
+            return [str(error)]
+        return []
+
+    def process(self, batch: PacketBatch) -> PacketBatch:
+        """Run packets in arrival order.
+
+        The batch returned belongs to the caller: its memory is used again only after the caller has
+        dropped every reference to it.
+
+        Raises:
+            InputError: a length that is negative or longer than a row.
+        """
+        _check(batch)
+        self._refresh()
+        data = np.ascontiguousarray(batch.data)
+        length = np.ascontiguousarray(batch.length, np.int32)
+        port = np.ascontiguousarray(batch.port, np.int32)
+        room = max(1, self._replicas.largest)
+        stride = data.shape[1] + self._growth
+        self._capacity = max(self._capacity, len(batch) + room)
+        statistics = np.zeros(len(STATISTICS), np.int64)
+        tables = [array for arrays in self._tables.values() for array in arrays]
+        groups = (self._replicas.start, self._replicas.port, self._replicas.rid)
+        parts: list[PacketBatch] = []
+        first = 0
+        while first < len(batch) or not parts:
+            out = self._buffers.take(self._capacity, stride)
+            first, produced = self._process(
+                data,
+                length,
+                port,
+                first,
+                out.data,
+                out.length,
+                out.port,
+                statistics,
+                self._state.clock,
+                room,
+                *groups,
+                *self._fixed,
+                *tables,
+            )
+            parts.append(out.batch(produced))
+        self._add(statistics)
+        if len(parts) == 1:
+            return parts[0]
+        # Multicast needed more rows than packets came in; next time there is room at once.
+        self._capacity = sum(map(len, parts)) + room
+        return PacketBatch.concatenate(parts)
+
+    def _refresh(self) -> None:
+        """Take over what the control plane changed since the last batch."""
+        state = self._state
+        if state.generation.value == self._generation:
+            return
+        for index in self._tables:
+            table = state.tables[index]
+            if table.version != self._versions[index]:
+                self._tables[index] = table_arrays(table)
+                self._versions[index] = table.version
+        self._replicas = replica_arrays(state.replication)
+        self._generation = state.generation.value
+
+    def _add(self, counts: NDArray[np.int64]) -> None:
+        statistics = self._state.statistics
+        for name, position in STATISTICS.items():
+            if counts[position]:
+                setattr(statistics, name, getattr(statistics, name) + int(counts[position]))
+
+
+def _check(batch: PacketBatch) -> None:
+    """Lengths are what emitted code trusts."""
+    if len(batch) and not (batch.length.min() >= 0 and batch.length.max() <= batch.data.shape[1]):
+        raise InputError(
+            f"packet lengths must be in 0..{batch.data.shape[1]}, the width of a row; found "
+            f"{batch.length.min()}..{batch.length.max()}"
+        )
+
+
+def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
+    """uint64 seen as int64, which emitted code computes in."""
+    return matrix.view(np.int64) if matrix.dtype == np.uint64 else matrix
+
+
+class _Identity:
+    """A program as a key: equal when the programs say the same."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and (
+            self.program.fingerprint == other.program.fingerprint
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.program.fingerprint)
+
+
+@lru_cache(maxsize=4)
+def _emitted(identity: _Identity) -> Emitted:
+    return emit(identity.program, allocate_registers(identity.program))
+
+
+# ── Output buffers ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Buffer:
+    data: NDArray[np.uint8]
+    length: NDArray[np.int32]
+    port: NDArray[np.int32]
+
+    def batch(self, count: int) -> PacketBatch:
+        return PacketBatch(self.data[:count], self.length[:count], self.port[:count])
+
+    def references(self) -> int:
+        """Grows with every view of the buffer's arrays that somebody holds."""
+        return sum(map(sys.getrefcount, (self.data, self.length, self.port)))
+
+
+class _Buffers:
+    """Gives out buffers, and gives one out again once nobody can see it any more.
+
+    Fresh memory for every batch would cost more in page faults than many programs cost per packet.
+    """
+
+    def __init__(self) -> None:
+        self._pool: list[tuple[_Buffer, int]] = []
+
+    def take(self, rows: int, stride: int) -> _Buffer:
+        for buffer, unused in self._pool:
+            fits = buffer.data.shape[0] >= rows and buffer.data.shape[1] == stride
+            if fits and buffer.references() == unused:
+                return buffer
+        buffer = _Buffer(
+            np.empty((rows, stride), np.uint8), np.empty(rows, np.int32), np.empty(rows, np.int32)
+        )
+        self._pool = [*self._pool[-(_POOL - 1) :], (buffer, buffer.references())]
+        return buffer

@@ -1,0 +1,52 @@
+"""How a table's key becomes 64-bit words: agreed between emitted look-ups and table arrays.
+
+Fields are packed whole, the first one highest, into as few words as hold them. Range fields stay
+apart, one word each, since they are compared by order. In an lpm table the lpm field comes last, so
+that the entries of one prefix are an interval of the words taken as one number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from innet.switch import ir
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWords:
+    """``words``: for each word, (key field, left shift); ``ranges``: fields compared by order."""
+
+    words: tuple[tuple[tuple[int, int], ...], ...]
+    ranges: tuple[int, ...]
+
+    def pack(self, values: tuple[int, ...]) -> list[int]:
+        """The words of key ``values`` (or masks), unsigned."""
+        return [sum(values[field] << shift for field, shift in word) for word in self.words]
+
+
+def key_words(table: ir.Table) -> KeyWords:
+    """The packing of one table."""
+    order = sorted(
+        range(len(table.keys)), key=lambda field: table.keys[field].match is ir.MatchKind.LPM
+    )
+    words: list[tuple[tuple[int, int], ...]] = []
+    current: list[int] = []
+    for field in order:
+        if table.keys[field].match is ir.MatchKind.RANGE:
+            continue
+        if current and sum(table.keys[i].width for i in (*current, field)) > 64:
+            words.append(_shifts(table, current))
+            current = []
+        current.append(field)
+    words.append(_shifts(table, current))
+    ranges = tuple(i for i, key in enumerate(table.keys) if key.match is ir.MatchKind.RANGE)
+    return KeyWords(tuple(words), ranges)
+
+
+def _shifts(table: ir.Table, fields: list[int]) -> tuple[tuple[int, int], ...]:
+    shifts = []
+    below = sum(table.keys[field].width for field in fields)
+    for field in fields:
+        below -= table.keys[field].width
+        shifts.append((field, below))
+    return tuple(shifts)

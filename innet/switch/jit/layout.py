@@ -1,0 +1,208 @@
+"""Where fields live in emitted code: variables, arrays, or variables inside one loop.
+
+* A field that belongs to no run is an int64 variable.
+* Fields of one width that a ``Loop`` steps through, or that lie side by side in a packet header,
+  are elements of an array, so that loops over them become vector operations.
+* A run of metadata fields that only one lane of one loop ever uses at a time (the temporaries that
+  p4c makes for each repetition) is a variable inside that loop and takes no memory at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from innet.switch import ir
+from innet.switch.jit import plan
+from innet.switch.jit.tree import walk
+
+#: Fewer like fields of a header stay variables.
+SHORTEST_RUN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayVariable:
+    """Fields ``first`` .. ``last`` of ``header``, all ``width`` bits wide."""
+
+    name: str
+    header: int
+    first: int
+    last: int
+    width: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def item(self) -> int:
+        """Bits of an element: 8, 16, 32 or 64."""
+        return next(bits for bits in (8, 16, 32, 64) if self.width <= bits)
+
+    @property
+    def dtype(self) -> str:
+        """64-bit elements are signed like all integers of emitted code (see ``runtime``)."""
+        return "int64" if self.item == 64 else f"uint{self.item}"
+
+
+Run = tuple[int, int, int]
+"""(header, first field, last field), both included."""
+
+
+class Layout:
+    """Names of everything that a packet carries.
+
+    Args:
+        program: whose fields.
+        bodies: all statements of the program, rolled.
+    """
+
+    def __init__(self, program: ir.Program, bodies: Iterable[plan.Body]) -> None:
+        self.program = program
+        everything = tuple(bodies)
+        self.locals = _loop_locals(program, everything)
+        self.arrays: list[ArrayVariable] = []
+        self._arrays: dict[tuple[int, int], ArrayVariable] = {}
+        self._names: dict[tuple[int, int], str] = {}
+        taken: set[str] = set()
+        for header, first, last in self._runs(everything):
+            fields = program.type_of(header).fields
+            stem = f"{_word(program.headers[header].name)}__{_word(fields[first].name)}"
+            name = _unique(f"{stem}_to_{_word(fields[last].name)}", taken)
+            array = ArrayVariable(name, header, first, last, fields[first].width)
+            self.arrays.append(array)
+            self._arrays.update({(header, field): array for field in range(first, last + 1)})
+        for header, instance in enumerate(program.headers):
+            stem = _word(instance.name)
+            self._names[header, ir.VALID] = _unique(f"{stem}__valid", taken)
+            for i, field in enumerate(program.type_of(header).fields):
+                if (header, i) not in self._arrays:
+                    self._names[header, i] = _unique(f"{stem}__{_word(field.name)}", taken)
+
+    def name(self, header: int, field: int) -> str:
+        """The variable of a field that is in no array, or of a header's validity (``ir.VALID``)."""
+        return self._names[header, field]
+
+    def array(self, header: int, field: int) -> ArrayVariable | None:
+        """The array that holds a field, or None."""
+        return self._arrays.get((header, field))
+
+    def local(self, lane: plan.Lane) -> str | None:
+        """The variable inside the loop that stands for ``lane``, or None."""
+        return f"lane_{lane.header}_{lane.first}" if lane in self.locals else None
+
+    def _runs(self, bodies: tuple[plan.Body, ...]) -> list[Run]:
+        """Disjoint runs of fields that are to be arrays."""
+        program = self.program
+        wanted: list[Run] = []
+        for loop in (node for node in walk(bodies) if isinstance(node, plan.Loop)):
+            for lane in (node for node in walk(loop) if isinstance(node, plan.Lane)):
+                if lane not in self.locals:
+                    ends = (lane.first, lane.first + lane.stride * (loop.count - 1))
+                    wanted.append((lane.header, min(ends), max(ends)))
+        for header, instance in enumerate(program.headers):
+            if not instance.metadata:
+                wanted.extend(_header_runs(header, program.type_of(header)))
+        return _merged(wanted)
+
+
+def _header_runs(header: int, kind: ir.HeaderType) -> list[Run]:
+    """Runs of equal, whole-byte fields in a packet header."""
+    runs: list[Run] = []
+    start = 0
+    for end in range(1, len(kind.fields) + 1):
+        field = kind.fields[start]
+        if end < len(kind.fields) and _shape(kind.fields[end]) == _shape(field):
+            continue
+        plain = not (field.signed or field.saturating or field.variable)
+        whole = field.width in (8, 16, 32, 64) and field.offset % 8 == 0
+        if end - start >= SHORTEST_RUN and plain and whole:
+            runs.append((header, start, end - 1))
+        start = end
+    return runs
+
+
+def _shape(field: ir.Field) -> tuple[int, bool, bool, bool]:
+    return (field.width, field.signed, field.saturating, field.variable)
+
+
+def _merged(runs: Iterable[Run]) -> list[Run]:
+    """Runs that overlap become one."""
+    merged: list[Run] = []
+    for header, first, last in sorted(set(runs)):
+        if merged and merged[-1][0] == header and first <= merged[-1][2]:
+            merged[-1] = (header, merged[-1][1], max(last, merged[-1][2]))
+        else:
+            merged.append((header, first, last))
+    return merged
+
+
+def _word(name: str) -> str:
+    """A part of a Python name."""
+    return re.sub(r"\W+", "_", name).strip("_") or "field"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+# ── Temporaries of one loop ──────────────────────────────────────────────────────────────────────
+
+
+def _loop_locals(program: ir.Program, bodies: tuple[plan.Body, ...]) -> frozenset[plan.Lane]:
+    """Lanes of metadata whose fields nothing but one loop uses, written there before they are read.
+
+    Then no value passes from one repetition, packet or statement to another through them. A
+    register read out of bounds writes nothing and leaves the 0 that metadata starts with, which the
+    emitted variable starts with as well.
+    """
+    uses: dict[tuple[int, int], int] = defaultdict(int)
+    loops = [node for node in walk(bodies) if isinstance(node, plan.Loop)]
+    for node in walk(bodies):
+        if isinstance(node, ir.FieldRef):
+            uses[node.header, node.field] += 1
+    for header, field in _implicit_uses(program):
+        uses[header, field] += 1
+    lanes: list[tuple[plan.Lane, plan.Loop]] = []
+    for loop in loops:
+        for lane in {node for node in walk(loop) if isinstance(node, plan.Lane)}:
+            lanes.append((lane, loop))
+            for k in range(loop.count):
+                uses[lane.header, lane.first + lane.stride * k] += 1
+    return frozenset(
+        lane
+        for lane, loop in lanes
+        if program.headers[lane.header].metadata
+        and all(uses[lane.header, lane.first + lane.stride * k] == 1 for k in range(loop.count))
+        and _written_first(lane, loop.body)
+    )
+
+
+def _implicit_uses(program: ir.Program) -> list[tuple[int, int]]:
+    """Fields that the switch itself, keys, checksums and field lists use."""
+    standard = program.standard
+    holders = (standard, program.tables, program.calculations, program.field_lists)
+    more = (program.learn_lists, program.checksums, program.meters)
+    return [
+        (node.header, node.field) for node in walk((holders, more)) if isinstance(node, ir.FieldRef)
+    ]
+
+
+def _written_first(lane: plan.Lane, body: plan.Body) -> bool:
+    """Whether the first statement that mentions ``lane`` writes it without reading it."""
+    for statement in body:
+        if not any(node == lane for node in walk(statement)):
+            continue
+        match statement:
+            case plan.Assign(target, value):
+                return target == lane and not any(node == lane for node in walk(value))
+            case plan.RegisterRead(target, _, _, index):
+                return target == lane and not any(node == lane for node in walk(index))
+            case _:
+                return False
+    return False

@@ -1,0 +1,102 @@
+"""Which fields matter: a field that nothing reads needs no variable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit import plan
+from innet.switch.jit.tree import members, walk
+
+
+def live_fields(program: ir.Program, bodies: tuple[plan.Body, ...]) -> set[ir.FieldRef]:
+    """Fields that are read by something that matters itself.
+
+    What leaves with the packet, decides where it goes, or is part of a key or a calculation is read
+    by the switch; a field that is only read to compute fields that do not matter is left out too.
+    """
+    live = _read_by_switch(program)
+    while True:
+        before = len(live)
+        for body in bodies:
+            _add_reads(body, live)
+        if len(live) == before:
+            return live
+
+
+def _read_by_switch(program: ir.Program) -> set[ir.FieldRef]:
+    standard = program.standard
+    found = {standard.egress_spec, standard.mcast_grp, standard.checksum_error}
+    live = {reference for reference in found if reference is not None}
+    for table in program.tables:
+        live.update(key.field for key in table.keys if key.field.field != ir.VALID)
+    for calculation in program.calculations:
+        for part in calculation.inputs:
+            if isinstance(part, ir.FieldRef):
+                live.add(part)
+            elif isinstance(part, ir.HeaderRef):
+                live.update(_fields(program, part.header))
+    for header in program.deparser.order:
+        live.update(_fields(program, header))
+    return live
+
+
+def _fields(program: ir.Program, header: int) -> list[ir.FieldRef]:
+    return [ir.FieldRef(header, i) for i in range(len(program.type_of(header).fields))]
+
+
+def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
+    """Add the fields that ``node`` reads, leaving out writes to fields that are not live."""
+    if isinstance(node, tuple):
+        for part in node:
+            _add_reads(part, live)
+        return
+    if isinstance(node, plan.Assign | plan.RegisterRead):
+        if isinstance(node.target, ir.FieldRef) and node.target not in live:
+            return
+        rest: Any = node.value if isinstance(node, plan.Assign) else node.index
+        _add_reads(rest, live)
+        return
+    if isinstance(node, ir.FieldRef):
+        live.add(node)
+        return
+    if isinstance(node, plan.Loop):
+        for part in walk(node):
+            if isinstance(part, ir.FieldRef):
+                live.add(part)
+        return
+    for name in members(type(node)):
+        _add_reads(getattr(node, name), live)
+
+
+def written_fields(bodies: tuple[plan.Body, ...]) -> tuple[set[ir.FieldRef], set[int]]:
+    """Fields that statements write, and headers whose validity they set."""
+    fields: set[ir.FieldRef] = set()
+    headers: set[int] = set()
+    _add_writes(bodies, 1, fields, headers)
+    return fields, headers
+
+
+def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[int]) -> None:
+    if isinstance(node, tuple):
+        for part in node:
+            _add_writes(part, count, fields, headers)
+        return
+    match node:
+        case plan.Loop(repetitions, body):
+            _add_writes(body, repetitions, fields, headers)
+            return
+        case plan.SetValid(header, _):
+            headers.add(header)
+        case plan.Assign(target) | plan.RegisterRead(target):
+            if isinstance(target, ir.FieldRef):
+                fields.add(target)
+            elif isinstance(target, plan.Lane):
+                steps = (target.first + target.stride * k for k in range(count))
+                fields.update(ir.FieldRef(target.header, field) for field in steps)
+        case plan.If(_, then, otherwise):
+            _add_writes((then, otherwise), count, fields, headers)
+        case plan.Dispatch(_, inner):
+            _add_writes(inner, count, fields, headers)
+        case plan.Blocks(_, blocks):
+            _add_writes(tuple(body for _, body in blocks), count, fields, headers)

@@ -1,0 +1,258 @@
+"""Parser, pipelines and checksums: from the program's graphs to the statements of a plan."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.engine import MAX_PARSER_STATES
+from innet.switch.jit import plan
+from innet.switch.jit.control import structure
+from innet.switch.jit.lower_actions import lower_action, lower_primitive, resolve
+
+#: How many states the parser has entered, where it has a cycle.
+STATES_VISITED: Any = plan.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
+
+
+def lower_program(program: ir.Program) -> plan.Plan:
+    """The plan of a program of which ``unsupported`` names nothing."""
+    return plan.Plan(
+        parser=_lower_parser(program),
+        verify=_lower_verification(program),
+        ingress=_lower_pipeline(program, program.ingress),
+        egress=_lower_pipeline(program, program.egress),
+        update=_lower_updates(program),
+    )
+
+
+def no_arguments(index: int) -> plan.Expression:
+    """For places where no action runs."""
+    raise AssertionError(f"argument {index} outside an action")
+
+
+# ── Parser ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lower_parser(program: ir.Program) -> plan.Body:
+    states = program.parser.states
+
+    def successors(state: int) -> tuple[int | None, ...]:
+        return (*(next_ for _, next_ in _branches(program, states[state])), states[state].default)
+
+    def write(state: int, bodies: tuple[plan.Body, ...]) -> plan.Body:
+        statements: list[plan.Statement] = []
+        for operation in states[state].operations:
+            statements.extend(_lower_operation(program, operation))
+        chain = bodies[-1]
+        branches = _branches(program, states[state])
+        for (condition, _), body in zip(reversed(branches), reversed(bodies[:-1]), strict=True):
+            chain = (plan.If(condition, body, chain),)
+        if branches:
+            statements.extend(chain)
+        return tuple(statements)
+
+    return structure(program.parser.initial, successors, write, _count_states(program))
+
+
+def _count_states(program: ir.Program) -> plan.Body:
+    """Ends a parser that goes round and round without taking anything from the packet."""
+    timeout = plan.Fail(ir.Const(program.errors["ParserTimeout"]))
+    more = ir.Binary(ir.DataOperator.ADD, STATES_VISITED, ir.Const(1))
+    late = ir.Compare(ir.Comparison.GT, STATES_VISITED, ir.Const(MAX_PARSER_STATES))
+    return (plan.Assign(STATES_VISITED, more), plan.If(late, (timeout,), ()))
+
+
+def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> plan.Body:
+    match operation:
+        case ir.Extract(ir.HeaderRef(header), None):
+            return (plan.Extract(header),)
+        case ir.SetFromLookahead(target, ir.Lookahead(offset, width)):
+            need = plan.Need(ir.Const((width + 7) // 8))
+            return (need, plan.Assign(target, plan.Peek(offset, width)))
+        case ir.Verify(condition, error):
+            failed = ir.Not(resolve(program, condition, no_arguments))
+            return (plan.If(failed, (plan.Fail(resolve(program, error, no_arguments)),), ()),)
+        case ir.Advance(bits):
+            return _lower_advance(program, resolve(program, bits, no_arguments))
+        case ir.Extract():
+            raise AssertionError("an extraction that was not refused at load")
+        case _:
+            return lower_primitive(program, operation, no_arguments)
+
+
+def _lower_advance(program: ir.Program, bits: Any) -> plan.Body:
+    if isinstance(bits, ir.Const) and bits.value % 8 == 0:
+        size: Any = ir.Const(bits.value // 8)
+        return (plan.Need(size), plan.Skip(size))
+    size = ir.Binary(ir.DataOperator.SHIFT_RIGHT, bits, ir.Const(3))
+    ragged = ir.DataToBool(ir.Binary(ir.DataOperator.AND, bits, ir.Const(7)))
+    fail = plan.Fail(ir.Const(program.errors["ParserInvalidArgument"]))
+    return (plan.If(ragged, (fail,), ()), plan.Need(size), plan.Skip(size))
+
+
+def _branches(program: ir.Program, state: ir.ParserState) -> list[tuple[Any, int | None]]:
+    """(condition, next state) of the transitions; neighbours that lead to one state are joined."""
+    branches: list[tuple[Any, int | None]] = []
+    for transition in state.transitions if state.key else ():
+        condition = _transition_condition(program, state.key, transition)
+        if branches and branches[-1][1] == transition.next:
+            condition = ir.Logical(ir.Connective.OR, branches[-1][0], condition)
+            branches.pop()
+        branches.append((condition, transition.next))
+    while branches and branches[-1][1] == state.default:
+        branches.pop()
+    return branches
+
+
+def _transition_condition(
+    program: ir.Program, key: tuple[ir.KeyPart, ...], transition: ir.Transition
+) -> Any:
+    condition: Any = None
+    for part, value, mask in zip(key, transition.values, transition.masks, strict=True):
+        full = (1 << part.width) - 1
+        if mask & full == 0:
+            if value != 0:
+                return ir.BoolConst(False)
+            continue
+        source: Any = part.source
+        if isinstance(source, ir.Lookahead):
+            source = plan.Peek(source.offset, source.width)
+        source = resolve(program, source, no_arguments)
+        if mask & full != full or _is_signed(program, source):
+            source = ir.Binary(ir.DataOperator.AND, source, ir.Const(mask & full))
+        same = ir.Compare(ir.Comparison.EQ, source, ir.Const(value))
+        condition = same if condition is None else ir.Logical(ir.Connective.AND, condition, same)
+    return ir.BoolConst(True) if condition is None else condition
+
+
+def _is_signed(program: ir.Program, source: Any) -> bool:
+    return isinstance(source, ir.FieldRef) and program.field(source).signed
+
+
+# ── Pipelines ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lower_pipeline(program: ir.Program, pipeline: ir.Pipeline) -> plan.Body:
+    def write(node: ir.Node, bodies: tuple[plan.Body, ...]) -> plan.Body:
+        if node.kind is ir.NodeKind.CONDITIONAL:
+            condition = resolve(program, program.conditionals[node.index].condition, no_arguments)
+            if len(bodies) == 1:
+                return ()
+            return (plan.If(condition, bodies[0], bodies[1]),)
+        if node.kind is ir.NodeKind.ACTION_CALL:
+            action = program.actions[program.action_calls[node.index].action]
+            return lower_action(program, action, no_arguments)
+        return _lower_table(program, node.index, bodies)
+
+    return structure(pipeline.initial, partial(_successors, program), write)
+
+
+def _successors(program: ir.Program, node: ir.Node) -> tuple[ir.Node | None, ...]:
+    if node.kind is ir.NodeKind.CONDITIONAL:
+        conditional = program.conditionals[node.index]
+        if conditional.if_true == conditional.if_false:
+            return (conditional.if_true,)
+        return (conditional.if_true, conditional.if_false)
+    if node.kind is ir.NodeKind.ACTION_CALL:
+        return (program.action_calls[node.index].next,)
+    table = program.tables[node.index]
+    if fixed := fixed_default(table):
+        return (table.miss if table.by_hit else table.next[table.actions.index(fixed.action)],)
+    if table.by_hit:
+        return (table.hit,) if table.hit == table.miss else (table.hit, table.miss)
+    return tuple(_groups(table))
+
+
+def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
+    """Next node to the positions of the actions that lead there; -1 stands for no action."""
+    groups: dict[ir.Node | None, list[int]] = {}
+    if table.default is None:
+        groups[table.base_default_next] = [-1]
+    for position, following in enumerate(table.next):
+        groups.setdefault(following, []).append(position)
+    return groups
+
+
+def fixed_default(table: ir.Table) -> ir.ActionEntry | None:
+    """The one entry that a table without keys always runs, when nothing can change it."""
+    if table.keys or not (table.default_action_const and table.default_entry_const):
+        return None
+    return table.default
+
+
+def looked_up(program: ir.Program) -> list[int]:
+    """The tables whose entries or default can change, which emitted code must look at."""
+    return [i for i, table in enumerate(program.tables) if fixed_default(table) is None]
+
+
+def _lower_table(program: ir.Program, index: int, bodies: tuple[plan.Body, ...]) -> plan.Body:
+    table = program.tables[index]
+    if fixed := fixed_default(table):
+        values = fixed.arguments
+        return lower_action(program, program.actions[fixed.action], lambda i: ir.Const(values[i]))
+    actions = tuple(
+        lower_action(
+            program, program.actions[action], partial(_argument, index, program.actions[action])
+        )
+        for action in table.actions
+    )
+    statements: plan.Body = (plan.Lookup(index), plan.Dispatch(index, actions))
+    if len(bodies) == 1:
+        return statements
+    if table.by_hit:
+        return (*statements, plan.If(plan.Hit(index), bodies[0], bodies[1]))
+    groups = list(_groups(table).values())
+    chain = bodies[-1]
+    for positions, body in zip(reversed(groups[:-1]), reversed(bodies[:-1]), strict=True):
+        condition: Any = plan.ActionIs(index, positions[0])
+        for position in positions[1:]:
+            condition = ir.Logical(ir.Connective.OR, condition, _action_is(index, position))
+        chain = (plan.If(condition, body, chain),)
+    return (*statements, *chain)
+
+
+def _action_is(table: int, position: int) -> Any:
+    return plan.ActionIs(table, position)
+
+
+def _argument(table: int, action: ir.Action, column: int) -> plan.Expression:
+    return plan.Argument(table, column, action.parameters[column].width)
+
+
+# ── Checksums ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _lower_verification(program: ir.Program) -> plan.Body:
+    error = program.standard.checksum_error
+    if error is None:
+        return ()
+    statements: list[plan.Statement] = []
+    for checksum in program.checksums:
+        if checksum.verify:
+            value: Any = plan.HashValue(checksum.calculation)
+            width = program.field(checksum.target).width
+            held = ir.Binary(ir.DataOperator.AND, checksum.target, ir.Const((1 << width) - 1))
+            wrong = ir.Compare(ir.Comparison.NE, held, value)
+            mark = plan.If(wrong, (plan.Assign(error, ir.Const(1)),), ())
+            present = ir.Valid(ir.HeaderRef(checksum.target.header))
+            statements.append(plan.If(present, _guarded(program, checksum, mark), ()))
+    return tuple(statements)
+
+
+def _lower_updates(program: ir.Program) -> plan.Body:
+    statements: list[plan.Statement] = []
+    for checksum in program.checksums:
+        if checksum.update:
+            write = plan.Assign(checksum.target, plan.HashValue(checksum.calculation))
+            statements.extend(_guarded(program, checksum, write))
+    return tuple(statements)
+
+
+def _guarded(program: ir.Program, checksum: ir.Checksum, inner: plan.Statement) -> plan.Body:
+    body: plan.Body = (inner,)
+    if checksum.condition is not None:
+        condition = resolve(program, checksum.condition, no_arguments)
+        if condition != ir.BoolConst(True):
+            body = (plan.If(condition, body, ()),)
+    return body

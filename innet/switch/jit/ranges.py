@@ -1,0 +1,57 @@
+"""Which signed fields may hold values above their type's range.
+
+Writing 200 to an ``int<8>`` leaves 200 in simple_switch, not -56 (see ``ir``: "Values"). p4c puts a
+cast before nearly every such write, so the few fields for which it cannot be excluded are found
+here and all others are plain two's complement.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit import plan
+from innet.switch.jit.emit_hashes import ALGORITHMS
+from innet.switch.jit.expressions import Expressions, Value
+from innet.switch.jit.layout import Layout
+from innet.switch.jit.tree import walk
+
+
+def wild_fields(
+    program: ir.Program, bodies: tuple[plan.Body, ...], layout: Layout
+) -> frozenset[ir.FieldRef]:
+    """The least set of signed fields that is closed under the program's assignments."""
+
+    def hash_value(calculation: int) -> Value:
+        width = ALGORITHMS.get(program.calculations[calculation].algorithm, 64)
+        return Value("", 0, (1 << width) - 1)
+
+    wild: frozenset[ir.FieldRef] = frozenset()
+    while True:
+        expressions = Expressions(layout, hash_value, wild)
+        more: set[Any] = {
+            node.target
+            for node in walk(bodies)
+            if isinstance(node, plan.Assign | plan.RegisterRead)
+            and _overflows(program, expressions, node)
+        }
+        if more <= wild:
+            return wild
+        wild |= more
+
+
+def _overflows(
+    program: ir.Program, expressions: Expressions, write: plan.Assign | plan.RegisterRead
+) -> bool:
+    """Whether a write to a signed field may leave a value above the field's range in it."""
+    target = write.target
+    if not isinstance(target, ir.FieldRef):
+        return False
+    field = program.field(target)
+    if not field.signed or field.saturating:
+        return False
+    if isinstance(write, plan.RegisterRead):
+        high = (1 << program.registers[write.register].width) - 1
+    else:
+        high = expressions.data(write.value).high
+    return high >= 1 << (field.width - 1)

@@ -1,0 +1,348 @@
+"""What emitted code calls: packet bytes, unsigned comparisons, table look-ups, checksums.
+
+Every integer of emitted code is an int64 that holds a field's value modulo 2**64, so that literals
+need no types and wrap-around is free. Fields of up to 63 bits are therefore never negative; the few
+operations for which 64-bit fields differ (order, right shift, division) are functions here.
+
+The look-ups work on the arrays that ``tables.py`` builds; row 0 of a table is its default entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+int64: Any = types.int64
+uint64: Any = types.uint64
+SIGN = -(1 << 63)
+MULTIPLIER = -0x61C8864680B583EB  # 2**64 divided by the golden ratio, odd, as int64
+
+
+def inlined(function: Function) -> Function:
+    """Compile for emitted code: no bounds checks, no Python errors, merged into the caller."""
+    return cast(
+        "Function", numba.njit(boundscheck=False, error_model="numpy", nogil=True)(function)
+    )
+
+
+def _loader(bits: int) -> Any:
+    """A big-endian load of ``bits`` bits at a byte offset, of any alignment.
+
+    An intrinsic, because LLVM turns an unaligned load and ``bswap`` into vector shuffles but does
+    not recognise a byte-wise composition inside a loop.
+    """
+
+    def load(_typing: Any, array: Any, _offset: Any) -> Any:
+        signature = types.int64(array, types.int64)
+
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            value = builder.load(_address(context, builder, signature, arguments, bits), align=1)
+            if bits > 8:
+                value = builder.bswap(value)
+            return value if bits == 64 else builder.zext(value, ir.IntType(64))
+
+        return signature, emit
+
+    return intrinsic(load)
+
+
+def _storer(bits: int) -> Any:
+    """A big-endian store of the low ``bits`` bits at a byte offset, of any alignment."""
+
+    def store(_typing: Any, array: Any, _offset: Any, _value: Any) -> Any:
+        signature = types.void(array, types.int64, types.int64)
+
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            value = arguments[2]
+            if bits < 64:
+                value = builder.trunc(value, ir.IntType(bits))
+            if bits > 8:
+                value = builder.bswap(value)
+            builder.store(value, _address(context, builder, signature, arguments, bits), align=1)
+            return context.get_dummy_value()
+
+        return signature, emit
+
+    return intrinsic(store)
+
+
+def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: int) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+    return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
+
+
+load8, store8 = _loader(8), _storer(8)
+load16, store16 = _loader(16), _storer(16)
+load32, store32 = _loader(32), _storer(32)
+load64, store64 = _loader(64), _storer(64)
+
+
+def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count: Any) -> Any:
+    signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        pointers = []
+        for kind, array, offset in (
+            (signature.args[0], arguments[0], arguments[1]),
+            (signature.args[2], arguments[2], arguments[3]),
+        ):
+            start = context.make_array(kind)(context, builder, array).data
+            pointers.append(builder.gep(builder.bitcast(start, byte), [offset]))
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [byte, byte, ir.IntType(64)])
+        builder.call(memcpy, [*pointers, arguments[4], ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+#: ``copy(target, at, source, start, count)``: bytes between arrays that do not overlap.
+copy = intrinsic(_copy)
+
+
+@inlined
+def less(left: int, right: int) -> bool:
+    """``left < right`` of two unsigned 64-bit numbers."""
+    return (left ^ SIGN) < (right ^ SIGN)
+
+
+@inlined
+def shift_left(value: int, amount: int) -> int:
+    """As P4 defines it: a shift by the width or more leaves nothing."""
+    if amount < 0 or amount > 63:
+        return 0
+    return value << amount
+
+
+@inlined
+def shift_right(value: int, amount: int) -> int:
+    """Of a number that is not negative, or of a signed one (the sign moves in)."""
+    if amount < 0 or amount > 63:
+        return -1 if value < 0 else 0
+    return value >> amount
+
+
+@inlined
+def shift_right_unsigned(value: int, amount: int) -> int:
+    """Of an unsigned 64-bit number."""
+    if amount < 0 or amount > 63:
+        return 0
+    if amount == 0:
+        return value
+    return (value >> amount) & ((1 << (64 - amount)) - 1)
+
+
+@inlined
+def clamp(value: int, low: int, high: int) -> int:
+    """The number of low .. high that is nearest to ``value``."""
+    return min(max(value, low), high)
+
+
+@inlined
+def divide(left: int, right: int) -> Any:
+    """Of unsigned 64-bit numbers; 0 for a divisor of 0."""
+    if right == 0:
+        return 0
+    return int64(uint64(left) // uint64(right))
+
+
+@inlined
+def modulo(left: int, right: int) -> Any:
+    """Of unsigned 64-bit numbers; 0 for a divisor of 0."""
+    if right == 0:
+        return 0
+    return int64(uint64(left) % uint64(right))
+
+
+@inlined
+def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
+    """``width`` bits that begin ``offset`` bits after byte ``start``; 0 from byte ``end`` on."""
+    value = 0
+    for bit in range(offset, offset + width):
+        byte = start + (bit >> 3)
+        value <<= 1
+        if byte < end:
+            value |= (load8(data, byte) >> (7 - (bit & 7))) & 1
+    return value
+
+
+# ── Look-ups ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@inlined
+def scatter(key: Any) -> int:
+    """A hash of a tuple of words, as ``tables.py`` computes it for whole arrays of keys."""
+    state = 0
+    for word in key:
+        state = (state ^ word) * MULTIPLIER
+        state ^= (state >> 32) & 0xFFFFFFFF
+    return state
+
+
+@inlined
+def find_exact(keys: Any, rows: Any, key: Any) -> Any:
+    """Open addressing with linear probing; ``keys`` (slots, words), an empty slot has row 0."""
+    mask = len(rows) - 1
+    slot = scatter(key) & mask
+    while rows[slot] != 0:
+        same = True
+        for position in range(len(key)):
+            same &= keys[slot, position] == key[position]
+        if same:
+            return rows[slot]
+        slot = (slot + 1) & mask
+    return 0
+
+
+@inlined
+def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
+    """The row of the interval that ``key`` lies in: the last of ``bounds`` that is not above it.
+
+    ``bounds`` (intervals, words) ascend and start at 0; intervals without an entry have row 0.
+    """
+    first, count = 0, len(rows)
+    while count > 1:
+        half = count >> 1
+        below = False
+        equal = True
+        for position in range(len(key)):
+            bound = bounds[first + half, position]
+            below |= equal and less(key[position], bound)
+            equal &= key[position] == bound
+        first = first if below else first + half
+        count -= half
+    return rows[first]
+
+
+@inlined
+def find_ternary(values: Any, masks: Any, key: Any) -> int:
+    """The first entry with key & mask == value; entries stand in the order of precedence."""
+    for entry in range(values.shape[0]):
+        same = True
+        for position in range(len(key)):
+            same &= (key[position] & masks[entry, position]) == values[entry, position]
+        if same:
+            return entry + 1
+    return 0
+
+
+@inlined
+def find_range(  # noqa: PLR0917 - called by emitted code only
+    values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any
+) -> int:
+    """As ``find_ternary``, with ``numbers`` in lows .. highs besides."""
+    for entry in range(values.shape[0]):
+        same = True
+        for position in range(len(key)):
+            same &= (key[position] & masks[entry, position]) == values[entry, position]
+        for position in range(len(numbers)):
+            same &= not less(numbers[position], lows[entry, position])
+            same &= not less(highs[entry, position], numbers[position])
+        if same:
+            return entry + 1
+    return 0
+
+
+# ── Hashes over bytes ────────────────────────────────────────────────────────────────────────────
+
+
+@inlined
+def folded(total: int) -> int:
+    """The Internet checksum of a sum of 16-bit words that is not negative."""
+    total = (total & 0xFFFFFFFF) + (total >> 32)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+@inlined
+def csum16(data: Any, size: int) -> int:
+    """RFC 1071; an odd last byte is the upper half of a word."""
+    total = 0
+    for position in range(0, size - 1, 2):
+        total += load16(data, position)
+    if size & 1:
+        total += load8(data, size - 1) << 8
+    return folded(total)
+
+
+cksum16 = csum16
+
+
+@inlined
+def reflected(value: int, width: int) -> int:
+    """The low ``width`` bits in reverse order."""
+    result = 0
+    for _ in range(width):
+        result = (result << 1) | (value & 1)
+        value >>= 1
+    return result
+
+
+@inlined
+def crc16(data: Any, size: int) -> int:
+    """Polynomial 0x8005, reflected."""
+    remainder = 0
+    for position in range(size):
+        remainder ^= load8(data, position)
+        for _ in range(8):
+            remainder = (remainder >> 1) ^ (0xA001 if remainder & 1 else 0)
+    return remainder
+
+
+@inlined
+def crc32(data: Any, size: int) -> int:
+    """Polynomial 0x04C11DB7, reflected, as Ethernet's."""
+    remainder = 0xFFFFFFFF
+    for position in range(size):
+        remainder ^= load8(data, position)
+        for _ in range(8):
+            remainder = (remainder >> 1) ^ (0xEDB88320 if remainder & 1 else 0)
+    return remainder ^ 0xFFFFFFFF
+
+
+@inlined
+def crcCCITT(data: Any, size: int) -> int:  # noqa: N802 - BMv2's name of it, as programs use it
+    """Polynomial 0x1021 from 0xFFFF."""
+    remainder = 0xFFFF
+    for position in range(size):
+        remainder ^= load8(data, position) << 8
+        for _ in range(8):
+            remainder = ((remainder << 1) ^ (0x1021 if remainder & 0x8000 else 0)) & 0xFFFF
+    return remainder
+
+
+@inlined
+def xor16(data: Any, size: int) -> int:
+    """Of 16-bit words, the last one filled up with zeros."""
+    result = 0
+    for position in range(size):
+        result ^= load8(data, position) << (8 * (1 - (position & 1)))
+    return result
+
+
+@inlined
+def xor32(data: Any, size: int) -> int:
+    """Of 32-bit words, the last one filled up with zeros."""
+    result = 0
+    for position in range(size):
+        result ^= load8(data, position) << (8 * (3 - (position & 3)))
+    return result
+
+
+@inlined
+def identity(data: Any, size: int) -> int:
+    """The first 8 bytes as one number."""
+    result = 0
+    for position in range(min(size, 8)):
+        result = (result << 8) | load8(data, position)
+    return result

@@ -1,0 +1,191 @@
+"""Tables and multicast groups as arrays, in the form in which emitted code searches them.
+
+Row 0 of a table is its default entry, so that a miss needs no case of its own. Exact tables are
+open addressing hash tables at most half full, lpm tables sorted intervals (a look-up is a binary
+search, whatever the prefixes), ternary and range tables lists in the order of precedence (a look-up
+is a scan). All are rebuilt as a whole when the control plane has changed the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch import ir
+from innet.switch.jit.keys import KeyWords, key_words
+from innet.switch.jit.runtime import MULTIPLIER
+from innet.switch.replication import Replication
+from innet.switch.tables import RuntimeEntry, TableState
+
+Array = NDArray[np.int64]
+
+
+def table_arrays(state: TableState) -> list[Array]:
+    """The arrays of one table, in the order of ``emit_lookups.lookup_arguments``."""
+    table = state.table
+    entries = state.ordered()
+    arrays = [_actions(state, entries), _data(state, entries)]
+    if not table.keys:
+        return arrays
+    packing = key_words(table)
+    match table.match:
+        case ir.MatchKind.LPM:
+            arrays += _intervals(table, packing, entries)
+        case ir.MatchKind.TERNARY | ir.MatchKind.RANGE:
+            arrays += _lists(table, packing, entries)
+        case _:
+            arrays += _hashed(packing, entries)
+    if table.with_counters:
+        assert state.counters is not None
+        arrays.append(np.array([0, *(entry.index for entry in entries)], np.int64))
+        arrays.append(state.counters.view(np.int64))
+    return arrays
+
+
+def _wrapped(rows: Sequence[Sequence[int]], columns: int) -> Array:
+    """Unsigned numbers as a C-contiguous int64 matrix of the same bits."""
+    matrix = np.array(rows, np.uint64).reshape(len(rows), columns)
+    return matrix.view(np.int64)
+
+
+def _actions(state: TableState, entries: list[RuntimeEntry]) -> Array:
+    """Per row the action's position in the table's list; -1 for none."""
+    positions = {action: i for i, action in enumerate(state.table.actions)}
+    default = -1 if state.default is None else positions[state.default.action]
+    return np.array([default, *(positions[e.action.action] for e in entries)], np.int64)
+
+
+def _data(state: TableState, entries: list[RuntimeEntry]) -> Array:
+    """Per row the action's arguments, filled up with 0."""
+    rows = [() if state.default is None else state.default.arguments]
+    rows += [entry.action.arguments for entry in entries]
+    width = max(1, *map(len, rows)) if rows else 1
+    return _wrapped([(*row, *[0] * (width - len(row))) for row in rows], width)
+
+
+# ── Exact ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+    words = _wrapped([packing.pack(entry.values) for entry in entries], len(packing.words))
+    slots = 1 << max(3, (2 * len(entries)).bit_length())
+    keys = np.zeros((slots, len(packing.words)), np.int64)
+    rows = np.zeros(slots, np.int64)
+    wanted = _scatter(words) & (slots - 1)
+    left = np.arange(len(entries))
+    # Each round tries one more slot for all keys that have none yet, which is linear probing: a key
+    # has only passed slots that were taken.
+    while len(left):
+        slot, first = np.unique(wanted[left], return_index=True)
+        free = rows[slot] == 0
+        placed = left[first[free]]
+        rows[slot[free]] = placed + 1
+        keys[slot[free]] = words[placed]
+        left = np.setdiff1d(left, placed, assume_unique=True)
+        taken = rows[wanted[left]] != 0
+        wanted[left[taken]] = (wanted[left[taken]] + 1) & (slots - 1)
+    return [keys, rows]
+
+
+def _scatter(words: Array) -> Array:
+    """``runtime.scatter`` of every row; int64 arrays wrap around silently."""
+    state = np.zeros(len(words), np.int64)
+    for column in words.T:
+        state = (state ^ column) * np.int64(MULTIPLIER)
+        state ^= (state >> 32) & 0xFFFFFFFF
+    return state
+
+
+# ── Longest prefix ───────────────────────────────────────────────────────────────────────────────
+
+
+def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+    """Interval bounds, ascending, and the row of each; entries nest, so a stack finds them."""
+    shifts = [64 * i for i in reversed(range(len(packing.words)))]
+    everything = tuple((1 << key.width) - 1 for key in table.keys)
+    covers: dict[tuple[int, int], int] = {}
+    for row, entry in enumerate(entries, 1):
+        low = _number(packing.pack(entry.values), shifts)
+        size = _number(packing.pack(_outside(everything, entry.masks)), shifts)
+        # Longer prefixes come first; the padding of a field can make two cover the same.
+        covers.setdefault((low, -(low + size)), row)
+    bounds, rows = [0], [0]
+    stack: list[tuple[int, int]] = []  # (last number, row) of the intervals that are open
+
+    def start(at: int, row: int) -> None:
+        if bounds[-1] == at:
+            rows[-1] = row
+        else:
+            bounds.append(at)
+            rows.append(row)
+
+    for (low, negative_high), row in sorted(covers.items()):
+        while stack and stack[-1][0] < low:
+            ended, _ = stack.pop()
+            start(ended + 1, stack[-1][1] if stack else 0)
+        start(low, row)
+        stack.append((-negative_high, row))
+    while stack:
+        ended, _ = stack.pop()
+        start(ended + 1, stack[-1][1] if stack else 0)
+    if bounds[-1] >> (64 * len(shifts)):
+        bounds.pop()
+        rows.pop()
+    words = [[bound >> shift & ((1 << 64) - 1) for shift in shifts] for bound in bounds]
+    return [_wrapped(words, len(shifts)), np.array(rows, np.int64)]
+
+
+def _outside(everything: tuple[int, ...], masks: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(full & ~mask for full, mask in zip(everything, masks, strict=True))
+
+
+def _number(words: list[int], shifts: list[int]) -> int:
+    return sum(word << shift for word, shift in zip(words, shifts, strict=True))
+
+
+# ── Ternary and range ────────────────────────────────────────────────────────────────────────────
+
+
+def _lists(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+    count = len(packing.words)
+    arrays = [
+        _wrapped([packing.pack(entry.values) for entry in entries], count),
+        _wrapped([packing.pack(entry.masks) for entry in entries], count),
+    ]
+    if table.match is ir.MatchKind.RANGE:
+        for side in ("values", "masks"):
+            rows = [[getattr(entry, side)[i] for i in packing.ranges] for entry in entries]
+            arrays.append(_wrapped(rows, len(packing.ranges)))
+    return arrays
+
+
+# ── Multicast ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Group g's copies are ``port`` and ``rid`` at ``start[g]`` .. ``start[g + 1]``."""
+
+    start: Array
+    port: Array
+    rid: Array
+    largest: int
+
+
+def replica_arrays(replication: Replication) -> Replicas:
+    """All multicast groups."""
+    highest = max(replication.groups, default=-1)
+    start = [0]
+    copies: list[tuple[int, int]] = []
+    for group in range(highest + 1):
+        copies.extend(replication.replicas(group))
+        start.append(len(copies))
+    pairs = np.array(copies, np.int64).reshape(len(copies), 2)
+    starts = np.array(start, np.int64)
+    largest = int(np.diff(starts).max(initial=0))
+    return Replicas(
+        starts, np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), largest
+    )

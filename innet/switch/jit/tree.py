@@ -1,0 +1,53 @@
+"""Walking and rebuilding immutable trees of dataclasses, whatever their classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_MEMBERS: dict[Any, tuple[str, ...]] = {}
+
+
+def members(kind: Any) -> tuple[str, ...]:
+    """The names of a dataclass's fields; () for any other class."""
+    if kind not in _MEMBERS:
+        plain = dataclasses.is_dataclass(kind)
+        _MEMBERS[kind] = tuple(each.name for each in dataclasses.fields(kind)) if plain else ()
+    return _MEMBERS[kind]
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """Every dataclass in ``node``, itself first, in the order of the fields; tuples are entered."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, tuple):
+            pending.extend(reversed(current))
+            continue
+        names = members(type(current))
+        if names and not isinstance(current, enum.Enum):
+            yield current
+            pending.extend(getattr(current, name) for name in reversed(names))
+
+
+def rebuild(node: Any, replace: Callable[[Any], Any]) -> Any:
+    """``node`` with every dataclass in it passed through ``replace``, the innermost first.
+
+    What did not change is kept as it is, not copied.
+    """
+    if isinstance(node, tuple):
+        parts = tuple(rebuild(part, replace) for part in node)
+        same = all(new is old for new, old in zip(parts, node, strict=True))
+        return node if same else parts
+    names = members(type(node))
+    if not names or isinstance(node, enum.Enum):
+        return node
+    changes = {}
+    for name in names:
+        old = getattr(node, name)
+        new = rebuild(old, replace)
+        if new is not old:
+            changes[name] = new
+    return replace(dataclasses.replace(node, **changes) if changes else node)

@@ -1,0 +1,109 @@
+"""What a program uses that the JIT does not have, found before anything is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit.emit_hashes import ALGORITHMS
+from innet.switch.jit.tree import walk
+
+_NODES: dict[type, str] = {
+    ir.StackLastField: "the last element of a header stack",
+    ir.UnionStackLastField: "a header union",
+    ir.RegisterElement: "a register inside an expression",
+    ir.StackLastIndex: "the index of a header stack's last element",
+    ir.StackSize: "the size of a header stack",
+    ir.StackElement: "a header stack indexed at run time",
+    ir.UnionMember: "a header union",
+    ir.UnionRef: "a header union",
+    ir.UnionStackElement: "a header union",
+    ir.StackNext: "extraction to a header stack's next element",
+    ir.UnionStackNext: "extraction to a header union",
+    ir.AssignVariable: "a varbit field",
+    ir.AssignUnion: "a header union",
+    ir.AssignUnionStack: "a header union",
+    ir.Push: "push_front",
+    ir.Pop: "pop_front",
+    ir.Assert: "assert or assume",
+    ir.ExecuteMeter: "a meter",
+    ir.Random: "random()",
+    ir.Digest: "digest()",
+    ir.Clone: "clone()",
+    ir.Resubmit: "resubmit()",
+    ir.Recirculate: "recirculate()",
+}
+
+
+def structural_reasons(program: ir.Program) -> list[str]:
+    """Each construct with the place where it is used; empty when the program can be emitted.
+
+    Arithmetic that needs more than 64 bits is found while emitting.
+    """
+    reasons: dict[str, None] = {}
+    for place, tree in _places(program):
+        for node in walk(tree):
+            if type(node) in _NODES:
+                reasons[f"{_NODES[type(node)]} ({place})"] = None
+            elif isinstance(node, ir.ExternCall):
+                reasons[f"the primitive {node.name} ({place})"] = None
+            elif isinstance(node, ir.Transition) and node.value_set is not None:
+                reasons[f"a parser value set ({place})"] = None
+            elif isinstance(node, ir.Extract) and node.length is not None:
+                reasons[f"extraction of a header of variable length ({place})"] = None
+    for reason in (*_fields(program), *_tables(program), *_others(program)):
+        reasons[reason] = None
+    return list(reasons)
+
+
+def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
+    for state in program.parser.states:
+        yield f"parser state {state.name}", state
+    for action in program.actions:
+        yield f"action {action.name}", action
+    for conditional in program.conditionals:
+        yield f"condition {conditional.name}", conditional
+    for checksum in program.checksums:
+        yield f"checksum {checksum.name}", checksum
+
+
+def _fields(program: ir.Program) -> Iterator[str]:
+    for header in program.headers:
+        kind = program.header_types[header.type]
+        if header.union is not None:
+            yield f"a header union ({header.name})"
+        for field in kind.fields:
+            if field.variable:
+                yield f"a varbit field ({header.name}.{field.name})"
+            elif field.width > 64:
+                yield f"a field of {field.width} bits ({header.name}.{field.name})"
+    for register in program.registers:
+        if register.width > 64:
+            yield f"a register of {register.width} bits ({register.name})"
+
+
+def _tables(program: ir.Program) -> Iterator[str]:
+    for table in program.tables:
+        if table.kind is not ir.TableKind.SIMPLE:
+            yield f"an action profile ({table.name})"
+        if table.meter is not None:
+            yield f"a direct meter ({table.name})"
+    for action in program.actions:
+        for parameter in action.parameters:
+            if parameter.width > 64:
+                yield f"an argument of {parameter.width} bits ({action.name}: {parameter.name})"
+
+
+def _others(program: ir.Program) -> Iterator[str]:
+    if program.deparser.operations:
+        yield "primitives in the deparser"
+    used = {
+        node.calculation
+        for node in walk((program.actions, program.checksums))
+        if isinstance(node, ir.Hash | ir.Checksum)
+    }
+    for index in sorted(used):
+        calculation = program.calculations[index]
+        if calculation.algorithm not in ALGORITHMS:
+            yield f"the hash algorithm {calculation.algorithm} ({calculation.name})"

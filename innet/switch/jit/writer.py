@@ -1,0 +1,41 @@
+"""Lines of Python with their indentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Writer:
+    """Collects source; ``fresh`` makes names that occur once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+        self._numbers: dict[str, int] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def blank(self) -> None:
+        self.lines.append("")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is written inside stands under ``head``; an empty block gets a ``pass``."""
+        self.line(head)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def fresh(self, stem: str) -> str:
+        """A name that starts with ``stem`` and was not given out before."""
+        number = self._numbers.get(stem, 0)
+        self._numbers[stem] = number + 1
+        return f"{stem}_{number}"
+
+    def source(self) -> str:
+        return "\n".join(self.lines) + "\n"

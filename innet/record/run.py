@@ -90,6 +90,8 @@ class Run(Frozen):
     @field_validator("steps")
     @classmethod
     def _in_order(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        if not steps:
+            raise ValueError("a run has at least one step")
         if [step.iteration for step in steps] != list(range(1, len(steps) + 1)):
             raise ValueError("iterations must count from 1 without a gap")
         return steps
@@ -109,6 +111,12 @@ class Run(Frozen):
     def exact_steps(self) -> int:
         """Iterations in which the decoded integer sum equalled the oracle's."""
         return sum(step.exact is True for step in self.steps)
+
+    @property
+    def compression(self) -> float:
+        """As in ``Report``, over all steps."""
+        sent = self.total("bytes_sent")
+        return self.total("bytes_dense") / sent if sent else 1.0
 
     def total(self, field: str) -> int:
         """Sum over the steps of one of their integer fields, such as "bytes_sent"."""

@@ -1,0 +1,1 @@
+"""Records and reports made readable: tables, plots, progress. Nothing here imports an engine."""

@@ -1,0 +1,55 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_LARGE = ((1e9, " billion"), (1e6, " million"))
+
+
+def count(number: int) -> str:
+    """With thousands separated: 1,234,567."""
+    return f"{number:,}"
+
+
+def size(number: float) -> str:
+    """Bytes with a decimal prefix and three digits: 1.23 MB; below 1000, whole bytes."""
+    for factor, prefix in _PREFIXES:
+        if number >= 0.9995 * factor:  # what would be rounded to 1000 takes the next prefix
+            return f"{_three_digits(number / factor)} {prefix}B"
+    return f"{number:.0f} B"
+
+
+def rate(number: float) -> str:
+    """Events per second: 1.23 million/s, 45,600/s."""
+    for factor, word in _LARGE:
+        if number >= 0.9995 * factor:
+            return f"{_three_digits(number / factor)}{word}/s"
+    if number >= 100:
+        return f"{float(f'{number:.3g}'):,.0f}/s"
+    return f"{number:.3g}/s"
+
+
+def duration(seconds: float) -> str:
+    """Three digits in the unit that fits: 1.23 s, 45.6 ms, 789 µs."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= 0.9995 * factor:
+            return f"{_three_digits(seconds / factor)} {unit}"
+    return f"{seconds * 1e9:.0f} ns" if seconds else "0 s"
+
+
+def percent(share: float) -> str:
+    """A share of one with a decimal: 97.8 %."""
+    return f"{share * 100:.1f} %"
+
+
+def times(factor: float) -> str:
+    """A ratio: 11.5×, 0.99×, 1,230×."""
+    text = f"{factor:,.0f}" if factor >= 999.5 else _three_digits(factor)
+    return text + "\N{MULTIPLICATION SIGN}"
+
+
+def _three_digits(number: float) -> str:
+    """1.23, 12.3, 123; 1,235 where there is no larger unit."""
+    if number >= 99.95:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

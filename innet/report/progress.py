@@ -1,0 +1,130 @@
+"""Live progress of training runs: bars on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from innet.record import Progress as Event
+from innet.record import Step
+from innet.report import numbers
+
+_LINES_PER_RUN = 10  # where there is no terminal
+
+
+class _Totals:
+    """What has been sent so far in one run."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.exact = 0
+        self.bytes_sent = 0
+        self.packets = 0
+        self.seconds = 0.0
+        self.accuracy: float | None = None
+
+    def add(self, step: Step) -> None:
+        self.steps += 1
+        self.exact += step.exact is True
+        self.bytes_sent += step.bytes_sent
+        self.packets += step.switch_packets
+        if step.seconds is not None:
+            switch = step.seconds.switch
+            self.seconds += step.seconds.network if switch is None else switch
+        if step.accuracy is not None:
+            self.accuracy = step.accuracy
+
+    def describe(self, loss: float) -> str:
+        parts = [f"loss {loss:.4f}"]
+        if self.accuracy is not None:
+            parts.append(f"accuracy {numbers.percent(self.accuracy)}")
+        if self.packets:
+            parts.append(f"exact {self.exact}/{self.steps}")
+            parts.append(numbers.size(self.bytes_sent))
+        if self.packets and self.seconds:
+            parts.append(
+                f"{numbers.rate(self.packets / self.seconds).removesuffix('/s')} packets/s"
+            )
+        return "  ".join(parts)
+
+
+class ProgressDisplay:
+    """Shows events of runs; pass it as the ``watch`` of an experiment.
+
+        with ProgressDisplay() as display:
+            demo.run(settings, folder, created=now, watch=display)
+
+    Args:
+        console: where to; by default standard error, which leaves standard output to results.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._live = self._console.is_terminal
+        self._tasks: dict[str, TaskID] = {}
+        self._totals: dict[str, _Totals] = {}
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True, compact=True),
+            TextColumn("{task.fields[state]}"),
+            console=self._console,
+        )
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._bars.stop()
+
+    def __call__(self, event: Event) -> None:
+        totals = self._totals.setdefault(event.run, _Totals())
+        if event.step is not None:
+            totals.add(event.step)
+            state = totals.describe(event.step.loss)
+        else:
+            state = event.note
+        if self._live:
+            self._update_bar(event, state)
+        elif event.step is None or self._is_due(event.step.iteration, event.iterations):
+            self._print_line(event, state)
+
+    def _update_bar(self, event: Event, state: str) -> None:
+        if event.run not in self._tasks:
+            self._tasks[event.run] = self._bars.add_task(
+                event.title, total=event.iterations, state=state
+            )
+        done = event.step.iteration if event.step is not None else 0
+        self._bars.update(self._tasks[event.run], completed=done, state=state)
+
+    def _print_line(self, event: Event, state: str) -> None:
+        where = f" {event.step.iteration}/{event.iterations}" if event.step is not None else ""
+        # As it is: a title in brackets is no markup, and a log keeps its long lines.
+        self._console.print(
+            f"{event.title}:{where} {state}", markup=False, highlight=False, soft_wrap=True
+        )
+
+    @staticmethod
+    def _is_due(iteration: int, iterations: int) -> bool:
+        """The first of each tenth of the run, and the last."""
+        every = max(1, iterations // _LINES_PER_RUN)
+        return iteration == iterations or iteration % every == 0

@@ -1,0 +1,89 @@
+"""The demonstration's plot shows what the record says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.records import a_record, a_report, a_run
+
+from innet.errors import InputError, MissingToolError
+from innet.record import Step
+from innet.report.plots import demo_figure, draw_demo
+
+pytest.importorskip("matplotlib")
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def test_lines_carry_the_records_numbers() -> None:
+    record = a_record()
+    accuracy, accuracy_bytes, _, loss, loss_bytes, _ = demo_figure(record).axes
+    for index, run in enumerate(record.runs):
+        known = [step for step in run.steps if step.accuracy is not None]
+        expected = [100 * (step.accuracy or 0) for step in known]
+        for axes in (accuracy, accuracy_bytes):
+            np.testing.assert_allclose(axes.lines[index].get_ydata(), expected)
+        assert list(accuracy.lines[index].get_xdata()) == [11, 22]
+        assert list(loss.lines[index].get_xdata()) == list(range(1, 23))
+    for line, each in zip(accuracy_bytes.lines, (284000, 284000, 28000), strict=True):
+        assert list(line.get_xdata()) == [11 * each, 22 * each]
+    first = [step.loss for step in record.runs[0].steps]
+    smoothed = loss_bytes.lines[0].get_ydata()
+    assert smoothed[0] == first[0]
+    assert smoothed[1] == pytest.approx(np.mean(first[:2]))
+    assert smoothed[-1] == pytest.approx(np.mean(first[-11:]))
+    assert accuracy_bytes.get_xscale() == loss_bytes.get_xscale() == "log"
+
+
+def test_bars_carry_totals_and_the_run_without_packets_is_marked() -> None:
+    volume = demo_figure(a_record()).axes[2]
+    widths = [bar.get_width() for bar in volume.patches]
+    assert widths == [22 * 284000, 22 * 284000, 22 * 28000]
+    assert [bool(bar.get_hatch()) for bar in volume.patches] == [True, False, False]
+    texts = [text.get_text() for text in volume.texts]
+    assert texts == ["6.25 MB if sent", "6.25 MB", f"616 kB (10.1{TIMES} less)"]
+
+
+def test_times_are_of_the_runs_that_sent_packets() -> None:
+    times = demo_figure(a_record()).axes[5]
+    assert [label.get_text() for label in times.get_yticklabels()] == ["dense", "top-k 1 %, LHC"]
+    assert [bar.get_width() for bar in times.patches] == pytest.approx([2, 10, 1] * 2)
+
+
+def test_title_counts_the_exact_sums() -> None:
+    steps = [Step.of(1, 1.0, 0.5, a_report()), Step.of(2, 1.0, 0.5, a_report(exact=False))]
+    figure = demo_figure(a_record(runs=[a_run("dense", steps)]))
+    assert "1 of 2 integer sums exact" in figure.get_suptitle()
+
+
+def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("one.png", "two.png"):
+        draw_demo(a_record(), tmp_path / name)
+    content = (tmp_path / "one.png").read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(content) > 20_000
+    assert content == (tmp_path / "two.png").read_bytes()
+
+
+def test_records_of_other_shapes_can_be_drawn(tmp_path: Path) -> None:
+    bare = [Step(iteration=1, loss=0.5)]
+    for runs in (
+        [a_run("plain", bare)],
+        [a_run("dense", report=a_report(bytes_sent=0, bytes_dense=0))],
+        [a_run(f"run{index}", report=a_report()) for index in range(9)],
+    ):
+        draw_demo(a_record(runs=runs), tmp_path / "plot.png")
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write .*absent"):
+        draw_demo(a_record(), tmp_path / "absent" / "plot.png")
+
+
+def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingToolError, match=r"pip install 'innet\[plot\]'"):
+        demo_figure(a_record())

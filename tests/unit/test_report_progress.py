@@ -1,0 +1,74 @@
+"""Progress on a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from support.records import a_report
+
+from innet.record import Progress, Step
+from innet.report.progress import ProgressDisplay
+
+
+def feed(display: ProgressDisplay, iterations: int, exact: bool = True, sent: bool = True) -> None:
+    with display:
+        event = Progress(run="topk", title="top-k [1 %]", iterations=iterations, note="compiling")
+        display(event)
+        for iteration in range(1, iterations + 1):
+            report = a_report(exact=exact, bytes_sent=1000) if sent else None
+            accuracy = 0.9 if iteration % 5 == 0 else None
+            step = Step.of(iteration, 1 / iteration, accuracy, report)
+            display(event.model_copy(update={"step": step, "note": ""}))
+
+
+def lines(iterations: int, exact: bool = True, sent: bool = True) -> list[str]:
+    stream = io.StringIO()
+    display = ProgressDisplay(Console(file=stream, force_terminal=False, width=40))
+    feed(display, iterations, exact, sent)
+    return stream.getvalue().splitlines()
+
+
+def test_without_a_terminal_a_line_for_each_tenth() -> None:
+    found = lines(200)
+    assert found[0] == "top-k [1 %]: compiling"
+    assert [line.split(": ")[1].split()[0] for line in found[1:]] == [
+        f"{done}/200" for done in range(20, 201, 20)
+    ]
+
+
+def test_a_line_says_loss_accuracy_exactness_bytes_and_rate() -> None:
+    assert lines(20)[-1] == (
+        "top-k [1 %]: 20/20 loss 0.0500  accuracy 90.0 %  exact 20/20  20.0 kB  861,000 packets/s"
+    )
+
+
+def test_wrong_sums_are_not_counted_as_exact() -> None:
+    assert "exact 0/20" in lines(20, exact=False)[-1]
+
+
+def test_a_run_without_packets_says_nothing_of_them() -> None:
+    assert lines(20, sent=False)[-1] == "top-k [1 %]: 20/20 loss 0.0500  accuracy 90.0 %"
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 10, 11])
+def test_the_last_step_is_always_shown_once(iterations: int) -> None:
+    assert sum(f" {iterations}/{iterations} " in line for line in lines(iterations)) == 1
+
+
+def test_on_a_terminal_a_bar_ends_full() -> None:
+    stream = io.StringIO()
+    display = ProgressDisplay(Console(file=stream, force_terminal=True, width=120))
+    feed(display, 20)
+    last = [line for line in stream.getvalue().splitlines() if "top-k" in line][-1]
+    assert last.count("20/20") == 2  # the bar's count and the exact sums
+    assert "loss 0.0500" in last
+
+
+def test_the_bar_stops_when_the_run_fails() -> None:
+    display = ProgressDisplay(Console(file=io.StringIO(), force_terminal=True))
+    with pytest.raises(RuntimeError, match="broken"), display:
+        raise RuntimeError("broken")
+    assert display._bars.finished
+    assert not display._bars.live.is_started

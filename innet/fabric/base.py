@@ -71,17 +71,22 @@ def drive(hosts: Mapping[int, Host], fabric: Fabric, now: float) -> float:
     Raises:
         StalledError: from a host that gave up; or nothing is under way and nobody has a deadline.
     """
+    # A host is asked when something came for it or its deadline has passed; the others are left
+    # alone, since under faults most moments concern few of them.
+    due = dict.fromkeys(hosts, -math.inf)
     while True:
-        _deliver(hosts, fabric.receive(now), now)
+        for port in _deliver(hosts, fabric.receive(now), now):
+            due[port] = -math.inf
         for port, host in hosts.items():
-            frames = host.outgoing(now)
-            if len(frames):
-                fabric.send(PacketBatch.uniform(frames, port), now)
+            if due[port] <= now:
+                frames = host.outgoing(now)
+                if len(frames):
+                    fabric.send(PacketBatch.uniform(frames, port), now)
+                deadline = host.next_deadline()
+                due[port] = math.inf if deadline is None else deadline
         if all(host.done for host in hosts.values()):
             return now
-        deadlines = (host.next_deadline() for host in hosts.values())
-        until = min((each for each in deadlines if each is not None), default=math.inf)
-        now = max(now, fabric.wait(now, until))
+        now = max(now, fabric.wait(now, min(due.values())))
         if math.isinf(now):
             waiting = ", ".join(str(port) for port, host in hosts.items() if not host.done)
             raise StalledError(
@@ -90,14 +95,17 @@ def drive(hosts: Mapping[int, Host], fabric: Fabric, now: float) -> float:
             )
 
 
-def _deliver(hosts: Mapping[int, Host], arrived: PacketBatch, now: float) -> None:
-    """Give each host its packets, in order of arrival, by one pass over them all."""
+def _deliver(hosts: Mapping[int, Host], arrived: PacketBatch, now: float) -> list[int]:
+    """Give each host its packets, in order of arrival; returns the ports that got some."""
     if not len(arrived):
-        return
-    # 16-bit keys make numpy's stable sort a radix sort; ports have at most 16 bits (0 .. 511).
+        return []
+    # 16-bit keys make numpy's stable sort a radix sort; switch ports are small numbers.
     order = np.argsort(arrived.port.astype(np.uint16), kind="stable")
-    ports = arrived.port[order]
-    for port, host in hosts.items():
-        begin, end = np.searchsorted(ports, [port, port + 1])
-        if end > begin:
-            host.receive(arrived.take(order[begin:end]), now)
+    ports, begins = np.unique(arrived.port[order], return_index=True)
+    ends = np.append(begins[1:], len(order))
+    reached = []
+    for port, begin, end in zip(ports.tolist(), begins, ends, strict=True):
+        if port in hosts:
+            hosts[port].receive(arrived.take(order[begin:end]), now)
+            reached.append(port)
+    return reached

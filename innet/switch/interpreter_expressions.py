@@ -301,6 +301,10 @@ class ExpressionCompiler:
             return lambda _: known
         if isinstance(node, ir.StackElement):
             return self._element(self.program.stacks[node.stack].headers, node.index)
+        if isinstance(node, ir.HeaderChoice):
+            condition = self.boolean(node.condition)
+            left, right = self.header(node.left), self.header(node.right)
+            return lambda packet: left(packet) if condition(packet) else right(packet)
         find, position, unions = self.union(node.union), node.position, self.program.unions
 
         def member(packet: Packet) -> int:
@@ -361,19 +365,21 @@ class ExpressionCompiler:
 
     def _some_field(self, target: ir.HeaderField) -> ir.Field:
         """The field as the type of any header that ``target`` may mean has it."""
-        node = target.header
+        return self.program.field(ir.FieldRef(self._some_header(target.header), target.field))
+
+    def _some_header(self, node: ir.HeaderExpression) -> int:
+        if isinstance(node, ir.HeaderRef):
+            return node.header
         if isinstance(node, ir.StackElement):
-            header = self.program.stacks[node.stack].headers[0]
-        elif isinstance(node, ir.HeaderRef):
-            header = node.header
-        else:
-            union = (
-                node.union.union
-                if isinstance(node.union, ir.UnionRef)
-                else self.program.union_stacks[node.union.union_stack].unions[0]
-            )
-            header = self.program.unions[union].headers[node.position]
-        return self.program.field(ir.FieldRef(header, target.field))
+            return self.program.stacks[node.stack].headers[0]
+        if isinstance(node, ir.HeaderChoice):
+            return self._some_header(node.left)
+        union = (
+            node.union.union
+            if isinstance(node.union, ir.UnionRef)
+            else self.program.union_stacks[node.union.union_stack].unions[0]
+        )
+        return self.program.unions[union].headers[node.position]
 
     def _store_field(self, target: ir.FieldRef) -> Store:
         slot = self.layout.slot(target)

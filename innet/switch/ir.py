@@ -439,7 +439,16 @@ class UnionStackElement:
     index: DataExpression
 
 
-HeaderExpression = HeaderRef | StackElement | UnionMember
+@dataclass(frozen=True, slots=True)
+class HeaderChoice:
+    """``condition ? left : right`` of headers of one type."""
+
+    condition: BoolExpression
+    left: HeaderExpression
+    right: HeaderExpression
+
+
+HeaderExpression = HeaderRef | StackElement | UnionMember | HeaderChoice
 UnionExpression = UnionRef | UnionStackElement
 LValue = FieldRef | StackLastField | HeaderField | RegisterElement
 DataExpression = (

@@ -81,9 +81,10 @@ class Tree:
         return self.value
 
     def boolean(self) -> bool:
-        if not isinstance(self.value, bool):
+        # p4c writes 0 and 1 where a field of type bool states whether it is signed.
+        if not isinstance(self.value, bool) and self.value not in (0, 1):
             raise self.wrong("true or false")
-        return self.value
+        return bool(self.value)
 
     def flag(self, key: str, default: bool) -> bool:
         """The boolean member ``key``, ``default`` when it is absent."""

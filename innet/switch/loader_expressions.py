@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.jsontree import Tree
 from innet.switch.loader_names import Names
@@ -184,14 +183,16 @@ class Expressions:
                 return ir.UnionStackElement(stack, self.data(tree["right"]))
         raise tree["op"].wrong("an operation that BMv2 has")
 
-    def _choice(self, tree: Tree) -> ir.Choice | ir.BoolChoice:
+    def _choice(self, tree: Tree) -> ir.Choice | ir.BoolChoice | ir.HeaderChoice:
         condition = self.boolean(tree["cond"])
         left = self.build(tree["left"])
         if isinstance(left, ir.DataExpression):
             return ir.Choice(condition, left, self.data(tree["right"]))
         if isinstance(left, ir.BoolExpression):
             return ir.BoolChoice(condition, left, self.boolean(tree["right"]))
-        raise UnsupportedError(f"{tree.path}: '?' between headers is not supported")
+        if isinstance(left, ir.HeaderExpression):
+            return ir.HeaderChoice(condition, left, self.header(tree["right"]))
+        raise tree["left"].wrong("an integer, a boolean or a header to choose")
 
     def _access_field(self, tree: Tree) -> ir.HeaderField | ir.FieldRef:
         header = self.header(tree["left"])
@@ -213,6 +214,8 @@ class Expressions:
             return names.instances[header.header].type
         if isinstance(header, ir.StackElement):
             return names.all_stacks[header.stack].type
+        if isinstance(header, ir.HeaderChoice):
+            return self.type_of(header.left)
         union = header.union
         index = (
             union.union

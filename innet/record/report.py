@@ -19,7 +19,7 @@ class Seconds(Frozen):
     Attributes:
         encode: codec, float32 to words.
         network: protocol, fabric and switch.
-        decode: codec, words to float32. All workers decode the same words, so one does.
+        decode: codec, words to float32; every worker decodes the same words.
         total: from the call to its return; more than the sum of the others by what joins them.
         switch: the part of ``network`` spent in the switch program; None where it runs apart.
     """
@@ -55,9 +55,9 @@ class Report(Frozen):
         seconds: wall time.
         switch_packets: packets that the switch processed.
         max_abs_error: largest difference, of any element, from the float64 sum of the inputs.
-            Includes what the selectors left for later.
+            Includes what the selectors left for later. None where not compared.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent; what
-            quantisation costs.
+            quantisation costs. None where not compared.
         details: what codec, program or fabric add, by name.
     """
 
@@ -78,8 +78,8 @@ class Report(Frozen):
     retransmissions: int = 0
     seconds: Seconds
     switch_packets: int = 0
-    max_abs_error: float
-    max_abs_error_sent: float
+    max_abs_error: float | None
+    max_abs_error_sent: float | None
     details: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit

@@ -17,7 +17,7 @@ class Step(Frozen):
         iteration: counts from 1.
         loss: mean over the workers' batches, before the step.
         accuracy: on the test set after the step, 0 to 1; None where it was not evaluated.
-        exact: as in ``Report``; None where nothing was sent. So the fields that follow it: 0.
+        exact: as in ``Report``, and so the fields that follow; None or 0 where nothing was sent.
     """
 
     iteration: int
@@ -31,8 +31,8 @@ class Step(Frozen):
     retransmissions: int = 0
     bytes_sent: int = 0
     bytes_dense: int = 0
-    max_abs_error: float = 0.0
-    max_abs_error_sent: float = 0.0
+    max_abs_error: float | None = None
+    max_abs_error_sent: float | None = None
     seconds: Seconds | None = None
 
     @classmethod

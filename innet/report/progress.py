@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,6 +15,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from innet.record import Progress as Event
 from innet.record import Step
@@ -45,6 +47,7 @@ class _Totals:
             self.accuracy = step.accuracy
 
     def describe(self, loss: float) -> str:
+        """One line: the loss of the latest step, and what came together until then."""
         parts = [f"loss {loss:.4f}"]
         if self.accuracy is not None:
             parts.append(f"accuracy {numbers.percent(self.accuracy)}")
@@ -74,17 +77,20 @@ class ProgressDisplay:
         self._tasks: dict[str, TaskID] = {}
         self._totals: dict[str, _Totals] = {}
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True, compact=True),
-            TextColumn("{task.fields[state]}"),
+            TextColumn("{task.fields[outcome]}", markup=False),
             console=self._console,
         )
+        # The run's state has a line of its own: beside the bar it would not fit 80 columns.
+        self._state = Text(no_wrap=True, overflow="ellipsis")
+        self._screen = Live(Group(self._bars, self._state), console=self._console)
 
     def __enter__(self) -> Self:
         if self._live:
-            self._bars.start()
+            self._screen.start()
         return self
 
     def __exit__(
@@ -94,7 +100,7 @@ class ProgressDisplay:
         traceback: TracebackType | None,
     ) -> None:
         if self._live:
-            self._bars.stop()
+            self._screen.stop()
 
     def __call__(self, event: Event) -> None:
         totals = self._totals.setdefault(event.run, _Totals())
@@ -104,17 +110,19 @@ class ProgressDisplay:
         else:
             state = event.note
         if self._live:
-            self._update_bar(event, state)
+            self._update_bar(event, totals)
+            self._state.plain = f"  {state}"
         elif event.step is None or self._is_due(event.step.iteration, event.iterations):
             self._print_line(event, state)
 
-    def _update_bar(self, event: Event, state: str) -> None:
+    def _update_bar(self, event: Event, totals: _Totals) -> None:
         if event.run not in self._tasks:
             self._tasks[event.run] = self._bars.add_task(
-                event.title, total=event.iterations, state=state
+                event.title, total=event.iterations, outcome=""
             )
-        done = event.step.iteration if event.step is not None else 0
-        self._bars.update(self._tasks[event.run], completed=done, state=state)
+        accuracy = totals.accuracy
+        outcome = "" if accuracy is None else f"accuracy {numbers.percent(accuracy)}"
+        self._bars.update(self._tasks[event.run], completed=totals.steps, outcome=outcome)
 
     def _print_line(self, event: Event, state: str) -> None:
         where = f" {event.step.iteration}/{event.iterations}" if event.step is not None else ""

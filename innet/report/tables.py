@@ -52,8 +52,113 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
     seconds = report.seconds
     return [
         ("Decoded integer sum", exactness(report)),
-        ("Largest error, against float64", f"{report.max_abs_error:.3g}"),
-        ("  of that, by quantisation", f"{report.max_abs_error_sent:.3g}"),
+        ("Largest error, against float64", _error(report.max_abs_error)),
+        ("  of that, by quantisation", _error(report.max_abs_error_sent)),
+        ("Workers", numbers.count(report.workers)),
+        ("Elements", numbers.count(report.elements)),
+        ("Codec", report.codec),
+        (
+            "Program, engine, fabric",
+            f"{report.program}, {report.values_per_packet} values per packet; "
+            f"{report.engine}; {report.fabric}",
+        ),
+        ("Rounds", numbers.count(report.rounds)),
+        ("Packets sent, all workers", numbers.count(report.packets_sent)),
+        ("Packets received, all workers", numbers.count(report.packets_received)),
+        ("Packets sent again", numbers.count(report.retransmissions)),
+        ("Bytes sent, each worker", numbers.size(report.bytes_sent)),
+        ("  as dense float32", numbers.size(report.bytes_dense)),
+        ("Compression", numbers.times(report.compression)),
+        ("Encode", numbers.duration(seconds.encode)),
+        ("Network", numbers.duration(seconds.network)),
+        ("Speed of the switch, packets", _rate(report.switch_packets, _switch_time(report))),
+        ("Decode", numbers.duration(seconds.decode)),
+        ("Total", numbers.duration(seconds.total)),
+    ]
+
+
+def _switch_time(report: Report) -> float:
+    return report.seconds.network if report.seconds.switch is None else report.seconds.switch
+
+
+def _explanation(record: ExperimentRecord) -> str:
+    per_packet = record.settings.get("values_per_packet", "?")
+    machine = record.machine
+    return (
+        "Bytes are those each worker sent, headers included; compression is against float32 in "
+        f"packets of the same {per_packet} values. Times are those of this machine "
+        f"({machine.cpu}, {machine.cores} cores), all workers together."
+    )
+
+
+def _networked(cell: Callable[[Run], str]) -> Callable[[Run], str]:
+    """For rows that mean nothing to a run without packets."""
+    return lambda run: cell(run) if run.summed_by_network else _NOT_SENT
+
+
+def _accuracy(run: Run) -> str:
+    return "not evaluated" if run.final_accuracy is None else numbers.percent(run.final_accuracy)
+
+
+def _compression(run: Run) -> str:
+    return numbers.times(run.compression)
+
+
+def _exact(run: Run) -> str:
+    return f"{numbers.count(run.exact_steps)} of {numbers.count(len(run.steps))}"
+
+
+def _per_step(field: str) -> Callable[[Run], str]:
+    return lambda run: numbers.duration(run.total_seconds(field) / len(run.steps))
+
+
+def _switch_rate(run: Run) -> str:
+    # Where the switch runs apart, all that is known is how long the exchange took.
+    seconds = run.total_seconds("switch") or run.total_seconds("network")
+    return _rate(run.total("switch_packets"), seconds)
+
+
+def _rate(packets: int, seconds: float) -> str:
+    return numbers.rate(packets / seconds) if seconds else _NOT_SENT
+
+
+def _largest_error(run: Run) -> str:
+    known = [step.max_abs_error_sent for step in run.steps if step.max_abs_error_sent is not None]
+    return _error(max(known, default=None))
+
+
+def _error(error: float | None) -> str:
+    return "not compared" if error is None else f"{error:.1e}"
+
+
+_ROWS:
+        table.add_row(label, *(cell(run) for run in record.runs))
+    return table
+
+
+def report_table(report: Report) -> Table:
+    """One all-reduce, a line for each of its numbers."""
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(justify="right")
+    for label, text in _report_rows(report):
+        table.add_row(label, text)
+    return table
+
+
+def exactness(report: Report) -> str:
+    """Whether the integer sum was right, in words."""
+    if report.exact is None:
+        return "not compared"
+    return "equals the oracle's" if report.exact else "DIFFERS from the oracle's"
+
+
+def _report_rows(report: Report) -> list[tuple[str, str]]:
+    seconds = report.seconds
+    return [
+        ("Decoded integer sum", exactness(report)),
+        ("Largest error, against float64", _error(report.max_abs_error)),
+        ("  of that, by quantisation", _error(report.max_abs_error_sent)),
         ("Workers", numbers.count(report.workers)),
         ("Elements", numbers.count(report.elements)),
         ("Codec", report.codec),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -57,18 +58,30 @@ def test_the_last_step_is_always_shown_once(iterations: int) -> None:
     assert sum(f" {iterations}/{iterations} " in line for line in lines(iterations)) == 1
 
 
-def test_on_a_terminal_a_bar_ends_full() -> None:
+def on_terminal(iterations: int, width: int) -> list[str]:
+    """The last picture, line by line."""
     stream = io.StringIO()
-    display = ProgressDisplay(Console(file=stream, force_terminal=True, width=120))
-    feed(display, 20)
-    last = [line for line in stream.getvalue().splitlines() if "top-k" in line][-1]
-    assert last.count("20/20") == 2  # the bar's count and the exact sums
-    assert "loss 0.0500" in last
+    feed(ProgressDisplay(Console(file=stream, force_terminal=True, width=width)), iterations)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    return plain.splitlines()[-2:]
 
 
-def test_the_bar_stops_when_the_run_fails() -> None:
-    display = ProgressDisplay(Console(file=io.StringIO(), force_terminal=True))
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_a_full_bar_and_the_state_below(width: int) -> None:
+    bar, state = on_terminal(20, width)
+    assert re.match(r"top-k \[1 %\] ━+ 20/20 \S+ accuracy 90\.0 %", bar)
+    assert state.split("  ")[1:] == [
+        "loss 0.0500",
+        "accuracy 90.0 %",
+        "exact 20/20",
+        "20.0 kB",
+        "861,000 packets/s",
+    ]
+
+
+def test_the_display_stops_when_the_run_fails() -> None:
+    stream = io.StringIO()
+    display = ProgressDisplay(Console(file=stream, force_terminal=True))
     with pytest.raises(RuntimeError, match="broken"), display:
         raise RuntimeError("broken")
-    assert display._bars.finished
-    assert not display._bars.live.is_started
+    assert stream.getvalue().endswith("\x1b[?25h")  # the cursor is back

@@ -111,6 +111,16 @@ class TestDemoTable:
             lines = lines_of(demo_table(a_record(runs=[a_run("dense", report=report)])))
             assert row(lines, "Speed of the switch, packets") == [expected]
 
+    def test_quantisation_error_is_the_largest_of_the_run(self) -> None:
+        steps = [
+            Step.of(iteration, 1.0, 0.5, a_report(max_abs_error_sent=error))
+            for iteration, error in enumerate((1e-9, 3e-8, None), 1)
+        ]
+        lines = lines_of(demo_table(a_record(runs=[a_run("dense", steps)])))
+        assert row(lines, "Largest quantisation error") == ["3.0e-08"]
+        lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[2:], renumber=True)])))
+        assert row(lines, "Largest quantisation error") == ["not compared"]
+
     def test_fits_a_terminal_of_80_columns_without_wrapping(self) -> None:
         lines = lines_of(demo_table(a_record()), width=80)
         assert row(lines, "Integer sum exact, iterations") == ["-", "22 of 22", "22 of 22"]

@@ -1,0 +1,196 @@
+"""The compiled P4 program on the built-in switch gives what the slot pool's oracle gives.
+
+Random traffic with repeats, stale, mangled, truncated and unadmitted packets; answers are compared
+byte for byte and in order, then every register cell and the counters of refused packets.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.slot_oracle import (
+    CHECKSUM,
+    FOREIGN,
+    MALFORMED,
+    SLOT,
+    STALE,
+    STRANGER,
+    TRUNCATED,
+    SlotOracle,
+)
+from support.traffic import Packet, contribution, job_of, traffic
+
+from innet import programs
+from innet.packets import PacketBatch
+from innet.protocol.admission import Job, Member
+from innet.switch import Switch, ir, load_program
+from innet.wire import Endpoint, Layout
+
+REGISTERS = "SlotsIngress.pool."
+VALUES = "SlotsIngress.values.value"
+ENGINES = ["interpret", "jit"]
+
+
+@cache
+def program(values: int) -> ir.Program:
+    return load_program(programs.find("slots", values).json())
+
+
+class Pair:
+    """Switch and oracle with the same tables, fed the same packets."""
+
+    def __init__(self, values: int, engine: str, jobs: list[Job]) -> None:
+        self.values = values
+        self.switch = Switch.load(program(values), engine)
+        self.oracle = SlotOracle(values)
+        node = 0
+        for job in jobs:
+            for line in job.commands(first_node=node):
+                self.switch.command(line)
+                self.oracle.command(line)
+            node += len(job.members)
+
+    def set_sequences(self, sequence: int) -> None:
+        """As a job that ran up to there leaves the registers."""
+        self.switch.registers[REGISTERS + "sequence"][:] = sequence
+        for index in range(len(self.switch.registers[REGISTERS + "sequence"])):
+            self.oracle.copy(*divmod(index, 2)).sequence = sequence
+
+    def feed(self, packets: list[Packet], sizes: list[int] | None = None) -> list[Packet]:
+        """Both process ``packets``, the switch in batches of ``sizes``; equal in all respects."""
+        answers: list[Packet] = []
+        left = packets
+        for size in [*(sizes or []), len(packets)]:
+            batch, left = left[:size], left[size:]
+            answers += self.switch.process_batch(PacketBatch.from_packets(batch)).to_packets()
+        expected = [answer for packet in packets for answer in self.oracle.one(*packet)]
+        assert answers == expected
+        self.compare_state()
+        return answers
+
+    def compare_state(self) -> None:
+        registers = self.switch.registers
+        size = len(registers[REGISTERS + "count"])
+        copies = [self.oracle.copies.get(index) for index in range(size)]
+        for name in ("sequence", "bitmap", "count", "exponent"):
+            expected = [0 if copy is None else getattr(copy, name) for copy in copies]
+            np.testing.assert_array_equal(registers[REGISTERS + name], expected, name)
+        nothing = np.zeros(self.values, np.uint32)
+        expected_values = [nothing if copy is None else copy.values for copy in copies]
+        found = np.stack([registers[f"{VALUES}{i}"] for i in range(self.values)], axis=1)
+        np.testing.assert_array_equal(found, expected_values)
+        refused = self.switch.counters["SlotsIngress.refused"].packets
+        assert refused.tolist() == [self.oracle.refused[reason] for reason in range(len(refused))]
+
+
+def layouts(values: int) -> list[Layout]:
+    return [Layout(values), Layout(values, "raw")]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("values", "chunks"), [(32, 150), (64, 100), (256, 25)])
+@pytest.mark.parametrize("workers", [1, 2, 5, 32])
+def test_random_traffic(engine: str, values: int, chunks: int, workers: int) -> None:
+    rng = np.random.default_rng([values, workers])
+    job = job_of(workers)
+    packets = traffic(rng, layouts(values), job, chunks if workers < 32 else 12)
+    pair = Pair(values, engine, [job])
+    answers = pair.feed(packets, rng.integers(0, 60, 10).tolist())
+    assert len(answers) >= workers * 10
+    assert {port for port, _ in answers} == set(range(1, workers + 1))
+    assert pair.oracle.refused  # the traffic does hold packets to refuse
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 2**32),
+    workers=st.integers(1, 6),
+    first=st.sampled_from([0, 1000, 2**31 - 20, 2**32 - 13, 2**32 + 7]),
+    sizes=st.lists(st.integers(0, 50), max_size=5),
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_any_traffic_at_any_point_of_the_sequence(
+    engine: str, seed: int, workers: int, first: int, sizes: list[int]
+) -> None:
+    job = job_of(workers)
+    pair = Pair(32, engine, [job])
+    pair.set_sequences(first % 2**32)
+    pair.feed(traffic(np.random.default_rng(seed), layouts(32), job, 30, first), sizes)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_every_byte_of_the_headers_damaged(engine: str, framing: str) -> None:
+    """Each byte in turn, three ways, between two good packets of the same chunk."""
+    rng = np.random.default_rng(8)
+    job = job_of(2)
+    layout = Layout(32, framing)
+    packets: list[Packet] = []
+    chunk = 0
+    for offset in range(layout.values_offset + 4):
+        for flip in (0x01, 0x80, 0xFF):
+            first, second = (
+                contribution(rng, layout, job, worker, chunk, 1 + chunk % 3) for worker in (0, 1)
+            )
+            damaged = bytearray(second[1])
+            damaged[offset] ^= flip
+            packets += [first, (second[0], bytes(damaged)), second, (first[0], bytes(damaged))]
+            chunk += 1
+    pair = Pair(32, engine, [job])
+    # A damaged sequence may carry a slot far ahead, and good packets are then stale there.
+    assert len(pair.feed(packets)) > chunk
+    wrong = {FOREIGN, MALFORMED, STRANGER, SLOT, STALE}
+    assert set(pair.oracle.refused) == (wrong | {CHECKSUM} if framing == "udp" else wrong)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_every_truncation(engine: str, framing: str) -> None:
+    rng = np.random.default_rng(9)
+    job = job_of(2)
+    layout = Layout(32, framing)
+    first, second = (contribution(rng, layout, job, worker, 0, 1) for worker in (0, 1))
+    cut = [(second[0], second[1][:length]) for length in range(layout.frame_size)]
+    pair = Pair(32, engine, [job])
+    assert pair.feed([first, *cut]) == []
+    assert pair.oracle.refused == {TRUNCATED: layout.frame_size}
+    assert len(pair.feed([second])) == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_garbage(engine: str) -> None:
+    rng = np.random.default_rng(10)
+    pair = Pair(64, engine, [job_of(3)])
+    garbage = [(int(rng.integers(0, 5)), rng.bytes(int(rng.integers(0, 400)))) for _ in range(500)]
+    assert pair.feed(garbage) == []
+    assert not pair.oracle.copies
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_jobs_beside_each_other_are_strangers(engine: str) -> None:
+    """Two jobs on the same ports; each also claims the other's slots, epoch and workers."""
+    rng = np.random.default_rng(11)
+    members = [Member(port, Endpoint.of_worker(port - 1)) for port in (1, 2, 3)]
+    jobs = [
+        Job(members, number=1, epoch=0, slot_base=0, slots=4, group=1),
+        Job(members[:2], number=2, epoch=9, slot_base=4, slots=4, group=2),
+    ]
+    packets: list[Packet] = []
+    for job, other in (jobs, jobs[::-1]):
+        own = traffic(rng, layouts(32), job, 40)
+        disguised = Job(
+            members[: len(job.members)], other.number, job.epoch, slots=16, group=other.group
+        )
+        packets += own + traffic(rng, layouts(32), disguised, 10)
+    shuffled = [packets[row] for row in rng.permutation(len(packets))]
+    pair = Pair(32, engine, jobs[:1])
+    for line in jobs[1].commands(first_node=3):
+        if "deliver" not in line:  # the ports' addresses are there already
+            pair.switch.command(line)
+            pair.oracle.command(line)
+    assert pair.feed(shuffled)
+    assert pair.oracle.refused[STRANGER] > 50

@@ -235,6 +235,17 @@ def test_duplicates_are_counted_and_the_first_counts() -> None:
     assert worker.counters.refused == {}
 
 
+@pytest.mark.parametrize("first", [0, 10, 2**31 + 10, 2**32 - 1])
+def test_results_from_before_the_first_chunk_are_old(first: int) -> None:
+    worker = started(1, first)
+    worker.outgoing(0.0)
+    early = [result(chunk) for chunk in range(first - 5, first)]
+    assert worker.receive(np.concatenate(early), 0.0) == 0
+    assert (worker.counters.duplicates, worker.counters.refused) == (5, {})
+    assert worker.receive(result(first + 1), 0.0) == 0
+    assert worker.counters.refused == {"sequence": 1}
+
+
 def test_flags_of_results_are_collected() -> None:
     worker = started(2)
     worker.outgoing(0.0)

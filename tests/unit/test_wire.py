@@ -168,6 +168,15 @@ def test_damage_is_named(
     assert message in str(caught.value)
 
 
+def test_either_udp_port_may_be_the_switchs() -> None:
+    values = np.zeros((1, 3), np.int32)
+    for source, destination in ((WORKER, SWITCH), (SWITCH, WORKER)):
+        frames = pack(Layout(3), source, destination, values, **REASONABLE)
+        assert parse(Layout(3), frames).valid.all()
+    frames = pack(Layout(3), WORKER, WORKER, values, **REASONABLE)
+    assert parse(Layout(3), frames).refusals() == {Refusal.UDP_PORT: 1}
+
+
 def test_outermost_reason_wins() -> None:
     frames = literal_frame("udp")
     frames[0, [12, 42, 46]] = 0

@@ -1,0 +1,128 @@
+"""Kernels: arrays in, arrays out, behind one name; no kernel knows what a codec or a packet is.
+
+``get("naive")`` is the oracle, plain numpy and Python that can be checked by reading;
+``get("cpu")`` is compiled by Numba. They take the same arguments and return the same bits.
+
+Common to all: arrays are one-dimensional and C-contiguous, inputs are not modified unless the
+method says so, floats are finite unless the method looks for those that are not. Arrays have
+fewer than 2**31 elements, so that an element's index fits an int32. A *bitmap* of n elements is
+ceil(n / 32) int32 words, element i at bit i mod 32 (the least significant is 0) of word i div 32.
+Scratch memory stays below twice the gradient.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from innet.errors import UnknownNameError
+from innet.kernels.arrays import Floats, Ints
+from innet.kernels.layout import SketchLayout
+
+__all__ = ["Kernels", "SketchLayout", "get", "names"]
+
+_MODULES = {"cpu": "innet.kernels.cpu", "naive": "innet.kernels.naive"}
+
+
+class Kernels(Protocol):
+    """What every implementation provides; the modules named in ``names()`` are implementations."""
+
+    def survey(self, x: Floats, /) -> tuple[int, int, int]:
+        """One reading of x, shape (n,): what a quantiser and an input check need to know.
+
+        Returns:
+            The bits of max |x| as an integer (those of non-negative floats are in the order of
+            the floats); how many elements are not zero; the first index that is NaN or infinite,
+            or -1. With one that is not finite, the first two are without meaning.
+        """
+        ...
+
+    def top_k(self, x: Floats, k: int, /) -> tuple[Ints, Floats]:
+        """The k elements of largest magnitude, 0 <= k <= n; of equal ones those that come first.
+
+        Returns:
+            Their indices, ascending, shape (k,), and their values, shape (k,).
+        """
+        ...
+
+    def top_k_residual(self, gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats]:
+        """``top_k`` of gradient + residual, which replaces residual with the selected set to zero.
+
+        The sum may be infinite; then the infinite elements count as the largest.
+
+        Returns:
+            As ``top_k``. ``residual`` is modified.
+        """
+        ...
+
+    def quantise(self, x: Floats, scale: float, /) -> Ints:
+        """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
+        ...
+
+    def dequantise(self, integers: Ints, step: float, /) -> Floats:
+        """Integers · step, computed in float64 and rounded to float32, infinite where too large."""
+        ...
+
+    def scatter(self, indices: Ints, integers: Ints, size: int, /) -> Ints:
+        """A dense array, shape (size,), with integers at indices and 0 elsewhere."""
+        ...
+
+    def popcount(self, bitmap: Ints, /) -> int:
+        """How many bits are set."""
+        ...
+
+    def expand(self, bitmap: Ints, size: int, /) -> Ints:
+        """The indices of the set bits below size, ascending."""
+        ...
+
+    def lhc_encode(
+        self, indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
+    ) -> tuple[Ints, Ints]:
+        """Bitmap and sketch of a worker's integers; those that are zero leave no trace.
+
+        Args:
+            indices: shape (m,), ascending and distinct; None stands for 0 .. size - 1.
+            integers: shape (m,).
+            size: how many elements the whole gradient has.
+            layout: where an element goes in the sketch.
+
+        Returns:
+            The bitmap, ceil(size / 32) words, and the sketch, ``layout.cells`` words: each cell
+            holds the signed sum, modulo 2**32, of the elements that hash to it.
+        """
+        ...
+
+    def lhc_occupancy(self, bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+        """How many elements of the bitmap each cell holds; shape (layout.cells,)."""
+        ...
+
+    def lhc_peel(
+        self, bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
+    ) -> tuple[Ints, Ints]:
+        """The integers behind the sum of sketches and the OR of bitmaps.
+
+        As long as a cell holds one element only, that element is read off and taken from the two
+        other cells that hold it. What is left over, the 2-core of the hypergraph, does not depend
+        on the order. Exact modulo 2**32.
+
+        Returns:
+            The integers, shape (size,), 0 where not recovered; and the bitmap of the elements that
+            could not be recovered, all zero when everything was.
+        """
+        ...
+
+
+def get(name: str) -> Kernels:
+    """The kernels of that name.
+
+    Raises:
+        UnknownNameError: no such kernels; the message lists what there is.
+    """
+    if name not in _MODULES:
+        raise UnknownNameError("kernels", name, _MODULES)
+    return cast("Kernels", importlib.import_module(_MODULES[name]))
+
+
+def names() -> list[str]:
+    """The names that ``get`` knows."""
+    return sorted(_MODULES)

@@ -1,0 +1,11 @@
+"""The arrays that kernels take and return."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Words = NDArray[np.uint32]  # a bitmap, or float32 looked at as bits
+Selected = tuple[Ints, Floats]  # indices, ascending, and the values there

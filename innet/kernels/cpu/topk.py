@@ -1,0 +1,214 @@
+"""Exact top-k by magnitude, with or without a residual, in little more than one reading.
+
+A sample gives a threshold that slightly more than k elements reach; one pass lists these candidates
+(and adds the gradient to the residual on the way); a radix select among the candidates is exact. A
+sample that misled, or a gradient with too many equal magnitudes, costs another few passes over the
+whole array, never exactness.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from innet.kernels.arrays import Floats, Ints, Selected
+from innet.kernels.cpu.intrinsics import flag_32, magnitude_bits, trailing_zeros
+
+_SMALL = 1 << 15  # below this the radix select over everything is as fast as sampling
+_SAMPLED = 64  # one element in so many is looked at to guess the threshold
+_STRETCH = 1024  # elements that are added up before they are compared; they stay in the first cache
+_TINIEST = 1  # the bits of the smallest magnitude that is not zero
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+
+
+def top_k(x: Floats, k: int, /) -> Selected:
+    """See ``innet.kernels.Kernels.top_k``."""
+    if not _worth_sampling(x, k):
+        return _exact(x, k)
+    least = _guess(x, x, False, k)
+    candidates = _room(x.size, k)
+    found = _list_reaching(x, 0, np.uint32(least), candidates, 0)
+    return _finish(x, k, least, candidates, found)
+
+
+def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> Selected:
+    """See ``innet.kernels.Kernels.top_k_residual``."""
+    if _worth_sampling(residual, k):
+        least = _guess(residual, gradient, True, k)
+        candidates = _room(residual.size, k)
+        found = _accumulate_and_list(gradient, residual, np.uint32(least), *candidates)
+        selected = _finish(residual, k, least, candidates, found)
+    else:
+        _accumulate(gradient, residual)
+        selected = _exact(residual, k)
+    _clear(residual, selected[0])
+    return selected
+
+
+def _worth_sampling(x: Floats, k: int) -> bool:
+    return x.size >= _SMALL and 0 < k < x.size // 4
+
+
+def _room(size: int, k: int) -> Selected:
+    capacity = 2 * k + size // 256 + 1024
+    return np.empty(capacity, np.int32), np.empty(capacity, np.float32)
+
+
+def _guess(x: Floats, y: Floats, add: bool, k: int) -> int:
+    """Bits of a magnitude that very likely k and not many more elements of x (+ y) reach."""
+    sample = _sample(x, y, add, x.size // _SAMPLED)
+    expected = k / _SAMPLED
+    # Four standard deviations of the binomial count, and a constant for when that count is small.
+    rank = math.ceil(expected + 4 * math.sqrt(expected) + 8)
+    bits, _ = _kth_magnitude(sample, min(rank, sample.size))
+    # At zero everything would be a candidate; what is not zero is a better guess.
+    return max(int(bits), _TINIEST)
+
+
+def _finish(x: Floats, k: int, least: int, candidates: Selected, found: int) -> Selected:
+    """The exact selection, from ``found`` candidates where they suffice and else from x."""
+    indices, values = candidates
+    if found >= k:
+        bits, ties = _kth_magnitude(values[:found], k)
+        _keep(indices, values, found, bits, ties)
+        return indices[:k].copy(), values[:k].copy()
+    if found >= 0 and least == _TINIEST:
+        # All that is not zero, and the first zeros to make up the number.
+        return _collect(x, k, np.int32(0), k - found)
+    return _exact(x, k)
+
+
+def _exact(x: Floats, k: int) -> Selected:
+    if k == 0:
+        return np.empty(0, np.int32), np.empty(0, np.float32)
+    if k == x.size:
+        return np.arange(k, dtype=np.int32), x.copy()
+    bits, ties = _kth_magnitude(x, k)
+    return _collect(x, k, bits, ties)
+
+
+@njit(cache=True)
+def _sample(x: Floats, y: Floats, add: bool, count: int) -> Floats:
+    """Elements at the places of a Weyl sequence, which no stride of a layout falls in step with."""
+    sample = np.empty(count, np.float32)
+    size = np.uint64(x.size)
+    place = np.uint64(0)
+    for j in range(count):
+        place += np.uint64(0x9E3779B97F4A7C15)
+        i = np.int64(((place >> np.uint64(32)) * size) >> np.uint64(32))
+        sample[j] = x[i] + y[i] if add else x[i]
+    return sample
+
+
+@njit(cache=True)
+def _kth_magnitude(x: Floats, k: int) -> tuple[np.int32, int]:
+    """Radix select of the k-th largest magnitude, 1 <= k <= n.
+
+    Returns:
+        Its bits, and how many of the elements of that magnitude are among the k largest.
+    """
+    count = np.zeros(2048, np.int64)
+    left = k
+    prefix = np.int32(0)
+    for shift, width in ((20, 11), (10, 10), (0, 10)):
+        count[:] = 0
+        above = shift + width
+        mask = (1 << width) - 1
+        for i in range(x.size):
+            bits = magnitude_bits(x[i])
+            # The first digit is the uppermost: there is nothing above it to compare.
+            if above == 31 or (bits >> above) == (prefix >> above):
+                count[(bits >> shift) & mask] += 1
+        digit = mask
+        while count[digit] < left:
+            left -= count[digit]
+            digit -= 1
+        prefix |= np.int32(digit << shift)
+    return prefix, left
+
+
+@njit(cache=True)
+def _list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, found: int) -> int:
+    """Append to the candidates those of x whose magnitude's bits reach ``least``; ``base``
+    is the index that x[0] has in the gradient.
+
+    Returns:
+        How many candidates there are now, or -1 when they are too many for the arrays.
+    """
+    indices, values = candidates
+    for i in range(0, x.size, 32):
+        if i + 32 <= x.size:
+            flags = flag_32(x, i, _MAGNITUDE, least)
+        else:
+            flags = np.uint32(0)
+            for j in range(i, x.size):
+                flags |= np.uint32(magnitude_bits(x[j]) >= least) << np.uint32(j - i)
+        if flags != np.uint32(0) and found + 32 > indices.size:
+            return -1
+        while flags != np.uint32(0):
+            j = i + trailing_zeros(flags)
+            flags &= flags - np.uint32(1)
+            indices[found] = base + j
+            values[found] = x[j]
+            found += 1
+    return found
+
+
+@njit(cache=True)
+def _accumulate(gradient: Floats, residual: Floats) -> None:
+    for i in range(gradient.size):
+        residual[i] += gradient[i]
+
+
+@njit(cache=True)
+def _accumulate_and_list(
+    gradient: Floats, residual: Floats, least: np.uint32, indices: Ints, values: Floats
+) -> int:
+    """Add the gradient to the residual and list the candidates, as ``_list_reaching`` does."""
+    found = 0
+    for start in range(0, residual.size, _STRETCH):
+        end = min(start + _STRETCH, residual.size)
+        _accumulate(gradient[start:end], residual[start:end])
+        if found >= 0:
+            found = _list_reaching(residual[start:end], start, least, (indices, values), found)
+    return found
+
+
+@njit(cache=True)
+def _keep(indices: Ints, values: Floats, found: int, bits: np.int32, ties: int) -> None:
+    """Move the selected of the candidates to the front, in order."""
+    kept = 0
+    for i in range(found):
+        magnitude = magnitude_bits(values[i])
+        tied = int(magnitude == bits) & int(ties > 0)
+        ties -= tied
+        # Written whether selected or not: a branch here would be guessed wrongly too often.
+        indices[kept] = indices[i]
+        values[kept] = values[i]
+        kept += int(magnitude > bits) | tied
+
+
+@njit(cache=True)
+def _collect(x: Floats, k: int, bits: np.int32, ties: int) -> Selected:
+    """The k elements above the magnitude, and the first ``ties`` of that magnitude."""
+    indices = np.empty(k, np.int32)
+    values = np.empty(k, np.float32)
+    kept = 0
+    for i in range(x.size):
+        magnitude = magnitude_bits(x[i])
+        if magnitude > bits or (magnitude == bits and ties > 0):
+            ties -= magnitude == bits
+            indices[kept] = i
+            values[kept] = x[i]
+            kept += 1
+            if kept == k:
+                break
+    return indices, values
+
+
+@njit(cache=True)
+def _clear(residual: Floats, indices: Ints) -> None:
+    for i in range(indices.size):
+        residual[indices[i]] = 0

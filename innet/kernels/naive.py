@@ -1,0 +1,159 @@
+"""Naive kernels: the oracle. Written to be checked by reading; see ``innet.kernels`` for what each
+must do. Slow on purpose wherever speed would cost clarity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.kernels.arrays import Floats, Ints
+from innet.kernels.layout import SketchLayout
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def survey(x: Floats, /) -> tuple[int, int, int]:
+    """See ``innet.kernels.Kernels.survey``."""
+    bad = np.flatnonzero(~np.isfinite(x))
+    largest = np.max(np.abs(x), initial=np.float32(0))
+    return (
+        int(np.float32(largest).view(np.int32)),
+        int(np.count_nonzero(x)),
+        int(bad[0]) if bad.size else -1,
+    )
+
+
+def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:
+    """See ``innet.kernels.Kernels.top_k``."""
+    descending = np.argsort(-np.abs(x), kind="stable")
+    indices = np.sort(descending[:k])
+    return indices.astype(np.int32), x[indices]
+
+
+def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats]:
+    """See ``innet.kernels.Kernels.top_k_residual``."""
+    with np.errstate(over="ignore"):
+        residual += gradient
+    indices, values = top_k(residual, k)
+    residual[indices] = 0
+    return indices, values
+
+
+def quantise(x: Floats, scale: float, /) -> Ints:
+    """See ``innet.kernels.Kernels.quantise``."""
+    return np.rint(x.astype(np.float64) * scale).astype(np.int32)
+
+
+def dequantise(integers: Ints, step: float, /) -> Floats:
+    """See ``innet.kernels.Kernels.dequantise``."""
+    with np.errstate(over="ignore"):
+        return (integers.astype(np.float64) * step).astype(np.float32)
+
+
+def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.scatter``."""
+    dense = np.zeros(size, np.int32)
+    dense[indices] = integers
+    return dense
+
+
+def popcount(bitmap: Ints, /) -> int:
+    """See ``innet.kernels.Kernels.popcount``."""
+    return int(_bits(bitmap).sum())
+
+
+def expand(bitmap: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.expand``."""
+    return np.flatnonzero(_bits(bitmap)[:size]).astype(np.int32)
+
+
+def lhc_encode(
+    indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
+) -> tuple[Ints, Ints]:
+    """See ``innet.kernels.Kernels.lhc_encode``."""
+    dense = integers if indices is None else scatter(indices, integers, size)
+    items = np.flatnonzero(dense)
+    sketch = np.zeros(layout.cells, np.uint32)
+    cells, negative = _places(items, layout)
+    for part in range(3):
+        words = dense[items].view(np.uint32)
+        # The unsigned type wraps around without a warning, as the switch's adder does.
+        np.add.at(sketch, cells[part], np.where(negative[part], np.uint32(0) - words, words))
+    return _bitmap(items, size), sketch.view(np.int32)
+
+
+def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+    """See ``innet.kernels.Kernels.lhc_occupancy``."""
+    cells, _ = _places(expand(bitmap, size), layout)
+    return np.bincount(cells.ravel(), minlength=layout.cells).astype(np.int32)
+
+
+def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> tuple[Ints, Ints]:
+    """See ``innet.kernels.Kernels.lhc_peel``."""
+    total, missing, _ = peel_rounds(bitmap, sketch, size, layout)
+    return total, missing
+
+
+def peel_rounds(
+    bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
+) -> tuple[Ints, Ints, int]:
+    """``lhc_peel`` and how many rounds it took when each round peels all that can be peeled."""
+    total = np.zeros(size, np.uint32)
+    rest = sketch.copy().view(np.uint32)
+    items = expand(bitmap, size).astype(np.int64)
+    cells, negative = _places(items, layout)
+    pending = np.ones(items.size, np.bool_)
+    rounds = 0
+    while True:
+        occupancy = np.bincount(cells[:, pending].ravel(), minlength=layout.cells)
+        alone = pending & (occupancy[cells] == 1).any(axis=0)
+        if not alone.any():
+            break
+        rounds += 1
+        chosen = np.flatnonzero(alone)
+        part = np.argmax(occupancy[cells[:, chosen]] == 1, axis=0)
+        found = rest[cells[part, chosen]]
+        value = np.where(negative[part, chosen], np.uint32(0) - found, found)
+        total[items[chosen]] = value
+        for j in range(3):
+            signed = np.where(negative[j, chosen], np.uint32(0) - value, value)
+            np.subtract.at(rest, cells[j, chosen], signed)
+        pending[chosen] = False
+    return total.view(np.int32), _bitmap(items[pending], size), rounds
+
+
+def _bits(bitmap: Ints) -> NDArray[np.bool_]:
+    """Shape (32 · words,): element i is bit i of the bitmap."""
+    shifts = np.arange(32, dtype=np.uint32)
+    return ((bitmap.view(np.uint32)[:, np.newaxis] >> shifts) & 1).astype(np.bool_).ravel()
+
+
+def _bitmap(items: NDArray[np.int64], size: int) -> Ints:
+    words = np.zeros(-(-size // 32), np.uint32)
+    np.bitwise_or.at(words, items // 32, np.uint32(1) << (items % 32).astype(np.uint32))
+    return words.view(np.int32)
+
+
+def _places(
+    items: NDArray[np.int64] | Ints, layout: SketchLayout
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Cells of the items, shape (3, items), and where they are negated, of the same shape."""
+    block, lane = np.divmod(items.astype(np.uint64), np.uint64(layout.lanes))
+    z0 = _mix(block * _GOLDEN + np.uint64(layout.seed))
+    z1 = _mix(z0 + _GOLDEN)
+    halves = (z0 & np.uint64(0xFFFFFFFF), z0 >> np.uint64(32), z1 & np.uint64(0xFFFFFFFF))
+    cells, negative = [], []
+    for part, half in enumerate(halves):
+        row = (half * np.uint64(layout.part) >> np.uint64(32)) + np.uint64(part * layout.part)
+        turn = z1 >> np.uint64(35 + 9 * part)
+        column = (lane + turn % np.uint64(layout.lanes)) % np.uint64(layout.lanes)
+        cells.append((row * np.uint64(layout.lanes) + column).astype(np.int64))
+        negative.append((z1 >> np.uint64(32 + part)) & np.uint64(1) == 1)
+    return np.stack(cells), np.stack(negative)
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,85 @@
+"""What a codec's parts can do and need, as data; the check that a composition can work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from innet.errors import CompositionError
+
+# Properties that parts provide and require. Third parties' parts may add their own words.
+SAME_INDICES = "same indices"  # all workers select the same coordinates
+REST = "rest"  # something stays behind that a later all-reduce can send
+LARGEST = "largest"  # the element of largest magnitude is always selected
+INT32 = "int32"  # one int32 for each element
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What one part declares. Defaults are those of a part that does not care.
+
+    Attributes:
+        provides: properties that other parts may rely on.
+        requires: properties that some part must provide, each with the reason.
+        summable: what leaves the part can be combined in the network, without knowing indices.
+        fixed_size: how many words it sends depends on the gradient's size alone.
+        rounds: how many exchanges over the network it adds, the fewest and the most.
+        integer_width: bits of the integers it makes, None where it makes none.
+        overflow_bound: the largest magnitude of these integers, for N workers, as a formula.
+        index: how the receiver knows which coordinates arrived: "none", "bitmap", ...
+        metadata: words besides values, for d elements, as a formula.
+        lossless: the integers arrive exactly.
+    """
+
+    provides: frozenset[str] = frozenset()
+    requires: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    summable: bool = True
+    fixed_size: bool = True
+    rounds: tuple[int, int] = (0, 0)
+    integer_width: int | None = None
+    overflow_bound: str | None = None
+    index: str | None = None
+    metadata: str = "0"
+    lossless: bool = True
+
+
+def check(parts: Mapping[str, tuple[str, Capabilities]]) -> None:
+    """Refuse parts that cannot work together.
+
+    Args:
+        parts: by kind ("selector", "carrier", ...) the name and the capabilities.
+
+    Raises:
+        CompositionError: names the part, what it needs, why, and which parts were chosen.
+    """
+    provided = frozenset[str]().union(*(each.provides for _, each in parts.values()))
+    chosen = ", ".join(f"{kind} {name!r}" for kind, (name, _) in parts.items())
+    for kind, (name, each) in parts.items():
+        for needed, reason in each.requires.items():
+            if needed not in provided:
+                raise CompositionError(
+                    f"{kind} {name!r} needs {needed!r}, which no other part provides: {reason} "
+                    f"(chosen: {chosen})"
+                )
+        if not each.summable:
+            raise CompositionError(
+                f"{kind} {name!r} makes words that a switch cannot sum; choose another {kind} "
+                f"(chosen: {chosen})"
+            )
+
+
+def joined(parts: Iterable[Capabilities]) -> dict[str, Any]:
+    """The capabilities of a whole codec, for people and for JSON."""
+    each = list(parts)
+    return {
+        "summable": all(part.summable for part in each),
+        "fixed_size": all(part.fixed_size for part in each),
+        "lossless": all(part.lossless for part in each),
+        "rounds": [sum(part.rounds[0] for part in each), sum(part.rounds[1] for part in each)],
+        "integer_width": next((part.integer_width for part in each if part.integer_width), None),
+        "overflow_bound": next((part.overflow_bound for part in each if part.overflow_bound), None),
+        "index": next((part.index for part in each if part.index), None),
+        "metadata": " + ".join(part.metadata for part in each if part.metadata != "0") or "0",
+    }

@@ -1,0 +1,46 @@
+"""Carrier ``dense``: an int32 for every coordinate, zeros where nothing was selected."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
+from innet.codecs.stopwatch import Stopwatch
+from innet.config import Settings
+from innet.kernels import Kernels
+from innet.words import Operation, Segment
+
+
+class Dense(Carrier[Settings]):
+    """What SwitchML sends."""
+
+    name = "dense"
+    capabilities = Capabilities(
+        requires={INT32: "the switch adds 32-bit integers, one for each element."},
+        rounds=(0, 1),
+        index="none",
+    )
+
+    def announce(self, selection: Selection, workers: int) -> list[Segment]:
+        del selection, workers  # its size is the gradient's: nothing to agree on
+        return []
+
+    def carry(
+        self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
+    ) -> Rounds:
+        del answers, workers
+        integers = yield from sum_dense(contribution, self.context.kernels, watch)
+        return Total(integers)
+
+
+def sum_dense(
+    contribution: Contribution, kernels: Kernels, watch: Stopwatch
+) -> Generator[list[Segment], list[Ints], Ints]:
+    """One round in which all elements travel."""
+    words = contribution.integers
+    if contribution.indices is not None:
+        words = kernels.scatter(contribution.indices, words, contribution.size)
+    (total,) = yield [Segment(Operation.SUM, words)]
+    watch.enter("decode")
+    return total

@@ -1,0 +1,46 @@
+"""The registered parts and the codecs that have names.
+
+Another distribution adds a part by an entry point in the group "innet.selectors",
+"innet.quantisers", "innet.carriers" or "innet.feedback", and a preset in "innet.codecs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from innet.codecs.parts import Carrier, Feedback, Quantiser, Selector
+from innet.registry import Registry
+
+SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
+SELECTORS.register("all", "innet.codecs.selectors.everything:All")
+SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
+
+QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
+QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
+
+CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
+CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
+CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
+
+FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
+FEEDBACK.register("none", "innet.codecs.feedback.none:NoFeedback")
+FEEDBACK.register("residual", "innet.codecs.feedback.residual:Residual")
+
+PARTS: Mapping[str, Registry[Any]] = {
+    "selector": SELECTORS,
+    "quantiser": QUANTISERS,
+    "carrier": CARRIERS,
+    "feedback": FEEDBACK,
+}
+
+PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
+PRESETS.register(
+    "dense", {"selector": "all", "quantiser": "fixed", "carrier": "dense", "feedback": "none"}
+)
+PRESETS.register(
+    "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}
+)
+PRESETS.register(
+    "topk", {"selector": "topk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}
+)

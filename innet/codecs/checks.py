@@ -1,0 +1,37 @@
+"""Is this a gradient? Checked before anything is sent."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import kernels
+from innet.errors import GradientError
+
+_LARGEST = 2**31 - 1  # elements; their indices are int32
+
+
+def check_gradient(x: NDArray[np.float32], worker: int = 0) -> None:
+    """Refuse what no codec can take.
+
+    Args:
+        x: must be one-dimensional, float32, finite.
+        worker: whose it is, for the message.
+
+    Raises:
+        GradientError: names the worker and what is wrong, with the first index that is not finite.
+    """
+    whose = f"the gradient of worker {worker}"
+    if not isinstance(x, np.ndarray):
+        raise GradientError(f"{whose} is a {type(x).__name__}; pass a NumPy array.")
+    if x.dtype != np.float32:
+        raise GradientError(f"{whose} is {x.dtype}, not float32; convert it with .astype('f4').")
+    if x.ndim != 1:
+        raise GradientError(f"{whose} has shape {x.shape}; flatten it with .ravel().")
+    if x.size > _LARGEST:
+        raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
+    _, _, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
+    if bad >= 0:
+        raise GradientError(
+            f"{whose} is {x[bad]} at index {bad}; only finite values can be summed as integers."
+        )

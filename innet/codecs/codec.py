@@ -1,0 +1,253 @@
+"""A codec: four parts, and the sequence in which one all-reduce uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from innet.codecs.capabilities import joined
+from innet.codecs.checks import check_gradient
+from innet.codecs.opening import Opening
+from innet.codecs.parts import (
+    Carrier,
+    Context,
+    Contribution,
+    Feedback,
+    Floats,
+    Ints,
+    Quantiser,
+    Selection,
+    Selector,
+    Total,
+)
+from innet.codecs.stopwatch import Clock, Stopwatch
+from innet.errors import InputError, StateError
+from innet.words import Segment
+
+_STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one worker has after an all-reduce. Arrays are the caller's to keep.
+
+    Attributes:
+        sum: shape (d,), float32: the decoded sum.
+        integer_sum: shape (d,), int32: the decoded sum of all workers' integers.
+        scale: integers per unit of the gradient; 0 when everything was zero.
+        indices: shape (m,), int32, ascending: what this worker selected; None for everything.
+        integers: shape (m,), int32: what this worker added to the sum at these indices.
+        sent: shape (m,), float32: the values that became these integers. Where everything was
+            selected it is the caller's gradient itself.
+        rounds: exchanges over the network.
+        details: what the carrier reports, by name.
+        encode_seconds: until the last words of the main round were handed out.
+        decode_seconds: from then on, without the network's time.
+    """
+
+    sum: Floats
+    integer_sum: Ints
+    scale: float
+    indices: Ints | None
+    integers: Ints
+    sent: Floats
+    rounds: int
+    details: dict[str, Any]
+    encode_seconds: float
+    decode_seconds: float
+
+
+Stages = Generator[list[Segment], list[Ints], Outcome]
+
+
+class Codec:
+    """One worker's codec, with what it remembers from one all-reduce to the next.
+
+    Made by ``innet.codecs.build_codec``. All workers of a job have codecs of one description and
+    seed, and take part in the same all-reduces.
+    """
+
+    def __init__(
+        self,
+        *,
+        selector: Selector[Any],
+        quantiser: Quantiser[Any],
+        carrier: Carrier[Any],
+        feedback: Feedback[Any],
+        spec: Mapping[str, Mapping[str, Any]],
+        context: Context,
+        clock: Clock,
+    ) -> None:
+        self.selector = selector
+        self.quantiser = quantiser
+        self.carrier = carrier
+        self.feedback = feedback
+        self._spec = spec
+        self._context = context
+        self._clock = clock
+        self._busy = False
+
+    @property
+    def spec(self) -> dict[str, dict[str, Any]]:
+        """The description that ``build_codec`` makes this codec from, complete."""
+        return {kind: dict(part) for kind, part in self._spec.items()}
+
+    def describe(self) -> str:
+        """One line: the parts, with the parameters that differ from the defaults."""
+        return " + ".join(part.describe() for part in self._parts().values())
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the composition can do: summable, rounds, index, bounds. See ``Capabilities``."""
+        return joined(part.capabilities for part in self._parts().values())
+
+    def exchange(self, gradient: Floats, workers: int, *, checked: bool = False) -> Stages:
+        """One all-reduce, without doing any I/O.
+
+        A generator: it yields the segments of a round, is sent the combined words of each, in the
+        same order and of the same length, and at the end returns the outcome. The generators of
+        all workers run in lock-step: they yield equally often, segments of equal operations and
+        lengths. An empty gradient takes no round. One exchange of a codec at a time; one that is
+        closed early, or to which an error is thrown, leaves the gradient in the feedback.
+
+        Args:
+            gradient: shape (d,), float32, finite. It is not modified.
+            workers: how many take part, at least 1.
+            checked: the caller has called ``check_gradient``.
+
+        Raises:
+            GradientError: see ``check_gradient``; nothing has changed.
+            StateError: what the codec remembers is of a gradient of another length, or another
+                exchange of this codec is still under way.
+            InputError: no workers, or the network answered with other lengths than it was sent.
+        """
+        if not 1 <= workers < 2**31:
+            raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
+        if self._busy:
+            raise StateError(
+                f"the codec of worker {self._context.worker} has an exchange under way; finish or "
+                "close that one first."
+            )
+        if not checked:
+            check_gradient(gradient, self._context.worker)
+        watch = Stopwatch(self._clock, "encode")
+        stages = self._stages(np.ascontiguousarray(gradient), workers, watch)
+        self._busy = True
+        try:
+            return (yield from _driven(stages, watch))
+        except BaseException:
+            self.feedback.undo()
+            raise
+        finally:
+            self._busy = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is remembered from one all-reduce to the next; copies, NumPy arrays inside."""
+        return {
+            "version": _STATE_VERSION,
+            "seed": self._context.seed,
+            "spec": deepcopy(self.spec),
+            "parts": {kind: part.state_dict() for kind, part in self._parts().items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where the codec stood that ``state_dict`` was taken from.
+
+        Raises:
+            StateError: the state is of another version or of a codec of other parts, parameters or
+                seed. Nothing has changed.
+        """
+        if self._busy:
+            raise StateError("an exchange is under way; finish or close it before loading state.")
+        if state.get("version") != _STATE_VERSION:
+            raise StateError(
+                f"the codec's saved state has version {state.get('version')!r}; this innet reads "
+                f"{_STATE_VERSION}."
+            )
+        mine = {"spec": self.spec, "seed": self._context.seed}
+        for key, value in mine.items():
+            if state.get(key) != value:
+                raise StateError(
+                    f"the saved state is of a codec with {key} {state.get(key)!r}, this one has "
+                    f"{value!r}; build the codec that the state was saved from."
+                )
+        before = {kind: part.state_dict() for kind, part in self._parts().items()}
+        try:
+            for kind, part in self._parts().items():
+                part.load_state_dict(state["parts"][kind])
+        except BaseException:
+            for kind, part in self._parts().items():
+                part.load_state_dict(before[kind])
+            raise
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "selector": self.selector,
+            "quantiser": self.quantiser,
+            "carrier": self.carrier,
+            "feedback": self.feedback,
+        }
+
+    def _stages(self, gradient: Floats, workers: int, watch: Stopwatch) -> Stages:
+        """The exchange itself; rounds and seconds are filled in by who runs it."""
+        indices, values = self.feedback.select(self.selector, gradient)
+        magnitude, nonzero, _ = self._context.kernels.survey(values)
+        selection = Selection(gradient.size, indices, values, magnitude, nonzero)
+        opening = Opening(
+            self.quantiser.announce(selection), self.carrier.announce(selection, workers)
+        )
+        answers = (yield opening.segments) if gradient.size else opening.nothing()
+        of_quantiser, of_carrier = opening.split(answers)
+        scaling = self.quantiser.agree(of_quantiser, workers)
+        own = Contribution(gradient.size, indices, scaling.quantise(values))
+        if scaling.scale:
+            total = yield from self.carrier.carry(own, of_carrier, workers, watch)
+        else:
+            total = Total(np.zeros(gradient.size, np.int32), {"form": "zero"})
+        watch.enter("decode")
+        result = scaling.dequantise(total.integers)
+        self.feedback.settle()
+        return Outcome(
+            sum=result,
+            integer_sum=total.integers,
+            scale=scaling.scale,
+            indices=indices,
+            integers=own.integers,
+            sent=values,
+            rounds=0,
+            details=total.details,
+            encode_seconds=0.0,
+            decode_seconds=0.0,
+        )
+
+
+def _driven(stages: Stages, watch: Stopwatch) -> Stages:
+    """Run the stages, count the rounds, time all but the network, check what it answers."""
+    answers: list[Ints] | None = None
+    rounds = 0
+    while True:
+        watch.start()
+        try:
+            segments = next(stages) if answers is None else stages.send(answers)
+        except StopIteration as stop:
+            watch.stop()
+            outcome: Outcome = stop.value
+            return replace(
+                outcome,
+                rounds=rounds,
+                encode_seconds=watch.seconds.get("encode", 0.0),
+                decode_seconds=watch.seconds.get("decode", 0.0),
+            )
+        watch.stop()
+        answers = yield segments
+        rounds += 1
+        sent = [segment.words.shape for segment in segments]
+        received = [answer.shape for answer in answers]
+        if sent != received or any(answer.dtype != np.int32 for answer in answers):
+            raise InputError(
+                f"the network answered {received} to segments of {sent} int32 words; all workers "
+                "must use codecs of the same description and seed."
+            )

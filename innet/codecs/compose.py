@@ -1,0 +1,113 @@
+"""From a description to a codec: presets, overrides, checked parameters, checked compositions."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from innet import kernels as kernel_sets
+from innet.codecs import capabilities
+from innet.codecs.catalogue import PARTS, PRESETS
+from innet.codecs.codec import Codec
+from innet.codecs.parts import Context
+from innet.codecs.stopwatch import Clock
+from innet.config import validate
+from innet.errors import ConfigError, InputError
+
+CodecSpec = str | Mapping[str, Any]
+Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
+
+_DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
+
+
+def build_codec(
+    spec: CodecSpec = _DEFAULT_PRESET,
+    *,
+    seed: int = 0,
+    worker: int = 0,
+    kernels: str = "cpu",
+    clock: Clock = time.perf_counter,
+) -> Codec:
+    """One worker's codec.
+
+    Args:
+        spec: a preset's name, or a mapping with any of the keys "preset", "selector", "quantiser",
+            "carrier" and "feedback". A part is a registered name or a mapping of "name" and the
+            part's parameters; without "name" the parameters are those of the preset's part.
+        seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
+        worker: whose codec it is, for messages.
+        kernels: a name that ``innet.kernels.get`` knows.
+        clock: seconds, for the times in the outcome.
+
+    Raises:
+        UnknownNameError: no preset or part of that name; lists those that exist.
+        ConfigError: an unknown key or parameter, or a value out of range.
+        CompositionError: parts that cannot work together, with the reason.
+
+    Example:
+        >>> build_codec({"preset": "topk", "selector": {"ratio": 0.05}}).describe()
+        'topk(ratio=0.05) + fixed + lhc + residual'
+    """
+    if not 0 <= seed < 2**63:
+        raise InputError(f"the codec's seed is {seed}; use one from 0 to 2**63 - 1.")
+    normal = normalise(spec)
+    context = Context(kernel_sets.get(kernels), seed, worker)
+    classes = {kind: PARTS[kind].get(chosen["name"]) for kind, chosen in normal.items()}
+    parts = {}
+    for kind, chosen in normal.items():
+        given = {key: value for key, value in chosen.items() if key != "name"}
+        source = f"{kind} {chosen['name']!r}"
+        parts[kind] = classes[kind](validate(classes[kind].settings, given, source), context)
+    capabilities.check(
+        {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
+    )
+    return Codec(**parts, spec=normal, context=context, clock=clock)
+
+
+def normalise(spec: CodecSpec) -> Normal:
+    """The four parts with name and parameters, whatever form the description has.
+
+    Raises:
+        UnknownNameError: no such preset.
+        ConfigError: an unknown key, or a part that is neither a name nor a mapping.
+    """
+    if isinstance(spec, str):
+        spec = {"preset": spec}
+    if not isinstance(spec, Mapping):
+        raise ConfigError(
+            f"a codec is described by a name or a mapping, not by a {type(spec).__name__}."
+        )
+    known = ["preset", *PARTS]
+    for key in spec:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ConfigError(f"codec: unknown key {key!r}.{hint} Known: {', '.join(known)}.")
+    preset = PRESETS.get(_text("preset", spec.get("preset", _DEFAULT_PRESET)))
+    return {kind: _part(kind, preset[kind], spec.get(kind, {})) for kind in PARTS}
+
+
+def _part(kind: str, preset: object, given: object) -> dict[str, Any]:
+    base, override = _mapping(kind, preset), _mapping(kind, given)
+    name = _text(f"{kind}.name", override.get("name", base["name"]))
+    # Parameters of the preset's part mean nothing to another part.
+    kept = base if name == base["name"] else {}
+    return {"name": name, **{k: v for k, v in {**kept, **override}.items() if k != "name"}}
+
+
+def _mapping(kind: str, given: object) -> dict[str, Any]:
+    if isinstance(given, str):
+        return {"name": given}
+    if isinstance(given, Mapping):
+        return dict(given)
+    raise ConfigError(
+        f"codec: {kind} = {given!r} is neither a name nor a mapping of a name and parameters."
+    )
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"codec: {key} = {value!r} is not a name.")
+    return value

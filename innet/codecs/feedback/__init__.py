@@ -1,0 +1,1 @@
+"""Feedback: what happens to what was not sent. One file each."""

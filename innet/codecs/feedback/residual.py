@@ -1,0 +1,101 @@
+"""Feedback ``residual``: what was not sent is added to the next gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.parts import Context, Feedback, Floats, Ints, Selector
+from innet.config import Settings
+from innet.errors import GradientError, StateError
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+# Half the distance to the float32 that would follow the largest: what is smaller cannot push a
+# finite gradient over the edge.
+_HARMLESS = 2.0**103
+
+
+class Residual(Feedback[Settings]):
+    """With x = gradient + residual: sent + new residual == x, bit for bit.
+
+    What is sent leaves the residual as the float32 values that were selected; the error that the
+    quantiser makes on them is not fed back.
+    """
+
+    name = "residual"
+    capabilities = Capabilities(
+        requires={
+            REST: "a residual keeps what the selector leaves behind, and this one leaves nothing; "
+            "use feedback 'none'."
+        }
+    )
+
+    def __init__(self, parameters: Settings, context: Context) -> None:
+        super().__init__(parameters, context)
+        self.residual: Floats | None = None
+        self._reach = 0.0  # no element of the residual is larger in magnitude
+        self._sent: tuple[Ints | None, Floats] | None = None
+
+    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
+        """What the selector chooses of gradient + residual; the residual is updated in place.
+
+        Raises:
+            StateError: the residual belongs to a gradient of another length.
+            GradientError: gradient + residual is beyond float32; the residual is unchanged.
+        """
+        if self.residual is None:
+            self.residual = np.zeros(gradient.size, np.float32)
+        if self.residual.size != gradient.size:
+            raise StateError(
+                f"the residual of worker {self.context.worker} has {self.residual.size} elements, "
+                f"the gradient {gradient.size}; use one codec for each tensor layout."
+            )
+        if self._reach >= _HARMLESS:
+            self._check_sum(gradient, self.residual)
+        indices, values = selector.select_from_sum(gradient, self.residual)
+        self._sent = indices, values
+        # The largest element was among the selected, so it is no smaller than what stays.
+        known = LARGEST in selector.capabilities.provides
+        self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
+        return indices, values
+
+    def undo(self) -> None:
+        """Put what was selected back: the gradient is in the residual, as if k had been 0."""
+        if self._sent is not None and self.residual is not None:
+            indices, values = self._sent
+            self.residual[slice(None) if indices is None else indices] = values
+        self._sent = None
+
+    def settle(self) -> None:
+        self._sent = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"residual": None if self.residual is None else self.residual.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._expect(state, {"residual"})
+        residual = state["residual"]
+        if residual is not None:
+            residual = np.array(residual)
+            if residual.dtype != np.float32 or residual.ndim != 1:
+                raise StateError(
+                    f"the saved residual is {residual.dtype} of shape {residual.shape}, not "
+                    "float32 of one dimension."
+                )
+            if not np.isfinite(residual).all():
+                raise StateError("the saved residual has values that are not finite.")
+        self.residual = residual
+        self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
+        self._sent = None
+
+    def _check_sum(self, gradient: Floats, residual: Floats) -> None:
+        with np.errstate(over="ignore"):
+            *_, bad = self.context.kernels.survey(gradient + residual)
+        if bad >= 0:
+            raise GradientError(
+                f"the gradient of worker {self.context.worker} plus its residual overflows float32 "
+                f"at index {bad} ({gradient[bad]} + {residual[bad]}); scale the gradients down."
+            )

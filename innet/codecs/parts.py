@@ -1,0 +1,223 @@
+"""The four kinds of parts that a codec is composed of, and what passes between them.
+
+    gradient ─ feedback and selector ─► Selection ─ quantiser ─► Contribution ─ carrier ─► Total
+
+A part belongs to one worker's codec. It decides anything that changes what is sent by data that is
+the same on all workers: its settings, the gradient's size, the number of workers and what the
+network answered. So all workers send segments of equal operations and lengths without being told.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs.capabilities import Capabilities
+from innet.codecs.stopwatch import Stopwatch
+from innet.config import Settings
+from innet.errors import StateError
+from innet.kernels import Kernels
+from innet.words import Segment
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Rounds = Generator[list[Segment], list[Ints], "Total"]
+
+P = TypeVar("P", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a part is built with besides its settings.
+
+    Attributes:
+        kernels: the functions that work on arrays.
+        seed: for parts that hash; the same on all workers.
+        worker: whose codec it is, for messages.
+    """
+
+    kernels: Kernels
+    seed: int = 0
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a worker sends this time, before it is quantised.
+
+    Attributes:
+        size: elements of the whole gradient.
+        indices: shape (m,), int32, ascending; None for all, 0 .. size - 1.
+        values: shape (m,), float32.
+        magnitude: the bits of max |values| as an integer, in the order of the magnitudes.
+        nonzero: how many of the values are not zero.
+    """
+
+    size: int
+    indices: Ints | None
+    values: Floats
+    magnitude: int
+    nonzero: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all."""
+
+    size: int
+    indices: Ints | None
+    integers: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of the workers' integers, shape (size,), int32; and what is worth reporting."""
+
+    integers: Ints
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Part(ABC, Generic[P]):
+    """What all parts have.
+
+    Attributes:
+        kind: "selector", "quantiser", "carrier" or "feedback".
+        name: under which it is registered.
+        capabilities: what it can do and what it needs.
+        settings: the model of its parameters; unknown ones are refused.
+    """
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    settings: ClassVar[type[Settings]] = Settings
+
+    def __init__(self, parameters: P, context: Context) -> None:
+        self.parameters = parameters
+        self.context = context
+
+    def describe(self) -> str:
+        """The name, and the parameters that differ from the defaults."""
+        given = self.parameters.model_dump(exclude_defaults=True)
+        inside = ", ".join(f"{key}={value}" for key, value in given.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the part remembers from one all-reduce to the next; copies."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state_dict`` returned.
+
+        Raises:
+            StateError: the state is not this part's.
+        """
+        self._expect(state, set())
+
+    def _expect(self, state: Mapping[str, Any], keys: set[str]) -> None:
+        if set(state) != keys:
+            raise StateError(
+                f"the saved state of {self.kind} {self.name!r} has the entries "
+                f"{sorted(state) or 'none'}, not {sorted(keys) or 'none'}; it is another part's."
+            )
+
+
+class Selector(Part[P]):
+    """Decides which coordinates are sent."""
+
+    kind = "selector"
+
+    @abstractmethod
+    def select(self, x: Floats) -> tuple[Ints | None, Floats]:
+        """Indices, ascending (None for all), and the values there; x is not modified."""
+
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Ints | None, Floats]:
+        """``select`` of gradient + residual, which takes the place of residual with the selected
+        elements set to zero. Override it where one pass can do both.
+        """
+        residual += gradient
+        indices, values = self.select(residual)
+        if indices is None:
+            values = residual.copy()
+            residual[:] = 0
+        else:
+            residual[indices] = 0
+        return indices, values
+
+
+class Scaling(ABC):
+    """A quantiser's agreement with the other workers for one all-reduce.
+
+    Attributes:
+        scale: integers per unit; 0 when every value of every worker is zero.
+    """
+
+    scale: float
+
+    @abstractmethod
+    def quantise(self, values: Floats) -> Ints:
+        """Integers, of the same shape, whose sum over all workers cannot overflow."""
+
+    @abstractmethod
+    def dequantise(self, integers: Ints) -> Floats:
+        """The sum of the workers' integers as float32."""
+
+
+class Quantiser(Part[P]):
+    """Decides how floats become integers."""
+
+    kind = "quantiser"
+
+    @abstractmethod
+    def announce(self, selection: Selection) -> list[Segment]:
+        """What the workers must combine before they can quantise."""
+
+    @abstractmethod
+    def agree(self, answers: list[Ints], workers: int) -> Scaling:
+        """What follows from the combined announcements."""
+
+
+class Carrier(Part[P]):
+    """Decides how chosen integers become words that a switch can sum without knowing indices."""
+
+    kind = "carrier"
+
+    @abstractmethod
+    def announce(self, selection: Selection, workers: int) -> list[Segment]:
+        """What the workers must combine before the carrier can size its words."""
+
+    @abstractmethod
+    def carry(
+        self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
+    ) -> Rounds:
+        """One all-reduce of integers that are not all zero.
+
+        Yields segments, is sent the combined words, and returns the total.
+
+        Args:
+            contribution: this worker's integers.
+            answers: the combined announcements.
+            workers: how many take part.
+            watch: to be told when decoding begins.
+        """
+
+
+class Feedback(Part[P]):
+    """Decides what happens to what was not sent."""
+
+    kind = "feedback"
+
+    @abstractmethod
+    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
+        """What the selector chooses of the gradient and of what was held back."""
+
+    def undo(self) -> None:
+        """The last selection did not arrive: keep it for the next time."""
+
+    def settle(self) -> None:
+        """The last selection arrived."""

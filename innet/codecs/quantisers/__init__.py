@@ -1,0 +1,1 @@
+"""Quantisers: float32 to integers and back. One file each."""

@@ -1,0 +1,73 @@
+"""Quantiser ``fixed``: fixed point with one scale, which all workers share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.parts import Floats, Ints, Quantiser, Scaling, Selection
+from innet.config import Settings
+from innet.kernels import Kernels
+from innet.words import Operation, Segment
+
+_INT32_MAX = 2**31 - 1
+
+
+class Fixed(Quantiser[Settings]):
+    """q = round(x · s) with s = B / M, B = floor((2**31 - 1) / N), half to even, in float64.
+
+    N is the number of workers and M the largest magnitude of all workers' values, which the
+    network finds: every worker announces the bits of its own largest magnitude, and the bits of
+    non-negative floats, read as integers, are in the order of the floats, so that MAX of integers
+    is MAX of magnitudes.
+
+    No overflow. With u = 2**-53, fl(B / M) <= B·(1 + u) / M, and |x| <= M, so that the product
+    before it is rounded is at most B·(1 + u) < B + 2**-22, as B < 2**31. B + 2**-22 is a float64,
+    and rounding is monotonic, so the rounded product is no larger than that, and the integer
+    nearest to it is at most B: |q| <= B. The N integers of a coordinate sum up to at most
+    N·B <= 2**31 - 1 in magnitude, and so does every partial sum. -2**31 does not occur.
+
+    Nor does the scale overflow: the smallest M that is not zero is 2**-149, and B / M < 2**180.
+
+    Error. A value is off by at most half a step, M / B / 2, and the sum by at most N of these
+    (about N² · M / 2**32), besides the rounding of the result to float32. A sum beyond float32's
+    range becomes infinite, as in IEEE arithmetic.
+    """
+
+    name = "fixed"
+    capabilities = Capabilities(
+        provides=frozenset({INT32}),
+        rounds=(1, 1),
+        integer_width=32,
+        overflow_bound="floor((2**31 - 1) / N)",
+        metadata="1",
+    )
+
+    def announce(self, selection: Selection) -> list[Segment]:
+        return [Segment(Operation.MAX, np.array([selection.magnitude], np.int32))]
+
+    def agree(self, answers: list[Ints], workers: int) -> Scaling:
+        largest = float(answers[0][:1].view(np.float32)[0])
+        return FixedScaling(self.context.kernels, largest, workers)
+
+
+class FixedScaling(Scaling):
+    """One scale for all.
+
+    Args:
+        kernels: the functions that work on arrays.
+        largest: the largest magnitude of all workers' values.
+        workers: how many there are.
+    """
+
+    def __init__(self, kernels: Kernels, largest: float, workers: int) -> None:
+        self._kernels = kernels
+        bound = _INT32_MAX // workers
+        self.scale = bound / largest if largest else 0.0
+        self.step = largest / bound
+
+    def quantise(self, values: Floats) -> Ints:
+        return self._kernels.quantise(values, self.scale)
+
+    def dequantise(self, integers: Ints) -> Floats:
+        return self._kernels.dequantise(integers, self.step)

@@ -1,0 +1,1 @@
+"""Selectors: which coordinates go this time. One file each."""

@@ -165,7 +165,7 @@ def read_pcap(path: str | Path) -> Capture:
     try:
         with (
             Path(path).open("rb") as stream,  # scapy leaks what it opens by name and then refuses
-            RawPcapReader(cast(Any, stream)) as reader,  # annotated as a name only
+            RawPcapReader(cast("Any", stream)) as reader,  # annotated as a name only
         ):
             linktype = getattr(reader, "linktype", None)
             if linktype not in (None, _LINK_TYPE_ETHERNET):

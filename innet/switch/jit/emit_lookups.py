@@ -6,7 +6,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit.expressions import Expressions, literal, truncated
-from innet.switch.jit.keys import key_words
+from innet.switch.jit.keys import is_direct, key_words
 from innet.switch.jit.writer import Writer
 
 
@@ -35,8 +35,10 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
             numbers = f"({', '.join(fields[i] for i in packing.ranges)},)"
             found = f"find_range(t{index}_values, t{index}_masks, {key}, "
             found += f"t{index}_lows, t{index}_highs, {numbers})"
+        case _ if is_direct(table):
+            found = f"t{index}_rows[{words[0]}]"
         case _:
-            found = f"find_exact(t{index}_keys, t{index}_rows, {key})"
+            found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"t{index}_row = {found}")
     if table.with_counters:
         with writer.block(f"if t{index}_row != 0:"):
@@ -46,7 +48,10 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
 
 
 def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, int]]:
-    """(name, dimensions) of the int64 arrays that a table's emitted code uses, in order."""
+    """(name, dimensions) of the int64 arrays that a table's emitted code uses, in order.
+
+    No dimensions: an int64 by itself.
+    """
     names: list[tuple[str, int]] = [("actions", 1), ("data", 2)]
     if table.keys:
         match table.match:
@@ -56,8 +61,10 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, int]]:
                 names += [("values", 2), ("masks", 2)]
             case ir.MatchKind.RANGE:
                 names += [("values", 2), ("masks", 2), ("lows", 2), ("highs", 2)]
+            case _ if is_direct(table):
+                names += [("rows", 1)]
             case _:
-                names += [("keys", 2), ("rows", 1)]
+                names += [("keys", 2), ("rows", 1), ("seed", 0)]
         if table.with_counters:
             names += [("indices", 1), ("counters", 2)]
     return [(f"t{index}_{name}", dimensions) for name, dimensions in names]

@@ -73,7 +73,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     arguments += [(f"c{number}", "int64[:, ::1]") for number in range(len(program.counters))]
     for index in looked_up(program):
         for name, dimensions in lookup_arguments(program.tables[index], index):
-            arguments.append((name, "int64[::1]" if dimensions == 1 else "int64[:, ::1]"))
+            arguments.append((name, ("int64", "int64[::1]", "int64[:, ::1]")[dimensions]))
     return arguments
 
 

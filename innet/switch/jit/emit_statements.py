@@ -224,19 +224,24 @@ class Statements:
 
     # ── Control flow ──
 
-    def _if(self, statement: plan.If) -> None:
+    def _if(self, statement: plan.If, word: str = "if") -> None:
         condition = self.expressions.condition(statement.condition)
-        if not statement.then and not statement.otherwise:
+        then, otherwise = statement.then, statement.otherwise
+        if not then and not otherwise:
             return
-        if not statement.then:
-            with self.writer.block(f"if not {condition}:"):
-                self.body(statement.otherwise)
-            return
-        with self.writer.block(f"if {condition}:"):
-            self.body(statement.then)
-        if statement.otherwise:
+        if not then:
+            condition, then, otherwise = f"not {condition}", otherwise, ()
+        with self.writer.block(f"{word} {condition}:"):
+            self.body(then)
+        if len(otherwise) == 1 and isinstance(otherwise[0], plan.If):
+            following = otherwise[0]
+            # A hash is computed in lines of its own, which cannot stand before an elif.
+            if not any(isinstance(node, plan.HashValue) for node in walk(following.condition)):
+                self._if(following, "elif")
+                return
+        if otherwise:
             with self.writer.block("else:"):
-                self.body(statement.otherwise)
+                self.body(otherwise)
 
     def _dispatch(self, table: int, bodies: tuple[plan.Body, ...]) -> None:
         self.writer.line(f"t{table}_action = t{table}_actions[t{table}_row]")

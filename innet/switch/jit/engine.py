@@ -18,7 +18,7 @@ from innet.switch.jit import cache
 from innet.switch.jit.emit_program import Emitted, emit
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
-from innet.switch.jit.table_arrays import replica_arrays, table_arrays
+from innet.switch.jit.table_arrays import Argument, replica_arrays, table_arrays
 from innet.switch.jit.unsupported import structural_reasons
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
@@ -51,7 +51,7 @@ class JitEngine:
             *(_integers(group.matrix) for group in state.register_groups),
             *(counter.view(np.int64) for counter in state.counters),
         ]
-        self._tables: dict[int, list[NDArray[np.int64]]] = {i: [] for i in looked_up(program)}
+        self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
         self._replicas = replica_arrays(state.replication)
@@ -89,7 +89,7 @@ class JitEngine:
         stride = data.shape[1] + self._growth
         self._capacity = max(self._capacity, len(batch) + room)
         statistics = np.zeros(len(STATISTICS), np.int64)
-        tables = [array for arrays in self._tables.values() for array in arrays]
+        tables = [each for arguments in self._tables.values() for each in arguments]
         groups = (self._replicas.start, self._replicas.port, self._replicas.rid)
         parts: list[PacketBatch] = []
         first = 0

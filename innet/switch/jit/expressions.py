@@ -91,7 +91,7 @@ class Expressions:
             case plan.Scalar(name, low, high):
                 return Value(name, low, high)
             case plan.Counting(first, step, last):
-                return Value(f"({first} + {step} * k)", min(first, last), max(first, last))
+                return Value(f"({counting(first, step)})", min(first, last), max(first, last))
             case plan.Peek(offset, width):
                 text = f"peek(data, base + at, base + size, {offset}, {width})"
                 return Value(text, 0, (1 << width) - 1)
@@ -230,9 +230,8 @@ class Expressions:
 
 def counting(first: int, step: int) -> str:
     """``first + step * k`` as an index."""
-    if step == 1:
-        return f"k + {first}" if first else "k"
-    return f"{first} + {step} * k"
+    text = "k" if step == 1 else f"{step} * k"
+    return f"{text} + {first}" if first else text
 
 
 def truncated(value: Value, width: int) -> str:
@@ -253,6 +252,8 @@ def _bitwise(operator: ir.DataOperator, left: Value, right: Value) -> Value:
         for mask, other in ((left, right), (right, left)):
             if 0 <= mask.low == mask.high and _covers(mask.low, other):
                 return other  # every bit that can be set passes
+            if mask.low == mask.high == _UNSIGNED:
+                return Value(other.text, 0, _UNSIGNED)
         if left.low >= 0 or right.low >= 0:
             highs = [side.high for side in (left, right) if side.low >= 0]
             return _joined(symbol, left, right, 0, min(highs))

@@ -11,6 +11,16 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 
+#: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
+DIRECT_BITS = 12
+
+
+def is_direct(table: ir.Table) -> bool:
+    """Whether the table's key itself is the index of its row."""
+    return table.match in (ir.MatchKind.EXACT, ir.MatchKind.VALID) and (
+        sum(key.width for key in table.keys) <= DIRECT_BITS
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class KeyWords:

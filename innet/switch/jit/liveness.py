@@ -65,7 +65,7 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
             if isinstance(part, ir.FieldRef):
                 live.add(part)
         return
-    for name in members(type(node)):
+    for name in members(type(node)) or ():
         _add_reads(getattr(node, name), live)
 
 

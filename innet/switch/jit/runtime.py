@@ -4,7 +4,7 @@ Every integer of emitted code is an int64 that holds a field's value modulo 2**6
 need no types and wrap-around is free. Fields of up to 63 bits are therefore never negative; the few
 operations for which 64-bit fields differ (order, right shift, division) are functions here.
 
-The look-ups work on the arrays that ``tables.py`` builds; row 0 of a table is its default entry.
+The look-ups work on the arrays that ``table_arrays`` builds; row 0 of a table is its default entry.
 """
 
 from __future__ import annotations
@@ -178,9 +178,9 @@ def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
 
 
 @inlined
-def scatter(key: Any) -> int:
-    """A hash of a tuple of words, as ``tables.py`` computes it for whole arrays of keys."""
-    state = 0
+def scatter(key: Any, seed: int) -> int:
+    """A hash of a tuple of words, as ``table_arrays`` computes it for whole arrays of keys."""
+    state = seed
     for word in key:
         state = (state ^ word) * MULTIPLIER
         state ^= (state >> 32) & 0xFFFFFFFF
@@ -188,10 +188,10 @@ def scatter(key: Any) -> int:
 
 
 @inlined
-def find_exact(keys: Any, rows: Any, key: Any) -> Any:
+def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
     """Open addressing with linear probing; ``keys`` (slots, words), an empty slot has row 0."""
     mask = len(rows) - 1
-    slot = scatter(key) & mask
+    slot = scatter(key, seed) & mask
     while rows[slot] != 0:
         same = True
         for position in range(len(key)):

@@ -1,9 +1,10 @@
 """Tables and multicast groups as arrays, in the form in which emitted code searches them.
 
 Row 0 of a table is its default entry, so that a miss needs no case of its own. Exact tables are
-open addressing hash tables at most half full, lpm tables sorted intervals (a look-up is a binary
-search, whatever the prefixes), ternary and range tables lists in the order of precedence (a look-up
-is a scan). All are rebuilt as a whole when the control plane has changed the table.
+arrays over all keys where these are few, else open addressing hash tables at most half full. Lpm
+tables are sorted intervals: a look-up is a binary search, whatever the prefixes. Ternary and range
+tables are lists in the order of precedence: a look-up is a scan. All are rebuilt as a whole when
+the control plane has changed the table.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.jit.keys import KeyWords, key_words
+from innet.switch.jit.keys import KeyWords, is_direct, key_words
 from innet.switch.jit.runtime import MULTIPLIER
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
 
 Array = NDArray[np.int64]
+Argument = Array | int
+
+#: A hash table of at most so many entries is built with the best of ``_SEEDS`` seeds.
+_SMALL = 512
+_SEEDS = 32
 
 
-def table_arrays(state: TableState) -> list[Array]:
-    """The arrays of one table, in the order of ``emit_lookups.lookup_arguments``."""
+def table_arrays(state: TableState) -> list[Argument]:
+    """The arguments of one table, in the order of ``emit_lookups.lookup_arguments``."""
     table = state.table
     entries = state.ordered()
-    arrays = [_actions(state, entries), _data(state, entries)]
+    arrays: list[Argument] = [_actions(state, entries), _data(state, entries)]
     if not table.keys:
         return arrays
     packing = key_words(table)
@@ -36,6 +42,8 @@ def table_arrays(state: TableState) -> list[Array]:
             arrays += _intervals(table, packing, entries)
         case ir.MatchKind.TERNARY | ir.MatchKind.RANGE:
             arrays += _lists(table, packing, entries)
+        case _ if is_direct(table):
+            arrays += _direct(table, packing, entries)
         case _:
             arrays += _hashed(packing, entries)
     if table.with_counters:
@@ -69,13 +77,22 @@ def _data(state: TableState, entries: list[RuntimeEntry]) -> Array:
 # ── Exact ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+def _direct(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
+    rows = np.zeros(1 << sum(key.width for key in table.keys), np.int64)
+    for row, entry in enumerate(entries, 1):
+        rows[packing.pack(entry.values)[0]] = row
+    return [rows]
+
+
+def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
+    count = len(entries)
     words = _wrapped([packing.pack(entry.values) for entry in entries], len(packing.words))
-    slots = 1 << max(3, (2 * len(entries)).bit_length())
+    # A small table can afford to have hardly any collisions, which a processor mispredicts.
+    slots = 1 << max(4, ((8 if count <= _SMALL else 2) * count).bit_length())
+    seed, wanted = _seeded(words, slots)
     keys = np.zeros((slots, len(packing.words)), np.int64)
     rows = np.zeros(slots, np.int64)
-    wanted = _scatter(words) & (slots - 1)
-    left = np.arange(len(entries))
+    left = np.arange(count)
     # Each round tries one more slot for all keys that have none yet, which is linear probing: a key
     # has only passed slots that were taken.
     while len(left):
@@ -87,12 +104,25 @@ def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
         left = np.setdiff1d(left, placed, assume_unique=True)
         taken = rows[wanted[left]] != 0
         wanted[left[taken]] = (wanted[left[taken]] + 1) & (slots - 1)
-    return [keys, rows]
+    return [keys, rows, seed]
 
 
-def _scatter(words: Array) -> Array:
+def _seeded(words: Array, slots: int) -> tuple[int, Array]:
+    """The seed of those tried that makes keys collide least, and the keys' first slots."""
+    best, found = -1, (0, np.zeros(0, np.int64))
+    for seed in range(_SEEDS if len(words) <= _SMALL else 1):
+        wanted = _scatter(words, seed) & (slots - 1)
+        different = len(np.unique(wanted))
+        if different > best:
+            best, found = different, (seed, wanted)
+        if different == len(words):
+            break
+    return found
+
+
+def _scatter(words: Array, seed: int) -> Array:
     """``runtime.scatter`` of every row; int64 arrays wrap around silently."""
-    state = np.zeros(len(words), np.int64)
+    state = np.full(len(words), seed, np.int64)
     for column in words.T:
         state = (state ^ column) * np.int64(MULTIPLIER)
         state ^= (state >> 32) & 0xFFFFFFFF
@@ -102,7 +132,7 @@ def _scatter(words: Array) -> Array:
 # ── Longest prefix ───────────────────────────────────────────────────────────────────────────────
 
 
-def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
     """Interval bounds, ascending, and the row of each; entries nest, so a stack finds them."""
     shifts = [64 * i for i in reversed(range(len(packing.words)))]
     everything = tuple((1 << key.width) - 1 for key in table.keys)
@@ -149,9 +179,9 @@ def _number(words: list[int], shifts: list[int]) -> int:
 # ── Ternary and range ────────────────────────────────────────────────────────────────────────────
 
 
-def _lists(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
+def _lists(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
     count = len(packing.words)
-    arrays = [
+    arrays: list[Argument] = [
         _wrapped([packing.pack(entry.values) for entry in entries], count),
         _wrapped([packing.pack(entry.masks) for entry in entries], count),
     ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_MEMBERS: dict[Any, tuple[str, ...]] = {}
+_MEMBERS: dict[Any, tuple[str, ...] | None] = {}
 
 
-def members(kind: Any) -> tuple[str, ...]:
-    """The names of a dataclass's fields; () for any other class."""
+def members(kind: Any) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None for any other class."""
     if kind not in _MEMBERS:
         plain = dataclasses.is_dataclass(kind)
-        _MEMBERS[kind] = tuple(each.name for each in dataclasses.fields(kind)) if plain else ()
+        _MEMBERS[kind] = tuple(each.name for each in dataclasses.fields(kind)) if plain else None
     return _MEMBERS[kind]
 
 
@@ -27,7 +26,7 @@ def walk(node: Any) -> Iterator[Any]:
             pending.extend(reversed(current))
             continue
         names = members(type(current))
-        if names and not isinstance(current, enum.Enum):
+        if names is not None:
             yield current
             pending.extend(getattr(current, name) for name in reversed(names))
 
@@ -42,7 +41,7 @@ def rebuild(node: Any, replace: Callable[[Any], Any]) -> Any:
         same = all(new is old for new, old in zip(parts, node, strict=True))
         return node if same else parts
     names = members(type(node))
-    if not names or isinstance(node, enum.Enum):
+    if names is None:
         return node
     changes = {}
     for name in names:

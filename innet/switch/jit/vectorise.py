@@ -71,9 +71,9 @@ def _shape(node: Any) -> Any:
     """What two statements have in common if they can belong to one run: their classes."""
     if isinstance(node, tuple):
         return tuple(_shape(part) for part in node)
-    if isinstance(node, enum.Enum) or not dataclasses.is_dataclass(node):
-        return node if isinstance(node, str | enum.Enum) else type(node)
     names = members(type(node))
+    if names is None:
+        return node if isinstance(node, str | enum.Enum) else type(node)
     return (type(node), *(_shape(getattr(node, name)) for name in names))
 
 
@@ -164,7 +164,7 @@ def _template(first: Any, second: Any) -> Any:
         case plan.RegisterRead() | plan.RegisterWrite():
             return _register_template(first, second)
     names = members(type(first))
-    if not names or isinstance(first, enum.Enum):
+    if names is None:
         raise _UnlikeError
     parts = {name: _template(getattr(first, name), getattr(second, name)) for name in names}
     return dataclasses.replace(first, **parts)
@@ -173,7 +173,7 @@ def _template(first: Any, second: Any) -> Any:
 def _register_template(first: Any, second: Any) -> Any:
     parts = {
         name: _template(getattr(first, name), getattr(second, name))
-        for name in members(type(first))
+        for name in members(type(first)) or ()
         if name not in ("register", "stride")
     }
     return dataclasses.replace(first, stride=second.register - first.register, **parts)

@@ -1,0 +1,54 @@
+"""The compiled engine and the interpreter leave the same packets, registers and counters behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.guided import Guide
+
+from innet.packets import PacketBatch
+from innet.switch.engine import SwitchState
+from innet.switch.interpreter import InterpretEngine
+from innet.switch.jit import JitEngine
+from innet.switch.loader import load_program
+
+PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("jit_*.json"))
+
+
+def agree(first: SwitchState, second: SwitchState) -> None:
+    for name, one, other in zip(
+        [register.name for register in first.program.registers],
+        first.registers,
+        second.registers,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+    for one, other in zip(first.counters, second.counters, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(first.tables, second.tables, strict=True):
+        np.testing.assert_array_equal(one.counters, other.counters, err_msg=one.table.name)
+    assert first.statistics.as_dict() == second.statistics.as_dict()
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_traffic(path: Path, seed: int) -> None:
+    program = load_program(path)
+    rng = np.random.default_rng([seed, 1])
+    guide = Guide(program, rng)
+    states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
+    interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
+    for _ in range(4):
+        guide.fill(states, entries=12)
+        guide.registers(states)
+        for state in states:
+            state.clock += 1000
+        for size in (1, 200):
+            packets = guide.packets(size)
+            expected = interpret.process(PacketBatch.from_packets(packets)).to_packets()
+            got = jit.process(PacketBatch.from_packets(packets)).to_packets()
+            assert got == expected
+            agree(*states)
+        guide.delete_some(states)

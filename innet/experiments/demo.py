@@ -123,7 +123,7 @@ def run(
         watch=watch or (lambda _: None),
     )
     runs, frames = [], list[Frame]()
-    with _one_blas_thread():
+    with _one_thread():
         for way in ways(settings):
             done, seen = _one(way, trial)
             runs.append(done)
@@ -239,15 +239,15 @@ def _collective(**arguments: Any) -> Summing:
     return made
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Makes matrix products independent of the number of cores, and so the whole training.
+def _one_thread() -> AbstractContextManager[Any]:
+    """Makes gradients independent of the number of cores, and so the whole training.
 
     It costs a tenth of the gradients' time on an idle machine of two cores and saves far more on a
     busy one, where the threads of so small products wait for each other.
     """
     # threadpoolctl comes with scikit-learn; it has no type hints.
     limits = importlib.import_module("threadpoolctl").threadpool_limits
-    limited: AbstractContextManager[Any] = limits(limits=1, user_api="blas")
+    limited: AbstractContextManager[Any] = limits(limits=1)  # BLAS, and PyTorch's OpenMP
     return limited
 
 
@@ -264,7 +264,10 @@ def _save_capture(path: Path, frames: list[Frame]) -> None:
     # Imported here: Scapy takes long to import.
     from innet.dissect import write_pcap  # noqa: PLC0415
 
-    write_pcap(path, [payload for _, _, payload in frames], [when for when, _, _ in frames])
+    # Virtual time stands still while a fabric without delay hands packets over: a microsecond for
+    # each shows their order in tools that sort by time.
+    times = [when + index * 1e-6 for index, (when, _, _) in enumerate(frames)]
+    write_pcap(path, [payload for _, _, payload in frames], times)
 
 
 def _draw(

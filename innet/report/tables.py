@@ -128,7 +128,9 @@ def _largest_error(run: Run) -> str:
 
 
 def _error(error: float | None) -> str:
-    return "not compared" if error is None else f"{error:.1e}"
+    if error is None:
+        return "not compared"
+    return f"{error:.1e}" if error else "0"
 
 
 _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (

@@ -114,10 +114,12 @@ class TestDemoTable:
     def test_quantisation_error_is_the_largest_of_the_run(self) -> None:
         steps = [
             Step.of(iteration, 1.0, 0.5, a_report(max_abs_error_sent=error))
-            for iteration, error in enumerate((1e-9, 3e-8, None), 1)
+            for iteration, error in enumerate((0.0, 3e-8, None), 1)
         ]
         lines = lines_of(demo_table(a_record(runs=[a_run("dense", steps)])))
         assert row(lines, "Largest quantisation error") == ["3.0e-08"]
+        lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[:1])])))
+        assert row(lines, "Largest quantisation error") == ["0"]
         lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[2:], renumber=True)])))
         assert row(lines, "Largest quantisation error") == ["not compared"]
 

@@ -71,7 +71,7 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("Compression", numbers.times(report.compression)),
         ("Encode", numbers.duration(seconds.encode)),
         ("Network", numbers.duration(seconds.network)),
-        ("Speed of the switch, packets", _rate(report.switch_packets, _switch_time(report))),
+        ("Packets through the switch", _rate(report.switch_packets, _switch_time(report))),
         ("Decode", numbers.duration(seconds.decode)),
         ("Total", numbers.duration(seconds.total)),
     ]
@@ -135,13 +135,13 @@ def _error(error: float | None) -> str:
 
 _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("Test accuracy", _accuracy),
-    ("Integer sum exact, iterations", _networked(_exact)),
+    ("Exact integer sums", _networked(_exact)),
     ("Largest quantisation error", _networked(_largest_error)),
     ("Bytes sent, each worker", _networked(lambda run: numbers.size(run.total("bytes_sent")))),
     ("  as dense float32", _networked(lambda run: numbers.size(run.total("bytes_dense")))),
     ("Compression", _networked(_compression)),
     ("Packets sent, all workers", _networked(lambda run: numbers.count(run.total("packets_sent")))),
-    ("Speed of the switch, packets", _networked(_switch_rate)),
+    ("Packets through the switch", _networked(_switch_rate)),
     ("Encode, per iteration", _networked(_per_step("encode"))),
     ("Network, per iteration", _networked(_per_step("network"))),
     ("Decode, per iteration", _networked(_per_step("decode"))),

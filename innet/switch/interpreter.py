@@ -178,7 +178,7 @@ class InterpretEngine:
         packet.clone_session, packet.clone_field_list = None, 0
         if session is None or not self._may_loop():
             return
-        clone = Packet(self.layout, _truncated_copy(packet, received), packet.ingress_port)
+        clone = Packet(self.layout, received, packet.ingress_port)
         clone.ingress_length = packet.ingress_length
         clone.length = received_length
         self.standard.ingress_port(clone, packet.ingress_port)
@@ -210,7 +210,7 @@ class InterpretEngine:
         if not self._may_loop():
             self.state.statistics.dropped_ingress += 1
             return
-        again = Packet(self.layout, _truncated_copy(packet, received), packet.ingress_port)
+        again = Packet(self.layout, received, packet.ingress_port)
         again.ingress_length = packet.ingress_length
         again.length = received_length
         self._keep_fields(packet, again, packet.resubmit)
@@ -279,19 +279,12 @@ class InterpretEngine:
         if not self._may_loop():
             self.state.statistics.dropped_egress += 1
             return
-        again = Packet(self.layout, packet.tail(), packet.ingress_port)
+        again = Packet(self.layout, packet.data, packet.ingress_port)
         self._keep_fields(packet, again, packet.recirculate)
         self.standard.instance_type(again, InstanceType.RECIRCULATED)
         self.standard.packet_length(again, again.length)
         self.state.statistics.recirculated += 1
         self._ingress.append(again)
-
-
-def _truncated_copy(packet: Packet, received: bytes) -> bytes:
-    """The bytes of a copy of what was received; of a truncated packet its last ones."""
-    if packet.truncated is None or packet.truncated >= len(received):
-        return received
-    return received[len(received) - packet.truncated :]
 
 
 class _StandardFields:

@@ -76,13 +76,9 @@ class Packet:
         """How many bytes of ``data`` truncate() leaves."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
-    def tail(self) -> bytes:
-        """What a copy of a truncated packet holds: its *last* bytes (as simple_switch copies)."""
-        return self.data[len(self.data) - self.kept() :]
-
     def copy(self, layout: Layout) -> Packet:
-        """A packet with the same headers and metadata and no requests."""
-        other = Packet(layout, self.tail(), self.ingress_port)
+        """A packet with the same headers and metadata, no requests, and not truncated."""
+        other = Packet(layout, self.data, self.ingress_port)
         other.fields = list(self.fields)
         other.valid = list(self.valid)
         other.variable_widths = list(self.variable_widths)

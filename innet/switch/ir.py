@@ -626,7 +626,10 @@ class MarkToDrop:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Outgoing bytes after deparsing are cut to ``length``."""
+    """What leaves is cut to ``length`` bytes after deparsing; the least of several calls counts.
+
+    Copies (replicas, clones, resubmitted and recirculated packets) are not cut by it.
+    """
 
     length: DataExpression
 

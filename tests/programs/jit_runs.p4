@@ -7,11 +7,12 @@ header values_t { bit<32> v0; bit<32> v1; bit<32> v2; bit<32> v3; bit<32> v4; bi
 header pairs_t { bit<16> m0; bit<16> e0; bit<16> m1; bit<16> e1; bit<16> m2; bit<16> e2; bit<16> m3; bit<16> e3; bit<16> m4; bit<16> e4; bit<16> m5; bit<16> e5; bit<16> m6; bit<16> e6; bit<16> m7; bit<16> e7; bit<16> m8; bit<16> e8; bit<16> m9; bit<16> e9; bit<16> m10; bit<16> e10; bit<16> m11; bit<16> e11; }
 header bytes_t { bit<8> b0; bit<8> b1; bit<8> b2; bit<8> b3; bit<8> b4; bit<8> b5; bit<8> b6; bit<8> b7; bit<8> b8; bit<8> b9; bit<8> b10; bit<8> b11; bit<8> b12; bit<8> b13; bit<8> b14; bit<8> b15; }
 header longs_t { bit<64> q0; bit<64> q1; bit<64> q2; bit<64> q3; bit<64> q4; bit<64> q5; bit<64> q6; bit<64> q7; }
-struct headers_t { op_t op; values_t v; pairs_t p; bytes_t b; longs_t q; values_t w; }
+header half_t { bit<32> h0; bit<32> h1; bit<32> h2; bit<32> h3; bit<32> h4; bit<32> h5; bit<32> h6; bit<32> h7; bit<32> h8; bit<32> h9; bit<32> h10; bit<32> h11; bit<32> h12; bit<32> h13; bit<32> h14; bit<32> h15; bit<32> h16; bit<32> h17; bit<32> h18; bit<32> h19; bit<4> low; bit<12> high; bit<8> mark; bit<16> free; }
+struct headers_t { op_t op; half_t half; values_t v; pairs_t p; bytes_t b; longs_t q; values_t w; }
 struct metadata_t { bit<32> index; bit<32> total; }
 
 parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    state start { p.extract(h.op); p.extract(h.v); p.extract(h.p); p.extract(h.b); p.extract(h.q); transition accept; }
+    state start { p.extract(h.op); p.extract(h.half); p.extract(h.v); p.extract(h.p); p.extract(h.b); p.extract(h.q); transition accept; }
 }
 control V(inout headers_t h, inout metadata_t m) { apply {} }
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
@@ -196,6 +197,17 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         h.v.v10 = h.v.v10 > 0x80000000 ? h.v.v10 - 1 : m.index;
         h.v.v11 = h.v.v11 > 0x80000000 ? h.v.v11 - 1 : m.index;
     }
+    action half() {
+        h.half.h4 = h.half.h4 + h.half.h12;
+        h.half.h5 = h.half.h5 + h.half.h13;
+        h.half.h6 = h.half.h6 + h.half.h14;
+        h.half.h7 = h.half.h7 + h.half.h15;
+        h.half.h8 = h.half.h8 + h.half.h16;
+        h.half.h9 = h.half.h9 + h.half.h17;
+        h.half.h10 = h.half.h10 + h.half.h18;
+        h.half.h11 = h.half.h11 + h.half.h19;
+        h.half.mark = h.half.mark + 1;
+    }
     action broken() {
         h.v.v0 = h.v.v0 + 1;
         h.v.v1 = h.v.v1 + 1;
@@ -262,6 +274,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         if (h.v.v10 > 0x80000000) { r10.write(m.index, h.v.v10); } else { r10.read(h.v.v10, m.index); }
         if (h.v.v11 > 0x80000000) { r11.write(m.index, h.v.v11); } else { r11.read(h.v.v11, m.index); }
         }
+        if (h.op.op == 15) { half(); }
         if (h.op.op == 12) { h.v.setInvalid(); }
         h.op.seed = (bit<16>)m.total;
         if (h.op.op == 13) { h.v.v7 = m.total + (bit<32>)h.op.index; }
@@ -286,6 +299,6 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
 }
 control C(inout headers_t h, inout metadata_t m) { apply {} }
 control D(packet_out p, in headers_t h) {
-    apply { p.emit(h.op); p.emit(h.v); p.emit(h.p); p.emit(h.b); p.emit(h.q); p.emit(h.w); }
+    apply { p.emit(h.half); p.emit(h.op); p.emit(h.v); p.emit(h.p); p.emit(h.b); p.emit(h.q); p.emit(h.w); }
 }
 V1Switch(P(), V(), I(), E(), C(), D()) main;

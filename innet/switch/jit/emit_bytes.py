@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.jit.expressions import Expressions, literal
-from innet.switch.jit.layout import ArrayVariable
+from innet.switch.jit.layout import START, ArrayVariable
 from innet.switch.jit.writer import Writer
 
 
@@ -27,7 +27,27 @@ class Bits:
     clean: bool
 
 
-Part = Bits | ArrayVariable
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """``size`` bytes of ``data`` from byte ``start`` on, as they are."""
+
+    start: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Elements ``first`` .. ``last`` of an array, each as many bytes as its fields."""
+
+    array: ArrayVariable
+    first: int
+    last: int
+
+
+Part = Bits | Elements | Copied
+
+#: More bytes are copied by memcpy, fewer by loads and stores.
+_LONG = 32
 
 
 def _at(position: str, offset: int) -> str:
@@ -37,25 +57,26 @@ def _at(position: str, offset: int) -> str:
 # ── Reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def emit_loads(
-    writer: Writer, expressions: Expressions, header: int, live: set[ir.FieldRef]
-) -> None:
+def emit_loads(writer: Writer, expressions: Expressions, header: int) -> None:
     """Read the live fields of ``header``, whose bytes start at ``base + at`` of ``data``."""
     kind = expressions.program.type_of(header)
+    layout = expressions.layout
     writer.line("start = base + at")
+    if header in layout.untouched:
+        writer.line(f"{layout.name(header, START)} = start")
     done: set[str] = set()
     for i, field in enumerate(kind.fields):
-        array = expressions.layout.array(header, i)
+        array = layout.array(header, i)
         if array is not None:
             if array.name not in done:
                 done.add(array.name)
                 _load_array(writer, kind, array)
-        elif ir.FieldRef(header, i) in live:
+        elif ir.FieldRef(header, i) in layout.live:
             text = _load(field.offset, field.width, kind.width // 8)
             if field.signed:
                 shift = 64 - field.width
                 text = f"({text} << {shift}) >> {shift}" if shift else text
-            writer.line(f"{expressions.layout.name(header, i)} = {text}")
+            writer.line(f"{layout.name(header, i)} = {text}")
 
 
 def _load_array(writer: Writer, kind: ir.HeaderType, array: ArrayVariable) -> None:
@@ -97,15 +118,31 @@ def _load(offset: int, width: int, size: int) -> str:
 # ── Writing ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def header_parts(expressions: Expressions, header: int) -> list[Part]:
-    """The fields of a header in order, whole arrays as one part."""
+def header_parts(expressions: Expressions, header: int, leaving: bool) -> list[Part]:
+    """The fields of a header in order, whole arrays as one part.
+
+    ``leaving``: when the header is deparsed, its untouched fields may be copied.
+    """
+    kind, layout = expressions.program.type_of(header), expressions.layout
+    copied = dict(layout.untouched.get(header, ())) if leaving else {}
     parts: list[Part] = []
-    for i, field in enumerate(expressions.program.type_of(header).fields):
-        array = expressions.layout.array(header, i)
-        if array is None or array.width != array.item or field.offset % 8:
-            parts.append(field_bits(expressions, ir.FieldRef(header, i)))
-        elif array.first == i:
-            parts.append(array)
+    field = 0
+    while field < len(kind.fields):
+        offset = kind.fields[field].offset
+        array = layout.array(header, field)
+        last = copied.get(field)
+        if last is not None:
+            size = (kind.fields[last].offset + kind.fields[last].width - offset) // 8
+            parts.append(Copied(_at(layout.name(header, START), offset // 8), size))
+        elif array is not None and array.width == array.item and offset % 8 == 0:
+            last = field
+            while last < array.last and last + 1 not in copied:
+                last += 1
+            parts.append(Elements(array, field - array.first, last - array.first))
+        else:
+            parts.append(field_bits(expressions, ir.FieldRef(header, field)))
+            last = field
+        field = last + 1
     return parts
 
 
@@ -128,12 +165,29 @@ def emit_stores(writer: Writer, target: str, position: str, parts: list[Part]) -
             continue
         offset = _store_group(writer, target, position, offset, group)
         group = []
-        step = part.width // 8
-        with writer.block(f"for k in range({part.count}):"):
-            where = f"{_at(position, offset)} + {step} * k"
-            writer.line(f"store{part.width}({target}, {where}, int64({part.name}[k]))")
-        offset += step * part.count
+        if isinstance(part, Copied):
+            _copy(writer, target, _at(position, offset), part)
+            offset += part.size
+            continue
+        width, count = part.array.width, part.last - part.first + 1
+        with writer.block(f"for k in range({count}):"):
+            where = f"{_at(position, offset)} + {width // 8} * k"
+            element = f"{part.array.name}[{_at('k', part.first)}]"
+            writer.line(f"store{width}({target}, {where}, int64({element}))")
+        offset += width // 8 * count
     return _store_group(writer, target, position, offset, group)
+
+
+def _copy(writer: Writer, target: str, position: str, part: Copied) -> None:
+    if part.size > _LONG:
+        writer.line(f"copy({target}, {position}, data, {part.start}, {part.size})")
+        return
+    done = 0
+    for count in (8, 4, 2, 1):
+        while part.size - done >= count:
+            value = f"load{8 * count}(data, {_at(part.start, done)})"
+            writer.line(f"store{8 * count}({target}, {_at(position, done)}, {value})")
+            done += count
 
 
 def _store_group(writer: Writer, target: str, position: str, offset: int, group: list[Bits]) -> int:

@@ -66,8 +66,7 @@ class Copies:
             self._count("unknown_groups")
             line("continue")
         if self.uses(LONGEST):
-            # A copy of a truncated packet holds its last bytes (as simple_switch copies).
-            line(f"at = max(at, size - {LONGEST.name})")
+            # What ingress truncated is not cut in the copies.
             line(f"{LONGEST.name} = {ENDLESS}")
         self._set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
 
@@ -170,7 +169,7 @@ class Copies:
             if self.program.headers[header].metadata:
                 continue
             with self.writer.block(f"if {self.layout.name(header, ir.VALID)}:"):
-                parts = header_parts(self.expressions, header)
+                parts = header_parts(self.expressions, header, leaving=True)
                 size = emit_stores(self.writer, "out", "to", parts)
                 line(f"to += {size}")
         with self.writer.block("if size > at:"):

@@ -114,7 +114,7 @@ def _whole_header(expressions: Expressions, members: tuple[Input, ...]) -> list[
     fields = range(len(expressions.program.type_of(header).fields))
     if members != tuple(ir.FieldRef(header, i) for i in fields):
         return None
-    return header_parts(expressions, header)
+    return header_parts(expressions, header, leaving=False)
 
 
 def _sum_of_fields(writer: Writer, expressions: Expressions, inputs: list[Input]) -> Value:

@@ -25,12 +25,13 @@ from innet.switch.jit.emit_hashes import emit_hash
 from innet.switch.jit.emit_lookups import lookup_arguments
 from innet.switch.jit.emit_statements import STATISTICS, RegisterPlaces, Statements
 from innet.switch.jit.expressions import Expressions, Value
-from innet.switch.jit.layout import Layout
+from innet.switch.jit.layout import START, Layout
 from innet.switch.jit.liveness import live_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_program import STATES_VISITED, looked_up, lower_program
 from innet.switch.jit.ranges import wild_fields
 from innet.switch.jit.tree import walk
+from innet.switch.jit.untouched import untouched_runs
 from innet.switch.jit.vectorise import roll
 from innet.switch.jit.writer import Writer
 
@@ -96,12 +97,19 @@ class _Emitter:
         self.groups = groups
         self.bodies = rolled.bodies
         self.writer = Writer()
-        self.layout = Layout(program, self.bodies)
-        self.live = live_fields(program, self.bodies)
+        untouched = untouched_runs(program, self.bodies)
+        copied = {
+            ir.FieldRef(header, field)
+            for header, runs in untouched.items()
+            for first, last in runs
+            for field in range(first, last + 1)
+        }
+        self.live = live_fields(program, self.bodies, copied)
+        self.layout = Layout(program, self.bodies, self.live, untouched)
         wild = wild_fields(program, self.bodies, self.layout)
         self.expressions = Expressions(self.layout, self._hash, wild)
         places = RegisterPlaces(tuple(tuple(group.registers) for group in groups))
-        self.statements = Statements(self.writer, self.layout, self.expressions, places, self.live)
+        self.statements = Statements(self.writer, self.layout, self.expressions, places)
         self.copies = Copies(self.statements, rolled)
 
     def _hash(self, calculation: int) -> Value:
@@ -204,6 +212,8 @@ class _Emitter:
                     names.append(self.layout.name(header, field))
             if not instance.metadata:
                 self.writer.line(f"{self.layout.name(header, ir.VALID)} = False")
+                if header in self.layout.untouched:
+                    names.append(self.layout.name(header, START))
         for start in range(0, len(names), 5):
             self.writer.line(f"{' = '.join(names[start : start + 5])} = 0")
         for array in self.layout.arrays:

@@ -42,7 +42,7 @@ class Statements:
     """Writes bodies of a plan.
 
     Args:
-        live: fields that something reads; writes to others are left out.
+        places: where registers are.
     """
 
     def __init__(
@@ -51,14 +51,13 @@ class Statements:
         layout: Layout,
         expressions: Expressions,
         places: RegisterPlaces,
-        live: set[ir.FieldRef],
     ) -> None:
         self.writer = writer
         self.layout = layout
         self.expressions = expressions
         self.program = layout.program
         self.places = places
-        self.live = live
+        self.live = layout.live
         self.block_variables: list[str] = []
 
     def body(self, body: plan.Body) -> None:
@@ -128,7 +127,7 @@ class Statements:
                 size = self.program.type_of(header).width // 8
                 line(f"# {self.program.headers[header].name}")
                 self._need(str(size))
-                emit_loads(self.writer, self.expressions, header, self.live)
+                emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")
             case plan.Need(size):

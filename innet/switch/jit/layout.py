@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.jit import plan
 from innet.switch.jit.tree import walk
 
+#: Stands for the position of a header's first byte where a field's number is expected.
+START = -2
 #: Fewer like fields of a header stay variables.
 SHORTEST_RUN = 8
 
@@ -57,10 +59,20 @@ class Layout:
     Args:
         program: whose fields.
         bodies: all statements of the program, rolled.
+        live: the fields that need a place.
+        untouched: per header the runs of fields that are copied from the packet.
     """
 
-    def __init__(self, program: ir.Program, bodies: Iterable[plan.Body]) -> None:
+    def __init__(
+        self,
+        program: ir.Program,
+        bodies: Iterable[plan.Body],
+        live: set[ir.FieldRef],
+        untouched: Mapping[int, Sequence[tuple[int, int]]],
+    ) -> None:
         self.program = program
+        self.live = live
+        self.untouched = untouched
         everything = tuple(bodies)
         self.locals = _loop_locals(program, everything)
         self.arrays: list[ArrayVariable] = []
@@ -77,12 +89,16 @@ class Layout:
         for header, instance in enumerate(program.headers):
             stem = _word(instance.name)
             self._names[header, ir.VALID] = _unique(f"{stem}__valid", taken)
+            self._names[header, START] = _unique(f"{stem}__start", taken)
             for i, field in enumerate(program.type_of(header).fields):
                 if (header, i) not in self._arrays:
                     self._names[header, i] = _unique(f"{stem}__{_word(field.name)}", taken)
 
     def name(self, header: int, field: int) -> str:
-        """The variable of a field that is in no array, or of a header's validity (``ir.VALID``)."""
+        """The variable of a field that is in no array.
+
+        Also of a header's validity (``ir.VALID``) and of where its first byte is (``START``).
+        """
         return self._names[header, field]
 
     def array(self, header: int, field: int) -> ArrayVariable | None:
@@ -104,8 +120,15 @@ class Layout:
                     wanted.append((lane.header, min(ends), max(ends)))
         for header, instance in enumerate(program.headers):
             if not instance.metadata:
-                wanted.extend(_header_runs(header, program.type_of(header)))
+                runs = _header_runs(header, program.type_of(header))
+                wanted.extend(run for run in runs if self._is_mostly_live(run))
         return _merged(wanted)
+
+    def _is_mostly_live(self, run: Run) -> bool:
+        """Whether so many fields of a run need a place that an array is worth it."""
+        header, first, last = run
+        count = sum(ir.FieldRef(header, field) in self.live for field in range(first, last + 1))
+        return count >= SHORTEST_RUN
 
 
 def _header_runs(header: int, kind: ir.HeaderType) -> list[Run]:

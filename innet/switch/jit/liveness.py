@@ -9,13 +9,16 @@ from innet.switch.jit import plan
 from innet.switch.jit.tree import members, walk
 
 
-def live_fields(program: ir.Program, bodies: tuple[plan.Body, ...]) -> set[ir.FieldRef]:
+def live_fields(
+    program: ir.Program, bodies: tuple[plan.Body, ...], copied: set[ir.FieldRef]
+) -> set[ir.FieldRef]:
     """Fields that are read by something that matters itself.
 
     What leaves with the packet, decides where it goes, or is part of a key or a calculation is read
     by the switch; a field that is only read to compute fields that do not matter is left out too.
+    ``copied`` are the fields that leave without being read.
     """
-    live = _read_by_switch(program)
+    live = _read_by_switch(program, copied)
     while True:
         before = len(live)
         for body in bodies:
@@ -24,10 +27,12 @@ def live_fields(program: ir.Program, bodies: tuple[plan.Body, ...]) -> set[ir.Fi
             return live
 
 
-def _read_by_switch(program: ir.Program) -> set[ir.FieldRef]:
+def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.FieldRef]:
     standard = program.standard
     found = {standard.egress_spec, standard.mcast_grp, standard.checksum_error}
     live = {reference for reference in found if reference is not None}
+    for header in program.deparser.order:
+        live.update(field for field in _fields(program, header) if field not in copied)
     for table in program.tables:
         live.update(key.field for key in table.keys if key.field.field != ir.VALID)
     for calculation in program.calculations:
@@ -36,8 +41,6 @@ def _read_by_switch(program: ir.Program) -> set[ir.FieldRef]:
                 live.add(part)
             elif isinstance(part, ir.HeaderRef):
                 live.update(_fields(program, part.header))
-    for header in program.deparser.order:
-        live.update(_fields(program, header))
     return live
 
 
@@ -64,6 +67,9 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
         for part in walk(node):
             if isinstance(part, ir.FieldRef):
                 live.add(part)
+            elif isinstance(part, plan.Lane):
+                steps = (part.first + part.stride * k for k in range(node.count))
+                live.update(ir.FieldRef(part.header, field) for field in steps)
         return
     for name in members(type(node)) or ():
         _add_reads(getattr(node, name), live)

@@ -8,6 +8,7 @@
 
 control Pool(inout headers_t hdr, inout metadata_t meta) {
     register<bit<32>>(2 * SLOTS) sequence;
+    register<bit<32>>(2 * SLOTS) agreement;
     register<bit<32>>(2 * SLOTS) bitmap;
     register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
@@ -21,6 +22,17 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         meta.age = hdr.innet.sequence - held;
         meta.fresh = (bit<1>)(meta.age != 0 && meta.age < 0x80000000);
         sequence.write(meta.index, meta.fresh == 1 ? hdr.innet.sequence : held);
+    }
+
+    // All of a chunk must mean the same: whoever differs from the first in operation or number of
+    // elements is refused, and shows up as missing, where a sum would be wrong.
+    action agree() {
+        bit<32> said = hdr.innet.operation ++ 8w0 ++ hdr.innet.elements;
+        bit<32> held;
+        agreement.read(held, meta.index);
+        held = meta.fresh == 1 ? said : held;
+        meta.disagrees = (bit<1>)(held != said);
+        agreement.write(meta.index, held);
     }
 
     action join() {
@@ -55,9 +67,14 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         if (meta.age >= 0x80000000) {
             meta.refusal = REFUSED_STALE;
         } else {
-            join();
-            number();
-            raise_exponent();
+            agree();
+            if (meta.disagrees == 1) {
+                meta.refusal = REFUSED_DISAGREES;
+            } else {
+                join();
+                number();
+                raise_exponent();
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slot_oracle import (
     CHECKSUM,
+    DISAGREES,
     FOREIGN,
     MALFORMED,
     SLOT,
@@ -79,6 +80,9 @@ class Pair:
         for name in ("sequence", "bitmap", "count", "exponent"):
             expected = [0 if copy is None else getattr(copy, name) for copy in copies]
             np.testing.assert_array_equal(registers[REGISTERS + name], expected, name)
+        said = [(0, 0) if copy is None else copy.said for copy in copies]
+        agreed = [operation << 24 | elements for operation, elements in said]
+        np.testing.assert_array_equal(registers[REGISTERS + "agreement"], agreed)
         nothing = np.zeros(self.values, np.uint32)
         expected_values = [nothing if copy is None else copy.values for copy in copies]
         found = np.stack([registers[f"{VALUES}{i}"] for i in range(self.values)], axis=1)
@@ -97,7 +101,7 @@ def layouts(values: int) -> list[Layout]:
 def test_random_traffic(engine: str, values: int, chunks: int, workers: int) -> None:
     rng = np.random.default_rng([values, workers])
     job = job_of(workers)
-    packets = traffic(rng, layouts(values), job, chunks if workers < 32 else 12)
+    packets = traffic(rng, layouts(values), job, chunks if workers < 32 else 14)
     pair = Pair(values, engine, [job])
     answers = pair.feed(packets, rng.integers(0, 60, 10).tolist())
     assert len(answers) >= workers * 10
@@ -131,19 +135,21 @@ def test_every_byte_of_the_headers_damaged(engine: str, framing: str) -> None:
     layout = Layout(32, framing)
     packets: list[Packet] = []
     chunk = 0
-    for offset in range(layout.values_offset + 4):
+    sequence = range(layout.header_offset + 8, layout.header_offset + 12)
+    # The sequence last: damaged, it may carry a slot far ahead, and good packets are then stale.
+    for offset in sorted(range(layout.values_offset + 4), key=sequence.__contains__):
         for flip in (0x01, 0x80, 0xFF):
             first, second = (
-                contribution(rng, layout, job, worker, chunk, 1 + chunk % 3) for worker in (0, 1)
+                contribution(rng, layout, job, worker, chunk, 1 + chunk % 3, 20)
+                for worker in (0, 1)
             )
             damaged = bytearray(second[1])
             damaged[offset] ^= flip
             packets += [first, (second[0], bytes(damaged)), second, (first[0], bytes(damaged))]
             chunk += 1
     pair = Pair(32, engine, [job])
-    # A damaged sequence may carry a slot far ahead, and good packets are then stale there.
     assert len(pair.feed(packets)) > chunk
-    wrong = {FOREIGN, MALFORMED, STRANGER, SLOT, STALE}
+    wrong = {FOREIGN, MALFORMED, STRANGER, SLOT, STALE, DISAGREES}
     assert set(pair.oracle.refused) == (wrong | {CHECKSUM} if framing == "udp" else wrong)
 
 

@@ -22,7 +22,7 @@ SUM, OR, MAX = 1, 2, 3
 RESULT = 16
 INNET = struct.Struct(">HBBHHIHBBIHHHHHH")
 
-FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE = range(1, 8)
+FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES = range(1, 9)
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Copy:
     bitmap: int = 0
     count: int = 0
     exponent: int = 0
+    said: tuple[int, int] = (0, 0)  # operation and elements of the first packet
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
@@ -191,9 +192,12 @@ class SlotOracle:
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
+        if not first and held.said != (operation, elements):
+            raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)
         if first:
             held.sequence = sequence
+            held.said = (operation, elements)
             held.bitmap, held.count, held.exponent = place.worker_bit, 1, exponent
             held.values = words
         elif not seen:

@@ -19,7 +19,13 @@ def job_of(workers: int, slots: int = 8, number: int = 7, epoch: int = 3) -> Job
 
 
 def contribution(
-    rng: np.random.Generator, layout: Layout, job: Job, worker: int, chunk: int, operation: int
+    rng: np.random.Generator,
+    layout: Layout,
+    job: Job,
+    worker: int,
+    chunk: int,
+    operation: int,
+    elements: int | None = None,
 ) -> Packet:
     """What ``worker`` sends for ``chunk``, with values that reach the ends of int32."""
     edge = rng.choice(WORDS, (1, layout.values))
@@ -37,7 +43,7 @@ def contribution(
         slot=chunk % job.slots,
         slot_version=chunk // job.slots % 2,
         worker=worker,
-        elements=int(rng.integers(1, layout.values + 1)),
+        elements=elements,
         exponent=int(rng.integers(0, 300)),
     )
     return job.members[worker].port, frames[0].tobytes()
@@ -68,11 +74,16 @@ def traffic(
     workers = len(job.members)
     sent: list[Packet] = []
     for chunk in range(first_chunk, first_chunk + chunks):
-        operation = int(rng.integers(1, 4))
+        meant = int(rng.integers(1, 4)), int(rng.integers(1, layouts[0].values + 1))
+        # In some chunks, a worker that reduces something else.
+        odd = int(rng.integers(0, workers)) if rng.random() < 0.1 else -1
         turn: list[Packet] = []
         for worker in rng.permutation(workers):
             layout = layouts[rng.integers(len(layouts))]
-            packet = contribution(rng, layout, job, int(worker), chunk, operation)
+            said = meant
+            if worker == odd:
+                said = int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1))
+            packet = contribution(rng, layout, job, int(worker), chunk, *said)
             turn.append(packet)
             if rng.random() < 0.3:  # a retransmission, before or after the slot is complete
                 turn.insert(int(rng.integers(0, len(turn) + 1)), packet)

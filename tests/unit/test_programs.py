@@ -126,7 +126,7 @@ def test_every_register_is_accessed_once_per_packet():
                 assert index["value"] == ["scalars", "metadata_t.index"]
                 touching.setdefault(array, set()).add(action["name"])
     tables = [set(t["actions"]) for p in document["pipelines"] for t in p["tables"]]
-    assert len(touching) == 4 + 32
+    assert len(touching) == 5 + 32
     for array, actions in touching.items():
         # All of them belong to one table, which runs one of its actions and runs once.
         assert any(actions <= table for table in tables), array

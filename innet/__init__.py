@@ -1,1 +1,29 @@
-"""innet: an in-network aggregation emulator with a programmable switch model."""
+"""innet: an in-network aggregation emulator with a programmable switch model.
+
+Workers compress gradients into integer packets, P4 switch programs sum them in the network, workers
+decode the sum:
+
+    import innet
+    total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
+
+``Collective`` is the same for many iterations; ``innet.switch.Switch`` runs any compiled P4 program.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from innet.collective import Collective, all_reduce
+
+__version__ = version("innet")
+__all__ = ["Collective", "__version__", "all_reduce"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: Numba alone takes longer to import than `innet --help` may take.
+    if name in ("Collective", "all_reduce"):
+        return getattr(importlib.import_module("innet.collective"), name)
+    raise AttributeError(f"module 'innet' has no attribute {name!r}")

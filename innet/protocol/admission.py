@@ -1,4 +1,4 @@
-"""The control plane of a job: the commands by which a switch running slots.p4 admits its workers."""
+"""The control plane of a job: commands by which a switch running slots.p4 admits its workers."""
 
 from __future__ import annotations
 

@@ -383,12 +383,12 @@ class SlotWorker:
             refused=dict(self.counters.refused),
         )
 
-    def diagnose(self, read: SlotReader, now: float) -> Diagnosis | None:
+    def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
         """Whom the oldest waiting chunk waits for, by what the switch holds; None if none waits.
 
         Args:
             read: reads the switch's registers; worker ``i`` must own bit ``i`` of the bitmap.
-            now: the time.
+            now: the time; that of the last call if not given.
         """
-        stall = self.stall(now)
+        stall = self.stall(self._now if now is None else now)
         return None if stall is None else stall.diagnose(read)

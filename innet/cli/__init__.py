@@ -1,0 +1,5 @@
+"""The command line: ``innet --help``."""
+
+from innet.cli.app import main
+
+__all__ = ["main"]

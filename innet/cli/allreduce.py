@@ -1,0 +1,139 @@
+"""``innet allreduce`` and ``innet codecs``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from innet.cli.output import out, say_json
+from innet.cli.settings import read_settings
+from innet.config import AllReduceSettings
+from innet.errors import ConfigError
+
+CodecOption = Annotated[
+    str | None, typer.Option("--codec", "-c", help="A codec; `innet codecs` lists them.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PART.KEY=VALUE",
+        help="Change a parameter of the codec's parts, e.g. selector.ratio=0.05; repeatable.",
+    ),
+]
+
+
+def allreduce(
+    *,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
+    ] = None,
+    codec: CodecOption = None,
+    codec_parameters: SetOption = None,
+    size: Annotated[
+        int | None, typer.Option(help="Elements of each gradient. [default: 1000000]")
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(help="Share of elements that are not zero. [default: 1]")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
+    values_per_packet: Annotated[
+        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
+    ] = None,
+    program: Annotated[
+        str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
+    ] = None,
+    input_files: Annotated[
+        list[Path] | None,
+        typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML; options given here win.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Sum gradients over the emulated network, once, and report what it took."""
+    settings = read_settings(
+        AllReduceSettings,
+        config,
+        {
+            "workers": workers,
+            "codec": codec,
+            "size": size,
+            "density": density,
+            "engine": engine,
+            "values_per_packet": values_per_packet,
+            "program": program,
+            "seed": seed,
+            "input": tuple(input_files) if input_files else None,
+        },
+    )
+    # Imported here, as Numba takes longer to import than a mistake in an option should.
+    import numpy as np  # noqa: PLC0415
+
+    from innet import collective  # noqa: PLC0415
+    from innet.experiments.allreduce import gradients  # noqa: PLC0415
+    from innet.report.tables import report_table  # noqa: PLC0415
+
+    total, report = collective.all_reduce(
+        gradients(settings),
+        codec=with_parameters(settings.codec, codec_parameters or []),
+        program=settings.program,
+        engine=settings.engine,
+        values_per_packet=settings.values_per_packet,
+        seed=settings.seed,
+    )
+    if output is not None:
+        with output.open("wb") as file:
+            np.save(file, total)
+    if as_json:
+        say_json(report.model_dump(mode="json"))
+    else:
+        out.print(report_table(report))
+
+
+def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | dict[str, Any]:
+    """``codec`` with changes such as "selector.ratio=0.05".
+
+    Raises:
+        ConfigError: a change that is not of that form.
+    """
+    if not changes:
+        return codec
+    changed: dict[str, Any] = {"preset": codec} if isinstance(codec, str) else dict(codec)
+    for change in changes:
+        name, equals, text = change.partition("=")
+        part, dot, key = name.partition(".")
+        if not (equals and dot and part and key):
+            raise ConfigError(f"--set {change}: write it as PART.KEY=VALUE, selector.ratio=0.05.")
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            value = text  # a name
+        earlier = changed.get(part, {})
+        if isinstance(earlier, str):
+            earlier = {"name": earlier}
+        changed[part] = {**earlier, key: value}
+    return changed
+
+
+def codecs(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the codecs, and the parts of which others can be made."""
+    from innet.cli.codec_list import catalogue, tables  # noqa: PLC0415 - brings Numba
+
+    if as_json:
+        say_json(catalogue())
+    else:
+        for table in tables():
+            out.print(table)

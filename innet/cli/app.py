@@ -1,0 +1,59 @@
+"""The ``innet`` command: its sub-commands, and what an error looks like to a person."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from innet.cli import allreduce, demo, p4, report
+from innet.cli.output import say_error
+from innet.errors import InnetError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+app = typer.Typer(
+    name="innet",
+    help="Gradients compressed by workers, summed by P4 switch programs, decoded by workers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("allreduce")(allreduce.allreduce)
+app.command("codecs")(allreduce.codecs)
+app.command("report")(report.report)
+app.add_typer(p4.app, name="p4")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(version("innet"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Gradients compressed by workers, summed by P4 switch programs, decoded by workers."""
+
+
+def main() -> None:
+    """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
+    try:
+        app()
+    except InnetError as error:
+        say_error(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        say_error("interrupted.")
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""``innet report``: a record of an earlier run, as table and plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innet.cli.output import out, say_json
+
+
+def report(
+    record: Annotated[Path, typer.Argument(help="A record that a run wrote, e.g. demo.json.")],
+    plot: Annotated[Path | None, typer.Option(help="Draw the plot into this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+) -> None:
+    """Show the record of an earlier run again."""
+    from innet.record import ExperimentRecord  # noqa: PLC0415 - as in demo
+    from innet.report.plots import draw_demo  # noqa: PLC0415
+    from innet.report.tables import demo_table  # noqa: PLC0415
+
+    loaded = ExperimentRecord.load(record)
+    if plot is not None:
+        draw_demo(loaded, plot)
+    if as_json:
+        say_json(loaded.model_dump(mode="json"))
+    else:
+        out.print(demo_table(loaded))

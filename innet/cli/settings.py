@@ -1,0 +1,24 @@
+"""Settings from a TOML file and from options: options win, and both are checked alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from innet.config import Settings, load_toml, validate
+
+Model = TypeVar("Model", bound=Settings)
+
+
+def read_settings(model_class: type[Model], file: Path | None, options: Mapping[str, Any]) -> Model:
+    """``model_class`` from ``file``, if there is one, and the ``options`` that are not None.
+
+    Raises:
+        ConfigError: an unknown key or a value that is not allowed; names it.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    if file is None:
+        return validate(model_class, given)
+    loaded = load_toml(file, model_class).model_dump(exclude_unset=True)
+    return validate(model_class, {**loaded, **given})

@@ -1,0 +1,409 @@
+"""All-reduce: the one place where codec, protocol, switch and fabric meet.
+
+    total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
+
+``Collective`` keeps what outlives one all-reduce: the switch with its registers, the workers' chunk
+counters, and what each worker's codec has held back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import programs
+from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient
+from innet.config import Engine
+from innet.errors import GradientError, InputError, StalledError, StateError
+from innet.fabric import Faults, FaultyFabric, MemoryFabric, Recorder, drive
+from innet.packets import PacketBatch
+from innet.protocol import Membership, SlotRegisters, SlotWorker, Timing
+from innet.protocol.admission import Job, Member
+from innet.record import Report, Seconds
+from innet.switch import Switch
+from innet.wire import Endpoint, Framing, Layout
+from innet.words import Segment
+
+Vector = NDArray[np.float32]
+Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
+Frame = tuple[float, int, bytes]
+
+DEFAULT_WINDOW = 512  # slots; large enough that a batch is worth a call of the compiled switch
+
+
+class Collective:
+    """Workers of one process with a switch between them.
+
+    Args:
+        workers: how many, 1 up to the bits of the program's bitmap.
+        codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``.
+        program: name of a shipped P4 program.
+        values_per_packet: int32 values in each packet; the program is compiled for some numbers.
+        engine: "jit" or "interpret": how the built-in switch runs the program.
+        framing: "udp" or "raw" (Ethernet with an EtherType of its own).
+        window: chunks of a worker under way at once, a power of two; at most the program's slots.
+        faults: what happens to packets between workers and switch, both ways; nothing if None.
+        timing: the workers' patience, in virtual seconds.
+        seed: of the codec's hashes and of the faults.
+        verify: compare each result with the oracle, and measure the error against float64 sums.
+
+    Raises:
+        InputError: a number out of range, an unknown program or engine.
+        CompositionError: the codec's parts do not fit each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 4,
+        codec: CodecSpec = "dense",
+        program: str = "slots",
+        values_per_packet: int = 64,
+        engine: Engine = "jit",
+        framing: Framing = "udp",
+        window: int | None = None,
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        seed: int = 0,
+        verify: bool = True,
+    ) -> None:
+        compiled = programs.find(program, values_per_packet)
+        document = compiled.json()
+        size = programs.Dimensions.of(document)
+        if not 1 <= workers <= size.workers:
+            raise InputError(f"{workers} workers; {compiled.name} takes 1 to {size.workers}.")
+        window = min(DEFAULT_WINDOW, size.slots) if window is None else window
+        if not 1 <= window <= size.slots:
+            raise InputError(f"a window of {window}; {compiled.name} has {size.slots} slots.")
+        self.workers = workers
+        self.program = compiled.name
+        self.engine = engine
+        self.verify = verify
+        self.codecs: list[Codec] = [
+            build_codec(codec, seed=seed, worker=worker) for worker in range(workers)
+        ]
+        self.switch = Switch.load(document, engine=engine, seed=seed)
+        self.layout = Layout(size.values, framing)
+        self.job = Job(
+            [Member(worker + 1, Endpoint.of_worker(worker)) for worker in range(workers)],
+            slots=window,
+        )
+        for command in self.job.commands():
+            self.switch.command(command)
+        self._ends = {
+            member.port: SlotWorker(
+                self.layout,
+                Membership(worker, workers, self.job.number, self.job.epoch, window),
+                source=member.endpoint,
+                switch=Endpoint.of_switch(),
+                timing=timing,
+            )
+            for worker, member in enumerate(self.job.members)
+        }
+        self._memory = MemoryFabric(self._through_switch, list(self._ends))
+        self._fabric: MemoryFabric | FaultyFabric = self._memory
+        if faults is not None:
+            self._fabric = FaultyFabric(self._memory, faults, np.random.default_rng(seed))
+        self._now = 0.0  # virtual seconds
+        self._switch_seconds = 0.0
+        self._failed: str | None = None
+
+    # ------------------------------------------------------------------ what users call
+
+    def all_reduce(self, gradients: Sequence[NDArray[np.float32]]) -> tuple[Vector, Report]:
+        """Sum the workers' gradients over the network.
+
+        Args:
+            gradients: one float32 array per worker, all of one shape. They are not modified.
+
+        Returns:
+            The sum as decoded, float32 of that shape, and a report of what it took.
+
+        Raises:
+            GradientError: a wrong dtype or shape, or a value that is not finite; names the worker.
+                Nothing was sent and no codec has changed.
+            StalledError: a worker waited too long for a slot; says which, and for whom.
+            StateError: an earlier all-reduce failed half-way, so the workers no longer agree.
+        """
+        begun = time.perf_counter()
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed ({self._failed}) and left the workers at different "
+                "chunks; make a new Collective."
+            )
+        flat = self._checked(gradients)
+        before = self._counts()
+        self._switch_seconds = 0.0
+        network = 0.0
+        try:
+            outcomes, rounds, network = self._exchange(flat)
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        counts = self._counts() - before
+        total = outcomes[0].sum.reshape(gradients[0].shape)
+        spent = time.perf_counter() - begun
+        seconds = Seconds(
+            encode=sum(outcome.encode_seconds for outcome in outcomes),
+            network=network,
+            decode=sum(outcome.decode_seconds for outcome in outcomes),
+            total=spent,
+            switch=self._switch_seconds,
+        )
+        return total, self._report(flat, outcomes, rounds, counts, seconds)
+
+    @contextmanager
+    def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
+        """While the context is open, packets at the switch's ports are remembered.
+
+        Args:
+            limit: how many to remember at most.
+
+        Yields:
+            A list that is filled when the context closes: (virtual seconds, switch port, bytes),
+            in order, both directions.
+        """
+        frames: list[Frame] = []
+        recorder = Recorder(limit)
+        self._memory.tap = recorder
+        try:
+            yield frames
+        finally:
+            self._memory.tap = None
+            seen = zip(recorder.times(), recorder.packets().to_packets(), strict=True)
+            frames.extend((float(when), port, data) for when, (port, data) in seen)
+
+    # ------------------------------------------------------------------ the rounds
+
+    def _exchange(self, flat: list[Vector]) -> tuple[list[Outcome], int, float]:
+        """Run all workers' codecs; outcomes, rounds, seconds in the network."""
+        exchanges: list[Exchange] = [
+            codec.exchange(gradient, self.workers, checked=True)
+            for codec, gradient in zip(self.codecs, flat, strict=True)
+        ]
+        try:
+            return self._in_lock_step(exchanges)
+        finally:
+            for exchange in exchanges:
+                exchange.close()  # after a failure: codecs take back what they have not sent
+
+    def _in_lock_step(self, exchanges: list[Exchange]) -> tuple[list[Outcome], int, float]:
+        outcomes: list[Outcome] = []
+        answers: list[list[NDArray[np.int32]]] | None = None
+        rounds = 0
+        network = 0.0
+        while True:
+            segments: list[list[Segment]] = []
+            for worker, exchange in enumerate(exchanges):
+                try:
+                    segments.append(
+                        next(exchange) if answers is None else exchange.send(answers[worker])
+                    )
+                except StopIteration as stop:
+                    outcomes.append(stop.value)
+            if outcomes:
+                # They decide by what all have received, so they end together.
+                assert not segments
+                assert len(outcomes) == self.workers
+                return outcomes, rounds, network
+            begun = time.perf_counter()
+            answers = self._round(segments)
+            network += time.perf_counter() - begun
+            rounds += 1
+
+    def _round(self, segments: list[list[Segment]]) -> list[list[NDArray[np.int32]]]:
+        """One exchange: every worker's segments in, what each worker received out."""
+        ends = list(self._ends.values())
+        for end, each in zip(ends, segments, strict=True):
+            end.start(each, self._now)
+        try:
+            self._now = drive(self._ends, self._fabric, self._now)
+        except StalledError as error:
+            found = (end.diagnose(self._read_slot) for end in ends)
+            said = next((str(each) for each in found if each is not None), str(error))
+            raise StalledError(said) from error
+        return [end.results() for end in ends]
+
+    def _through_switch(self, packets: PacketBatch) -> PacketBatch:
+        begun = time.perf_counter()
+        leaving = self.switch.process_batch(packets)
+        self._switch_seconds += time.perf_counter() - begun
+        return leaving
+
+    def _read_slot(self, slot: int, slot_version: int) -> SlotRegisters:
+        index = (self.job.slot_base | slot) << 1 | slot_version
+        return SlotRegisters(
+            sequence=int(self.switch.registers["SlotsIngress.pool.sequence"][index]),
+            bitmap=int(self.switch.registers["SlotsIngress.pool.bitmap"][index]),
+        )
+
+    # ------------------------------------------------------------------ checks and the report
+
+    def _checked(self, gradients: Sequence[NDArray[np.float32]]) -> list[Vector]:
+        """Flat, contiguous, all alike, all finite."""
+        if len(gradients) != self.workers:
+            raise GradientError(
+                f"{len(gradients)} gradients for {self.workers} workers; pass one for each."
+            )
+        for worker, gradient in enumerate(gradients):
+            if not isinstance(gradient, np.ndarray):
+                raise GradientError(
+                    f"the gradient of worker {worker} is a {type(gradient).__name__}; pass a NumPy "
+                    "array (for a torch tensor: tensor.detach().cpu().numpy())."
+                )
+            if gradient.dtype != np.float32:
+                raise GradientError(
+                    f"the gradient of worker {worker} is {gradient.dtype}, not float32; convert it "
+                    "with .astype(np.float32)."
+                )
+            if gradient.shape != gradients[0].shape:
+                raise GradientError(
+                    f"the gradient of worker {worker} has shape {gradient.shape}, that of worker 0 "
+                    f"{gradients[0].shape}; all workers must reduce the same tensor."
+                )
+        flat = [np.ascontiguousarray(gradient).reshape(-1) for gradient in gradients]
+        for worker, vector in enumerate(flat):
+            check_gradient(vector, worker)
+        return flat
+
+    def _counts(self) -> _Counts:
+        ends = [end.counters for end in self._ends.values()]
+        return _Counts(
+            sent=np.array([end.sent for end in ends]),
+            received=np.array([end.received for end in ends]),
+            bytes_sent=np.array([end.bytes_sent for end in ends]),
+            retransmissions=np.array([end.retransmissions for end in ends]),
+            switch=self.switch.statistics.packets_in,
+        )
+
+    def _report(
+        self,
+        flat: list[Vector],
+        outcomes: list[Outcome],
+        rounds: int,
+        counts: _Counts,
+        seconds: Seconds,
+    ) -> Report:
+        chunks = -(-len(flat[0]) // self.layout.values)
+        exact = _exact(outcomes) if self.verify else None
+        error, error_sent = _errors(flat, outcomes) if self.verify else (None, None)
+        return Report(
+            exact=exact,
+            workers=self.workers,
+            codec=self.codecs[0].describe(),
+            program=self.program,
+            engine=self.engine,
+            fabric="memory" if self._fabric is self._memory else "memory with faults",
+            values_per_packet=self.layout.values,
+            elements=len(flat[0]),
+            rounds=rounds,
+            packets_sent=int(counts.sent.sum()),
+            packets_received=int(counts.received.sum()),
+            bytes_sent=int(counts.bytes_sent.max()),
+            bytes_dense=chunks * self.layout.frame_size,
+            retransmissions=int(counts.retransmissions.sum()),
+            seconds=seconds,
+            switch_packets=counts.switch,
+            max_abs_error=error,
+            max_abs_error_sent=error_sent,
+            details=dict(outcomes[0].details),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Counters of all workers, shape (workers,), and of the switch; differences are of a run."""
+
+    sent: NDArray[np.int64]
+    received: NDArray[np.int64]
+    bytes_sent: NDArray[np.int64]
+    retransmissions: NDArray[np.int64]
+    switch: int
+
+    def __sub__(self, other: _Counts) -> _Counts:
+        return _Counts(
+            self.sent - other.sent,
+            self.received - other.received,
+            self.bytes_sent - other.bytes_sent,
+            self.retransmissions - other.retransmissions,
+            self.switch - other.switch,
+        )
+
+
+def _exact(outcomes: list[Outcome]) -> bool:
+    """Whether every worker decoded the sum of the workers' integers, taken in int64."""
+    oracle = np.zeros(len(outcomes[0].integer_sum), np.int64)
+    for outcome in outcomes:
+        # Indices are distinct within a worker, so this adds each once.
+        if outcome.indices is None:
+            oracle += outcome.integers
+        else:
+            oracle[outcome.indices] += outcome.integers
+    return all(np.array_equal(outcome.integer_sum, oracle) for outcome in outcomes)
+
+
+def _errors(flat: list[Vector], outcomes: list[Outcome]) -> tuple[float, float]:
+    """Largest differences of the decoded sum: from the inputs' sum, from that of what was sent."""
+    inputs = np.zeros(len(flat[0]))
+    sent = np.zeros(len(flat[0]))
+    for gradient, outcome in zip(flat, outcomes, strict=True):
+        inputs += gradient
+        if outcome.indices is None:
+            sent += outcome.sent
+        else:
+            sent[outcome.indices] += outcome.sent
+    decoded = outcomes[0].sum.astype(np.float64)
+    return (
+        float(np.abs(decoded - inputs).max(initial=0.0)),
+        float(np.abs(decoded - sent).max(initial=0.0)),
+    )
+
+
+def all_reduce(
+    gradients: Sequence[NDArray[np.float32]],
+    codec: CodecSpec = "dense",
+    program: str = "slots",
+    engine: Engine = "jit",
+    *,
+    values_per_packet: int = 64,
+    framing: Framing = "udp",
+    window: int | None = None,
+    faults: Faults | None = None,
+    timing: Timing | None = None,
+    seed: int = 0,
+    verify: bool = True,
+) -> tuple[Vector, Report]:
+    """Sum gradients over a fresh network; one worker per gradient.
+
+    For training, where codecs keep residuals and the switch its registers, make one ``Collective``
+    and call it for every iteration. Arguments, results and errors are those of ``Collective`` and
+    ``Collective.all_reduce``.
+
+    Example:
+        >>> import numpy as np
+        >>> gradients = [np.array([0.5, 0, -2], np.float32), np.array([0, 0, 1], np.float32)]
+        >>> total, report = all_reduce(gradients, codec="lhc")
+        >>> total.tolist(), report.exact
+        ([0.5, 0.0, -1.0], True)
+    """
+    if not len(gradients):
+        raise InputError("no gradients; an all-reduce needs at least one worker.")
+    collective = Collective(
+        workers=len(gradients),
+        codec=codec,
+        program=program,
+        values_per_packet=values_per_packet,
+        engine=engine,
+        framing=framing,
+        window=window,
+        faults=faults,
+        timing=timing,
+        seed=seed,
+        verify=verify,
+    )
+    return collective.all_reduce(gradients)

@@ -1,0 +1,70 @@
+"""Every innet command and every Python example in README and docs runs as it is written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {"p4 compile": "p4c-bm2-ss"}
+
+
+def blocks(language):
+    """(page and number, text) of every fenced block of ``language``."""
+    fence = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    for page in PAGES:
+        found = fence.findall(page.read_text())
+        for number, text in enumerate(found):
+            yield pytest.param(text, id=f"{page.stem}-{number}")
+
+
+def commands():
+    for parameter in blocks("console"):
+        for line in re.findall(r"^\$ (innet .*)$", parameter.values[0], re.MULTILINE):
+            yield pytest.param(line, id=f"{parameter.id}-{line}")
+
+
+def run(arguments, folder):
+    result = subprocess.run(
+        arguments, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("line", sorted({p.values[0] for p in commands()}))
+def test_command(line, tmp_path):
+    for needing, tool in NEEDS.items():
+        if needing in line and not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    for name in ("p4", "benchmarks"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]
+    if arguments[:2] == ["innet", "demo"] and "--iterations" not in arguments:
+        arguments += ["--iterations", "12"]  # the whole demo has a test of its own
+    # What earlier commands of a page leave behind.
+    if "innet-out/demo.json" in arguments:
+        run([sys.executable, "-m", "innet.cli.app", "demo", "--iterations", "12"], tmp_path)
+    run([sys.executable, "-m", "innet.cli.app", *arguments[1:]], tmp_path)
+
+
+@pytest.mark.parametrize("text", list(blocks("python")))
+def test_python(text, tmp_path):
+    run([sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text], tmp_path)
+
+
+def test_there_is_something_to_run():
+    assert len(list(commands())) >= 8
+    assert len(list(blocks("python"))) >= 3
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,247 @@
+"""all_reduce through codec, protocol, P4 program and back, against integer oracles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import innet
+from innet.collective import Collective, all_reduce
+from innet.errors import (
+    GradientError,
+    InputError,
+    StalledError,
+    StateError,
+    UnknownNameError,
+)
+from innet.fabric import Faults
+from innet.protocol import Timing
+
+CODECS = ["dense", "lhc", "topk"]
+
+
+def gradients(workers, size, density=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    tensors = rng.standard_normal((workers, size), np.float32)
+    tensors[rng.random((workers, size)) >= density] = 0
+    return list(tensors)
+
+
+@pytest.mark.parametrize("codec", ["dense", "lhc"])
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 32])
+def test_lossless_codecs_give_the_sum(codec, workers):
+    inputs = gradients(workers, 5000, 0.02)
+    total, report = all_reduce(inputs, codec=codec)
+    assert report.exact
+    exact = np.sum(inputs, axis=0, dtype=np.float64)
+    largest = max(np.abs(each).max() for each in inputs)
+    # Every worker rounds once, by half a step of max · N / (2**31 - 1), and the result once.
+    bound = workers * 0.5 * largest * workers / (2**31 - 1 - workers) + np.abs(exact) * 2.0**-24
+    assert (np.abs(total - exact) <= bound).all()
+    assert report.workers == workers
+    assert report.max_abs_error == report.max_abs_error_sent
+
+
+@settings(max_examples=40)
+@given(
+    workers=st.integers(1, 9),
+    size=st.one_of(st.integers(0, 70), st.integers(1000, 1100)),
+    density=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
+    codec=st.sampled_from(CODECS),
+    values=st.sampled_from([32, 64]),
+    seed=st.integers(0, 2**16),
+)
+def test_any_size_is_exact(workers, size, density, codec, values, seed):
+    inputs = gradients(workers, size, density, seed)
+    total, report = all_reduce(inputs, codec=codec, values_per_packet=values, engine="interpret")
+    assert report.exact
+    assert total.shape == (size,)
+    assert total.dtype == np.float32
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_engines_agree(codec):
+    inputs = gradients(3, 3000, 0.05)
+    by_jit, fast = all_reduce(inputs, codec=codec, engine="jit")
+    by_interpreter, slow = all_reduce(inputs, codec=codec, engine="interpret")
+    assert by_jit.tobytes() == by_interpreter.tobytes()
+    assert (fast.packets_sent, fast.bytes_sent) == (slow.packets_sent, slow.bytes_sent)
+
+
+@pytest.mark.parametrize("values", [32, 64, 256])
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_packet_sizes_and_framings(values, framing):
+    inputs = gradients(2, 2000)
+    _, report = all_reduce(inputs, values_per_packet=values, framing=framing)
+    assert report.exact
+    frame = (42 if framing == "udp" else 14) + 32 + 4 * values
+    assert report.values_per_packet == values
+    assert report.bytes_sent == report.packets_sent // 2 * frame
+    assert report.bytes_dense == -(-2000 // values) * frame
+
+
+def test_shape_is_kept_and_inputs_are_not_modified():
+    inputs = [each.reshape(4, 5, 6) for each in gradients(3, 120)]
+    before = [each.copy() for each in inputs]
+    total, _ = all_reduce([np.asfortranarray(each) for each in inputs], codec="topk")
+    assert total.shape == (4, 5, 6)
+    for each, copy in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(each, copy)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_loss_duplication_and_reordering_change_nothing(codec):
+    inputs = gradients(4, 20_000, 0.05)
+    calm, report = all_reduce(inputs, codec=codec, window=64)
+    faults = Faults(loss=0.05, duplicate=0.1, reorder=0.2, delay=1e-4, hold=0.02)
+    stormy, faulty = all_reduce(
+        inputs, codec=codec, window=64, faults=faults, timing=Timing(timeout=2e-3), seed=3
+    )
+    again, _ = all_reduce(
+        inputs, codec=codec, window=64, faults=faults, timing=Timing(timeout=2e-3), seed=3
+    )
+    assert faulty.exact
+    assert faulty.retransmissions > 0 == report.retransmissions
+    assert again.tobytes() == stormy.tobytes()
+    if codec == "dense":  # the others hash by seed, which changes nothing either, but words
+        assert stormy.tobytes() == calm.tobytes()
+
+
+def test_many_all_reduces_on_one_switch():
+    collective = Collective(workers=3, codec="dense", window=8)
+    for seed in range(12):
+        inputs = gradients(3, 100 + 67 * seed, seed=seed)
+        total, report = collective.all_reduce(inputs)
+        assert report.exact
+        np.testing.assert_allclose(total, np.sum(inputs, axis=0), atol=1e-5)
+
+
+def test_error_feedback_sends_everything_in_the_end():
+    codec = {"preset": "topk", "selector": {"ratio": 0.1}}
+    collective = Collective(workers=2, codec=codec)
+    inputs = gradients(2, 500)
+    received, report = collective.all_reduce(inputs)
+    assert report.max_abs_error > 0.1 > report.max_abs_error_sent
+    nothing = [np.zeros(500, np.float32)] * 2
+    for _ in range(9):
+        total, report = collective.all_reduce(nothing)
+        assert report.exact
+        received = received + total
+    np.testing.assert_allclose(received, np.sum(inputs, axis=0), atol=1e-5)
+
+
+def test_a_silent_worker_is_named():
+    collective = Collective(workers=3, codec="dense", timing=Timing(give_up=0.5))
+    ends = collective._ends
+    ends[2].outgoing = lambda now: np.empty((0, collective.layout.frame_size), np.uint8)
+    with pytest.raises(StalledError, match="waits for worker 1"):
+        collective.all_reduce(gradients(3, 100))
+    with pytest.raises(StateError, match="make a new Collective"):
+        collective.all_reduce(gradients(3, 100))
+
+
+def test_recorded_packets_are_all_that_passed():
+    collective = Collective(workers=2, codec="dense")
+    with collective.record_packets() as frames:
+        _, report = collective.all_reduce(gradients(2, 1000))
+    assert len(frames) == report.packets_sent + report.packets_received
+    assert {port for _, port, _ in frames} == {1, 2}
+    assert sum(len(data) for _, _, data in frames[: len(frames)]) == (
+        (report.packets_sent + report.packets_received) * collective.layout.frame_size
+    )
+
+
+def test_report_counts():
+    _, report = all_reduce(gradients(4, 6400), codec="dense")
+    # One round agrees on the scale, one sums 100 packets of 64 values.
+    assert report.rounds == 2
+    assert report.packets_received == report.packets_sent == report.switch_packets
+    assert report.packets_sent == 4 * (100 + report.packets_sent // 4 - 100)
+    assert 100 < report.packets_sent // 4 < 105
+    assert report.compression == pytest.approx(100 / (report.packets_sent // 4))
+    assert report.seconds.total >= report.seconds.network > 0
+
+
+def test_without_verification_nothing_is_claimed():
+    _, report = all_reduce(gradients(2, 100), verify=False)
+    assert report.exact is None
+    assert report.max_abs_error is None
+
+
+class TestBadInput:
+    def test_no_gradients(self):
+        with pytest.raises(InputError, match="at least one worker"):
+            all_reduce([])
+
+    def test_too_many_workers(self):
+        with pytest.raises(InputError, match=r"33 workers; slots-64 takes 1 to 32"):
+            all_reduce(gradients(33, 4))
+
+    def test_zero_workers(self):
+        with pytest.raises(InputError, match="0 workers"):
+            Collective(workers=0)
+
+    def test_number_of_gradients(self):
+        with pytest.raises(GradientError, match="2 gradients for 4 workers"):
+            Collective(workers=4).all_reduce(gradients(2, 4))
+
+    def test_dtype(self):
+        inputs = gradients(3, 4)
+        inputs[1] = inputs[1].astype(np.float64)
+        with pytest.raises(GradientError, match=r"worker 1 is float64, not float32.*astype"):
+            all_reduce(inputs)
+
+    def test_no_array(self):
+        with pytest.raises(GradientError, match="worker 0 is a list"):
+            all_reduce([[1.0, 2.0]])
+
+    def test_shape(self):
+        inputs = [np.zeros(4, np.float32), np.zeros(5, np.float32)]
+        with pytest.raises(GradientError, match=r"worker 1 has shape \(5,\), that of worker 0"):
+            all_reduce(inputs)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_not_finite(self, value):
+        inputs = gradients(3, 40)
+        inputs[2][17] = value
+        with pytest.raises(GradientError, match=r"worker 2.*17"):
+            all_reduce(inputs)
+
+    def test_a_refused_gradient_changes_nothing(self):
+        collective = Collective(workers=2, codec="topk")
+        wrong = gradients(2, 40)
+        wrong[1][0] = np.nan
+        with pytest.raises(GradientError):
+            collective.all_reduce(wrong)
+        _, report = collective.all_reduce(gradients(2, 400))
+        assert report.exact
+
+    def test_codec(self):
+        with pytest.raises(UnknownNameError, match=r"Did you mean 'dense'.*Known:.*lhc"):
+            all_reduce(gradients(2, 4), codec="dnese")
+
+    def test_program(self):
+        with pytest.raises(UnknownNameError, match="Known: slots"):
+            all_reduce(gradients(2, 4), program="slotz")
+
+    def test_engine(self):
+        with pytest.raises(UnknownNameError, match="interpret, jit"):
+            all_reduce(gradients(2, 4), engine="turbo")
+
+    def test_values_per_packet(self):
+        with pytest.raises(InputError, match="compiled for 32, 64, 256"):
+            all_reduce(gradients(2, 4), values_per_packet=65)
+
+    @pytest.mark.parametrize("window", [0, 3, 2048])
+    def test_window(self, window):
+        with pytest.raises(InputError, match=r"window|power of two"):
+            all_reduce(gradients(2, 4), window=window)
+
+
+def test_the_package_offers_it():
+    assert innet.all_reduce is all_reduce
+    assert innet.Collective is Collective
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = innet.nonsense

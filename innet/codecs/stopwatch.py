@@ -18,10 +18,11 @@ class Stopwatch:
 
     def enter(self, phase: str) -> None:
         """What follows counts for this phase."""
-        if self._since is not None:
-            self.stop()
-            self.start()
+        running = self._since is not None
+        self.stop()
         self._phase = phase
+        if running:
+            self.start()
 
     def start(self) -> None:
         self._since = self._clock()

@@ -1,0 +1,186 @@
+"""What every codec owes, for every preset and every legal combination of registered parts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import gradients
+from support.lockstep import all_reduce, integer_oracle, sent_oracle
+
+from innet.codecs import PARTS, PRESETS, build_codec
+from innet.errors import CompositionError
+
+
+def legal_combinations():
+    for names in itertools.product(*(registry.names() for registry in PARTS.values())):
+        spec = dict(zip(PARTS, names, strict=True))
+        try:
+            build_codec(spec)
+        except CompositionError:
+            continue
+        yield spec
+
+
+SPECS = [*PRESETS.names(), *legal_combinations()]
+each_codec = pytest.mark.parametrize("spec", SPECS, ids=str)
+
+
+def workers(spec, count, **keywords):
+    return [build_codec(spec, worker=worker, **keywords) for worker in range(count)]
+
+
+def assert_same_outcome(one, other):
+    assert one.sum.tobytes() == other.sum.tobytes()
+    np.testing.assert_array_equal(one.integer_sum, other.integer_sum)
+    assert (one.scale, one.rounds, one.details) == (other.scale, other.rounds, other.details)
+
+
+def test_the_presets_are_here():
+    assert set(PRESETS.names()) >= {"dense", "lhc", "topk"}
+    assert len(SPECS) >= 8  # so that a rule that refuses everything does not pass
+
+
+@each_codec
+@settings(max_examples=25)
+@given(st.data())
+def test_the_decoded_sum_is_the_sum(spec, data):
+    job = data.draw(gradients.jobs(large=True))
+    size = job[0].size
+    before = [gradient.copy() for gradient in job]
+    outcomes = all_reduce(workers(spec, len(job)), job)
+
+    # In integers, exactly, and without overflow.
+    oracle = integer_oracle(outcomes, size)
+    assert np.abs(oracle).max(initial=0) <= 2**31 - 1
+    for outcome in outcomes:
+        np.testing.assert_array_equal(outcome.integer_sum, oracle)
+        assert_same_outcome(outcome, outcomes[0])
+
+    # In floats, within half a step of the quantiser for each worker and the rounding to float32.
+    if outcomes[0].scale:
+        exact = sent_oracle(outcomes, size)
+        fits = np.abs(exact) < gradients.LARGEST * (1 - 1e-5)  # others may round to infinity
+        half_steps = len(job) / outcomes[0].scale / 2
+        error = np.abs(outcomes[0].sum[fits] - exact[fits])
+        rounding = np.abs(exact[fits]) * 2.0**-24 + 2.0**-149
+        assert (error <= half_steps * (1 + 1e-6) + rounding).all()
+    else:
+        assert not any(each.any() for each in job)
+        assert not outcomes[0].sum.any()
+    for gradient, copy in zip(job, before, strict=True):
+        assert gradient.tobytes() == copy.tobytes()
+
+
+@each_codec
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_shapes_and_dtypes(spec, size):
+    job = [np.linspace(-1, 1, size, dtype=np.float32) for _ in range(3)]
+    for outcome, gradient in zip(all_reduce(workers(spec, 3), job), job, strict=True):
+        assert (outcome.sum.dtype, outcome.sum.shape) == (np.float32, (size,))
+        assert (outcome.integer_sum.dtype, outcome.integer_sum.shape) == (np.int32, (size,))
+        assert (outcome.integers.dtype, outcome.sent.dtype) == (np.int32, np.float32)
+        assert outcome.integers.shape == outcome.sent.shape
+        if outcome.indices is None:
+            assert outcome.sent.tobytes() == gradient.tobytes()
+        else:
+            assert outcome.indices.dtype == np.int32
+            assert outcome.indices.shape == outcome.sent.shape
+            assert (np.diff(outcome.indices) > 0).all()
+            np.testing.assert_array_equal(outcome.sent, gradient[outcome.indices])
+        assert isinstance(outcome.scale, float)
+        assert outcome.encode_seconds >= 0
+        assert outcome.decode_seconds >= 0
+        json.dumps(outcome.details)
+
+
+@each_codec
+def test_an_empty_gradient_takes_no_round(spec):
+    for outcome in all_reduce(workers(spec, 4), [np.empty(0, np.float32)] * 4):
+        assert outcome.rounds == 0
+        assert outcome.sum.size == 0
+
+
+@each_codec
+def test_zeros_take_the_opening_round_alone(spec):
+    for outcome in all_reduce(workers(spec, 4), [np.zeros(100, np.float32)] * 4):
+        assert outcome.rounds == 1
+        assert not outcome.sum.any()
+
+
+@each_codec
+def test_rounds_are_as_declared(spec):
+    least, most = build_codec(spec).capabilities()["rounds"]
+    rng = np.random.default_rng(0)
+    codecs = workers(spec, 2)
+    for density in (1, 0.1, 0.01):
+        keep = rng.random((2, 5000)) < density
+        job = list(np.where(keep, rng.standard_normal((2, 5000)), 0).astype(np.float32))
+        assert least <= all_reduce(codecs, job)[0].rounds <= most
+
+
+@each_codec
+@pytest.mark.parametrize("kernels", ["naive", "cpu"])
+def test_the_kernels_make_no_difference(spec, kernels):
+    rng = np.random.default_rng(1)
+    job = [np.where(rng.random(3000) < 0.05, rng.standard_normal(3000), 0).astype("f4")] * 3
+    segments = {}
+    outcomes = {}
+    for name in ("cpu", kernels):
+        sent = segments.setdefault(name, [])
+        outcomes[name] = all_reduce(
+            workers(spec, 3, kernels=name),
+            job,
+            watch=lambda each, sent=sent: sent.append(
+                [[(s.operation, s.words.tobytes()) for s in own] for own in each]
+            ),
+        )[0]
+    assert segments["cpu"] == segments[kernels]
+    assert_same_outcome(outcomes["cpu"], outcomes[kernels])
+
+
+@each_codec
+def test_state_survives_and_runs_repeat(spec):
+    rng = np.random.default_rng(2)
+    jobs = [
+        list(np.where(rng.random((3, 4000)) < 0.1, rng.standard_normal((3, 4000)), 0).astype("f4"))
+        for _ in range(5)
+    ]
+    through = workers(spec, 3)
+    whole = [all_reduce(through, job) for job in jobs]
+    first = workers(spec, 3)
+    for job in jobs[:3]:
+        all_reduce(first, job)
+    states = [codec.state_dict() for codec in first]
+    for job in jobs:  # what was taken is a copy
+        all_reduce(first, job)
+    second = workers(spec, 3)
+    for codec, state in zip(second, states, strict=True):
+        codec.load_state_dict(state)
+    for job, expected in zip(jobs[3:], whole[3:], strict=True):
+        for mine, theirs in zip(all_reduce(second, job), expected, strict=True):
+            assert_same_outcome(mine, theirs)
+
+
+@each_codec
+def test_the_description_is_one_line_and_rebuilds_it(spec):
+    codec = build_codec(spec)
+    assert "\n" not in codec.describe()
+    json.dumps(codec.spec)
+    json.dumps(codec.capabilities())
+    assert build_codec(codec.spec).spec == codec.spec
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_every_part_documents_itself(kind):
+    for name in PARTS[kind].names():
+        part = PARTS[kind].get(name)
+        assert part.kind == kind
+        assert part.name == name
+        assert part.__doc__
+        for key in part.settings.model_fields:
+            assert f"{key}:" in part.settings.__doc__, f"{kind} {name}: {key} is not documented"

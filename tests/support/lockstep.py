@@ -1,0 +1,68 @@
+"""Run the codecs of all workers in lock-step over a perfect network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import Codec, Outcome
+from innet.words import Segment, combine
+
+Ints = NDArray[np.int32]
+Watcher = Callable[[list[list[Segment]]], None]
+
+
+def all_reduce(
+    codecs: Sequence[Codec],
+    gradients: Sequence[NDArray[np.float32]],
+    watch: Watcher = lambda segments: None,
+) -> list[Outcome]:
+    """The outcomes of all workers; what the codecs' contract says about segments is asserted.
+
+    Args:
+        watch: called with each round's segments, by worker.
+    """
+    exchanges = [
+        codec.exchange(gradient, len(codecs))
+        for codec, gradient in zip(codecs, gradients, strict=True)
+    ]
+    outcomes: list[Outcome] = []
+    answers: list[Ints] | None = None
+    while True:
+        segments: list[list[Segment]] = []
+        for exchange in exchanges:
+            try:
+                segments.append(next(exchange) if answers is None else exchange.send(answers))
+            except StopIteration as stop:
+                outcomes.append(stop.value)
+        if outcomes:
+            assert len(outcomes) == len(codecs), "some workers ended before the others"
+            return outcomes
+        watch(segments)
+        shapes = {tuple((each.operation, each.words.shape) for each in own) for own in segments}
+        assert len(shapes) == 1, "workers sent segments of different operations or lengths"
+        assert all(each.words.dtype == np.int32 for own in segments for each in own)
+        answers = [
+            combine(column[0].operation, [each.words for each in column])
+            for column in zip(*segments, strict=True)
+        ]
+        for answer in answers:
+            answer.flags.writeable = False  # all workers receive the same arrays: nobody may write
+
+
+def integer_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.int64]:
+    """The sum of what the workers say they contributed, in int64."""
+    oracle = np.zeros(size, np.int64)
+    for outcome in outcomes:
+        oracle[slice(None) if outcome.indices is None else outcome.indices] += outcome.integers
+    return oracle
+
+
+def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
+    """The sum of the float32 values that the workers selected, in float64."""
+    oracle = np.zeros(size)
+    for outcome in outcomes:
+        oracle[slice(None) if outcome.indices is None else outcome.indices] += outcome.sent
+    return oracle

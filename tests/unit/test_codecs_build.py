@@ -1,0 +1,217 @@
+"""From a description to a codec, and what is refused on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from innet import codecs
+from innet.codecs import build_codec, check_gradient
+from innet.codecs.capabilities import SAME_INDICES, Capabilities, check
+from innet.codecs.carriers.dense import Dense
+from innet.errors import (
+    CompositionError,
+    ConfigError,
+    GradientError,
+    InputError,
+    StateError,
+    UnknownNameError,
+)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Register parts for one test."""
+
+    def register(kind, name, part):
+        monkeypatch.setitem(codecs.PARTS[kind]._loaded, name, part)
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("spec", "description"),
+    [
+        ("dense", "all + fixed + dense + none"),
+        ("lhc", "all + fixed + lhc + none"),
+        ("topk", "topk + fixed + lhc + residual"),
+        ({}, "all + fixed + dense + none"),
+        ({"carrier": "lhc"}, "all + fixed + lhc + none"),
+        (
+            {"preset": "topk", "selector": {"ratio": 0.05}},
+            "topk(ratio=0.05) + fixed + lhc + residual",
+        ),
+        ({"preset": "topk", "carrier": "dense"}, "topk + fixed + dense + residual"),
+        (
+            {"selector": {"name": "topk", "k": 7}, "carrier": {"name": "lhc", "lanes": 4}},
+            "topk(k=7) + fixed + lhc(lanes=4) + none",
+        ),
+    ],
+)
+def test_descriptions(spec, description):
+    codec = build_codec(spec)
+    assert codec.describe() == description
+    assert build_codec(codec.spec).describe() == description
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: dense, lhc, topk"),
+        ({"preset": "x"}, UnknownNameError, "Known: dense, lhc, topk"),
+        ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Known: all, topk"),
+        ({"quantiser": "float"}, UnknownNameError, "Known: fixed"),
+        ({"carrier": "pigeon"}, UnknownNameError, "Known: dense, lhc"),
+        ({"feedback": "loud"}, UnknownNameError, "Known: none, residual"),
+        ({"selectr": "all"}, ConfigError, r"'selectr'\. Did you mean 'selector'\?.*quantiser"),
+        (
+            {"preset": "topk", "selector": {"ratoi": 0.1}},
+            ConfigError,
+            r"selector 'topk': unknown key 'ratoi'\. Did you mean 'ratio'\? Known: k, ratio",
+        ),
+        ({"selector": {"name": "all", "ratio": 0.1}}, ConfigError, "selector 'all'.*'ratio'"),
+        ({"selector": {"name": "topk", "ratio": 0}}, ConfigError, "ratio = 0"),
+        ({"selector": {"name": "topk", "ratio": 1.5}}, ConfigError, "ratio = 1.5"),
+        ({"selector": {"name": "topk", "ratio": "0.1"}}, ConfigError, "ratio = '0.1'"),
+        ({"selector": {"name": "topk", "k": 0}}, ConfigError, "k = 0"),
+        ({"selector": {"name": "topk", "k": 3, "ratio": 0.1}}, ConfigError, "not both"),
+        ({"carrier": {"name": "lhc", "lanes": 12}}, ConfigError, "power of two"),
+        ({"carrier": {"name": "lhc", "cells_per_item": 0}}, ConfigError, "cells_per_item = 0"),
+        ({"selector": 3}, ConfigError, "selector = 3"),
+        ({"selector": {"name": 3}}, ConfigError, "name = 3"),
+        (7, ConfigError, "int"),
+    ],
+)
+def test_what_is_wrong_is_named(spec, error, message):
+    with pytest.raises(error, match=message):
+        build_codec(spec)
+
+
+def test_a_residual_needs_something_that_is_left_over():
+    with pytest.raises(CompositionError, match=r"'residual' needs 'rest'.*feedback 'none'.*'all'"):
+        build_codec({"selector": "all", "feedback": "residual"})
+
+
+def test_a_carrier_without_an_index_needs_equal_indices(registered):
+    class SharedIndex(Dense):
+        name = "shared"
+        capabilities = Capabilities(
+            requires={SAME_INDICES: "it sends values alone, so all must mean the same places."}
+        )
+
+    registered("carrier", "shared", SharedIndex)
+    with pytest.raises(CompositionError, match=r"'shared' needs 'same indices'.*selector 'topk'"):
+        build_codec({"selector": "topk", "carrier": "shared"})
+    assert build_codec({"carrier": "shared"}).describe() == "all + fixed + shared + none"
+
+
+def test_what_a_switch_cannot_sum_is_refused(registered):
+    class Entropy(Dense):
+        name = "entropy"
+        capabilities = Capabilities(summable=False)
+
+    registered("carrier", "entropy", Entropy)
+    with pytest.raises(CompositionError, match="'entropy' makes words that a switch cannot sum"):
+        build_codec({"carrier": "entropy"})
+
+
+def test_a_part_may_satisfy_what_another_requires():
+    needy = Capabilities(requires={"x": "it must."})
+    with pytest.raises(CompositionError, match="it must"):
+        check({"carrier": ("a", needy)})
+    check({"carrier": ("a", needy), "selector": ("b", Capabilities(provides=frozenset("x")))})
+
+
+def test_capabilities_are_data():
+    assert build_codec("topk").capabilities() == {
+        "summable": True,
+        "fixed_size": False,
+        "lossless": True,
+        "rounds": [1, 3],
+        "integer_width": 32,
+        "overflow_bound": "floor((2**31 - 1) / N)",
+        "index": "bitmap",
+        "metadata": "1 + ceil(d / 32) + 2",
+    }
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_seeds_out_of_range_are_refused(seed):
+    with pytest.raises(InputError, match="seed"):
+        build_codec("lhc", seed=seed)
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(InputError, match="0 workers"):
+        next(build_codec().exchange(np.ones(3, np.float32), 0))
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        ([1.0], "worker 5 is a list"),
+        (np.ones(3), "worker 5 is float64"),
+        (np.ones(3, ">f4"), "worker 5 is >f4"),
+        (np.ones((2, 3), np.float32), r"worker 5 has shape \(2, 3\)"),
+        (np.array([0, 1, np.nan, np.inf], np.float32), "worker 5 is nan at index 2"),
+        (np.array([-np.inf, np.nan], np.float32), "worker 5 is -inf at index 0"),
+    ],
+)
+def test_gradients_that_no_codec_can_take(gradient, message):
+    with pytest.raises(GradientError, match=message):
+        check_gradient(gradient, 5)
+    codec = build_codec("topk", worker=5)
+    with pytest.raises(GradientError, match=message):
+        next(codec.exchange(gradient, 1))
+    assert codec.feedback.residual is None
+
+
+def test_views_with_strides_are_taken():
+    x = np.arange(20, dtype=np.float32)[::2]
+    exchange = build_codec("dense").exchange(x, 1)
+    answers = [segment.words for segment in next(exchange)]
+    (segment,) = exchange.send(answers)
+    with pytest.raises(StopIteration) as stop:
+        exchange.send([segment.words])
+    np.testing.assert_allclose(stop.value.value.sum, x, rtol=1e-6)
+
+
+def test_answers_of_other_lengths_are_refused():
+    exchange = build_codec("dense").exchange(np.ones(3, np.float32), 2)
+    next(exchange)
+    with pytest.raises(InputError, match="same description and seed"):
+        exchange.send([np.zeros(2, np.int32)])
+
+
+def test_seconds_are_those_of_the_clock_without_the_network():
+    ticks = iter(range(1000))
+    codec = build_codec("lhc", clock=lambda: float(next(ticks)))
+    exchange = codec.exchange(np.eye(1, 4000, dtype=np.float32).ravel(), 1)
+    answers = [segment.words for segment in next(exchange)]
+    for _ in range(100):
+        next(ticks)  # the network takes its time
+    answers = [segment.words for segment in exchange.send(answers)]
+    with pytest.raises(StopIteration) as stop:
+        exchange.send(answers)
+    outcome = stop.value.value
+    # A tick passes between two readings. Three stretches of encoding: until the opening, until the
+    # main round, and of its answers until the carrier says that it decodes; which it does, and the
+    # codec once more when it is back, so that there are two of decoding.
+    assert (outcome.encode_seconds, outcome.decode_seconds) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("wrong", [{"version": 2}, {"seed": 5}, {"spec": {}}])
+def test_state_of_another_codec_is_refused(wrong):
+    codec = build_codec("topk")
+    with pytest.raises(StateError):
+        codec.load_state_dict({**codec.state_dict(), **wrong})
+
+
+def test_state_that_fails_half_way_changes_nothing():
+    codec = build_codec("topk")
+    state = codec.state_dict()
+    state["parts"]["carrier"] = {"overlap": 0.5, "sketches": 3}
+    state["parts"]["feedback"] = {"residue": None}
+    with pytest.raises(StateError, match="residue"):
+        codec.load_state_dict(state)
+    assert codec.carrier.state_dict() == {"overlap": None, "sketches": 0}

@@ -1,0 +1,182 @@
+"""The compiled kernels return what the naive ones return, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import gradients
+
+from innet import kernels
+from innet.errors import InputError, UnknownNameError
+from innet.kernels import SketchLayout
+from innet.kernels.cpu import lhc
+
+naive = kernels.get("naive")
+compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+
+
+def assert_same(one, other):
+    """Equal types and bits: -0.0 is not 0.0 here."""
+    if isinstance(one, tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_same(a, b)
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.tobytes() == other.tobytes()
+    else:
+        assert type(one) is type(other) is int
+        assert one == other
+
+
+@st.composite
+def sparse_integers(draw):
+    """Integers of the whole range at some places of a dense array, and a layout for them."""
+    size = draw(gradients.sizes())
+    rng = np.random.default_rng(draw(gradients.seeds))
+    dense = rng.integers(-(2**31), 2**31, size).astype(np.int32)
+    dense[rng.random(size) >= draw(gradients.densities())] = 0
+    items = int(np.count_nonzero(dense))
+    lanes = draw(st.sampled_from((1, 2, 16, 512)))
+    cells_per_item = draw(st.sampled_from((0.1, 0.7, 1.1, 1.25, 2.0)))
+    part = max(1, int(cells_per_item * items / 3 / lanes))
+    return dense, SketchLayout(part, lanes, draw(st.integers(0, 2**63 - 1)))
+
+
+@each_compiled
+@given(st.data())
+def test_survey(fast, data):
+    x = data.draw(gradients.vectors(data.draw(gradients.sizes(large=True))))
+    assert_same(fast.survey(x), naive.survey(x))
+
+
+@each_compiled
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("size", "index"), [(1, 0), (1000, 999), (1000, 500)])
+def test_survey_finds_the_first_value_that_is_not_finite(fast, bad, size, index):
+    x = np.ones(size, np.float32)
+    x[index:] = bad
+    assert fast.survey(x)[2] == naive.survey(x)[2] == index
+
+
+@each_compiled
+@given(st.data())
+def test_top_k(fast, data):
+    size = data.draw(gradients.sizes(large=True))
+    x = data.draw(gradients.vectors(size))
+    k = data.draw(st.one_of(st.integers(0, size), st.integers(0, min(size, size // 50 + 1))))
+    before = x.copy()
+    assert_same(fast.top_k(x, k), naive.top_k(x, k))
+    assert_same(x, before)
+
+
+@each_compiled
+@given(st.data())
+def test_top_k_residual(fast, data):
+    size = data.draw(gradients.sizes(large=True))
+    gradient, residual = (data.draw(gradients.vectors(size)) for _ in range(2))
+    k = data.draw(st.one_of(st.integers(0, size), st.integers(0, min(size, size // 50 + 1))))
+    before, other = gradient.copy(), residual.copy()
+    assert_same(
+        fast.top_k_residual(gradient, residual, k), naive.top_k_residual(gradient, other, k)
+    )
+    assert_same(residual, other)
+    assert_same(gradient, before)
+
+
+@each_compiled
+@given(st.data())
+def test_fixed_point(fast, data):
+    x = data.draw(gradients.vectors(data.draw(gradients.sizes())))
+    largest = float(np.abs(x).max(initial=0)) or 1.0
+    scale = data.draw(st.sampled_from((2**31 - 1, 2**26 - 1, 1000.5, 2.5))) / largest
+    integers = fast.quantise(x, scale)
+    assert_same(integers, naive.quantise(x, scale))
+    for step in (1 / scale, largest, 2.0**-200):
+        assert_same(fast.dequantise(integers, step), naive.dequantise(integers, step))
+
+
+@each_compiled
+@given(sparse_integers())
+def test_bitmaps_and_scatter(fast, case):
+    dense, _ = case
+    bitmap = np.packbits(dense != 0, bitorder="little")
+    bitmap = np.pad(bitmap, (0, -bitmap.size % 4)).view(np.int32)
+    indices = np.flatnonzero(dense).astype(np.int32)
+    assert fast.popcount(bitmap) == naive.popcount(bitmap) == indices.size
+    assert_same(fast.expand(bitmap, dense.size), indices)
+    assert_same(naive.expand(bitmap, dense.size), indices)
+    assert_same(fast.scatter(indices, dense[indices], dense.size), dense)
+    assert_same(naive.scatter(indices, dense[indices], dense.size), dense)
+
+
+@each_compiled
+@given(sparse_integers())
+def test_sketch(fast, case):
+    dense, layout = case
+    bitmap, sketch = naive.lhc_encode(None, dense, dense.size, layout)
+    indices = np.flatnonzero(dense).astype(np.int32)
+    some_zero = np.sort(np.union1d(indices, np.arange(0, dense.size, 7))).astype(np.int32)
+    for places in (None, indices, some_zero):
+        integers = dense if places is None else dense[places]
+        assert_same(fast.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
+        assert_same(naive.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
+    occupancy = naive.lhc_occupancy(bitmap, dense.size, layout)
+    assert occupancy.sum() == 3 * indices.size
+    assert_same(fast.lhc_occupancy(bitmap, dense.size, layout), occupancy)
+    before = bitmap.copy(), sketch.copy()
+    peeled = naive.lhc_peel(bitmap, sketch, dense.size, layout)
+    assert_same(fast.lhc_peel(bitmap, sketch, dense.size, layout), peeled)
+    assert_same((bitmap, sketch), before)
+    total, missing = peeled
+    lost = naive.expand(missing, dense.size)
+    assert_same(np.delete(total, lost), np.delete(dense, lost))
+    assert not total[lost].any()
+
+
+@each_compiled
+def test_bits_past_the_last_element_are_ignored(fast):
+    layout = SketchLayout(10, 1, 3)
+    bitmap, sketch = naive.lhc_encode(None, np.array([5, 0, -7], np.int32), 3, layout)
+    bitmap[0] |= np.int32(-8)  # bits 3 to 31
+    for each in (fast, naive):
+        total, missing = each.lhc_peel(bitmap, sketch, 3, layout)
+        assert total.tolist() == [5, 0, -7]
+        assert not missing.any()
+        assert each.expand(bitmap, 3).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("queue", [2, 4, 64])
+def test_a_queue_that_overflows_changes_nothing(queue, monkeypatch):
+    # The uncompiled function, with room for so few cells that the sweeps must find most again.
+    monkeypatch.setattr(lhc, "_QUEUE", queue)
+    rng = np.random.default_rng(1)
+    dense = rng.integers(-(2**31), 2**31, 500).astype(np.int32)
+    layout = SketchLayout(230, 1, 1)
+    bitmap, sketch = naive.lhc_encode(None, dense, dense.size, layout)
+    cells = np.zeros((layout.cells, 3), np.int32)
+    cells[:, 0] = sketch
+    total = np.zeros(500, np.int32)
+    pending = lhc._pending(bitmap, 500)
+    lhc._occupy(pending, lhc._hashing(layout), cells)
+    with np.errstate(over="ignore"):
+        lhc._peel.py_func(pending, lhc._hashing(layout), cells, total)
+    assert not pending.any()
+    assert_same(total, dense)
+
+
+def test_unknown_kernels_are_refused():
+    with pytest.raises(UnknownNameError, match="Known: cpu, naive"):
+        kernels.get("gpu")
+
+
+@pytest.mark.parametrize(
+    "wrong", [(0, 16, 0), (1, 3, 0), (1, 1024, 0), (1, 0, 0), (1, 16, -1), (2**30, 16, 0)]
+)
+def test_impossible_layouts_are_refused(wrong):
+    with pytest.raises(InputError):
+        SketchLayout(*wrong)

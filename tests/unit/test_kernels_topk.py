@@ -1,0 +1,77 @@
+"""Top-k against sorting, where sampling misleads and ties abound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from innet import kernels
+
+SIZE = 100_003
+
+cpu = kernels.get("cpu")
+
+
+def sorted_choice(x, k):
+    order = sorted(range(x.size), key=lambda i: (-abs(x[i]), i))
+    return sorted(order[:k])
+
+
+def hidden_from_a_sample(rng):
+    """A few huge values where most samples see none: the guess is far too low."""
+    x = np.full(SIZE, 1e-3, np.float32)
+    x[rng.choice(SIZE, 50, replace=False)] = rng.standard_normal(50) * 1e6
+    return x
+
+
+def ascending(rng):
+    return np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+def few_nonzeros(rng):
+    x = np.zeros(SIZE, np.float32)
+    x[rng.choice(SIZE, 20, replace=False)] = 1
+    return x
+
+
+def two_levels(rng):
+    return rng.choice(np.array([1, -1, 2, -2], np.float32), SIZE)
+
+
+def striped(rng):
+    x = np.zeros(SIZE, np.float32)
+    x[::64] = rng.standard_normal(len(x[::64]))
+    return x
+
+
+def denormals(rng):
+    bits = rng.integers(0, 2**20, SIZE, dtype=np.uint32)
+    return bits.view(np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 100, 1000, 24_000, 60_000])
+@pytest.mark.parametrize(
+    "make", [hidden_from_a_sample, ascending, few_nonzeros, two_levels, striped, denormals]
+)
+def test_equals_sorting(make, k):
+    x = make(np.random.default_rng(k))
+    expected = sorted_choice(x, k)
+    indices, values = cpu.top_k(x, k)
+    assert indices.tolist() == expected
+    assert values.tobytes() == x[expected].tobytes()
+    residual = np.zeros_like(x)
+    indices, values = cpu.top_k_residual(x, residual, k)
+    assert indices.tolist() == expected
+    assert values.tobytes() == x[expected].tobytes()
+    rest = x.copy()
+    rest[expected] = 0
+    np.testing.assert_array_equal(residual, rest)
+
+
+def test_infinite_sums_count_as_the_largest():
+    gradient = np.full(SIZE, 3e38, np.float32)
+    residual = np.zeros(SIZE, np.float32)
+    residual[[7, 99_999]] = 3e38
+    indices, values = cpu.top_k_residual(gradient, residual, 2)
+    assert indices.tolist() == [7, 99_999]
+    assert np.isposinf(values).all()

@@ -158,7 +158,9 @@ def _assume(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
 
 @_primitive("log_msg", arguments=2)
 def _log_message(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    values = tuple(make.data(value) for value in args[1]["value"])
+    listed = args[1]["value"]
+    # p4c writes an empty object where there is nothing to list.
+    values = () if listed.value == {} else tuple(make.data(value) for value in listed)
     return ir.LogMessage(args[0]["value"].string(), values)
 
 

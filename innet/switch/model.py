@@ -35,7 +35,8 @@ class CounterCells(NamedTuple):
 class Registers(Mapping[str, NDArray[Any]]):
     """Register arrays by name, as views: uint32 up to 32 bits, uint64 up to 64, else objects.
 
-    Writing to a view writes to the switch. An unknown name is an UnknownNameError.
+    Writing to a view writes to the switch. A name may be shortened to an ending at a dot that only
+    one register has; any other is an UnknownNameError.
     """
 
     def __init__(self, state: SwitchState) -> None:
@@ -43,9 +44,7 @@ class Registers(Mapping[str, NDArray[Any]]):
         self._views = {array.name: view for array, view in arrays}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._views:
-            raise UnknownNameError("register", name, self._views)
-        return self._views[name]
+        return self._views[_whole_name("register", name, self._views)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)
@@ -64,15 +63,22 @@ class Counters(Mapping[str, CounterCells]):
         }
 
     def __getitem__(self, name: str) -> CounterCells:
-        if name not in self._cells:
-            raise UnknownNameError("counter", name, self._cells)
-        return self._cells[name]
+        return self._cells[_whole_name("counter", name, self._cells)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._cells)
 
     def __len__(self) -> int:
         return len(self._cells)
+
+
+def _whole_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The one of ``known`` that is ``name``, or else the only one that ends in it at a dot."""
+    names = list(known)
+    fitting = [name] if name in names else [each for each in names if each.endswith(f".{name}")]
+    if len(fitting) != 1:
+        raise UnknownNameError(kind, name, names)
+    return fitting[0]
 
 
 def _engine_class(name: str) -> type[Engine]:

@@ -124,10 +124,12 @@ class Case:
 
     def packets(self) -> list[Packet]:
         rng = np.random.default_rng(list(self.name.encode()))
-        packets = [(port, b"") for port in range(8)]  # simple_switch has the ports it hears from
-        for _ in range(self.count):
-            packets.append((int(rng.integers(0, 8)), _cut(rng, self.make(rng), self.cut)))
-        return packets
+        # The recorder gives simple_switch the ports that it hears from: one packet from each.
+        heard = [(port, b"") for port in range(8)]
+        return heard + [
+            (int(rng.integers(0, 8)), _cut(rng, self.make(rng), self.cut))
+            for _ in range(self.count)
+        ]
 
 
 CASES = {

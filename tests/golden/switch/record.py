@@ -1,4 +1,4 @@
-"""Record what simple_switch answers on the feature programs: `python tests/golden/switch/record.py`.
+"""Record what simple_switch answers on the feature programs: run this file.
 
 Needs p4c-bm2-ss and simple_switch on PATH. Rewrites tests/programs/switch_*.json and
 tests/golden/switch/*.json.gz, which test_switch_golden.py holds the built-in switch to. Names of

@@ -31,9 +31,10 @@ def test_equals_simple_switch(name, engine):
     assert fingerprint(document) == golden["fingerprint"], "the program changed: run record.py"
     try:
         switch = Switch.load(load_program(document), engine=engine)
-    except UnsupportedError as error:
-        assert engine == "jit", error
-        pytest.skip(str(error).splitlines()[0])
+    except UnsupportedError:
+        if engine == "interpret":
+            raise
+        pytest.skip("the JIT does not have all constructs of this program")
     for command in case.commands:
         switch.command(command)
     packets = [(port, bytes.fromhex(data)) for port, data in golden["packets"]]

@@ -1,0 +1,202 @@
+"""Loading BMv2 JSON: what is accepted, and that every refusal names the place."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import lzma
+
+import pytest
+from support.switch_cases import CASES, program
+
+from innet.errors import ProgramError, UnsupportedError
+from innet.switch import Switch, ir, load_program
+from innet.switch.loader import fingerprint
+
+
+@pytest.fixture
+def document():
+    return copy.deepcopy(program("switch_tables"))
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return path
+
+
+def test_a_program_is_the_same_from_a_file_compressed_or_parsed(tmp_path, document):
+    text = json.dumps(document).encode()
+    loaded = [
+        load_program(document),
+        load_program(write(tmp_path / "plain.json", text)),
+        load_program(str(write(tmp_path / "program.json.gz", gzip.compress(text)))),
+        load_program(write(tmp_path / "program.json.xz", lzma.compress(text))),
+    ]
+    assert all(each == loaded[0] for each in loaded)
+    assert load_program(loaded[0]) is loaded[0]
+
+
+def test_what_a_program_becomes(document):
+    loaded = load_program(document)
+    assert loaded.name == "switch_tables.p4"
+    header = next(i for i, each in enumerate(loaded.headers) if each.name == "key")
+    fields = loaded.type_of(header).fields
+    assert [(f.name, f.width, f.offset) for f in fields[:4]] == [
+        ("exact_key", 16, 0),
+        ("prefix", 32, 16),
+        ("odd_prefix", 12, 48),
+        ("small", 4, 60),
+    ]
+    table = next(each for each in loaded.tables if each.name == "I.ternary_table")
+    assert table.match is ir.MatchKind.TERNARY
+    assert [key.match.value for key in table.keys] == ["ternary", "exact", "ternary"]
+    assert table.keys[2].field.field == ir.VALID
+    assert loaded.name_of(table.keys[2].field) == "extra.$valid$"
+    constant = next(each for each in loaded.tables if each.name == "I.constant_table")
+    assert constant.immutable
+    assert constant.default_action_const
+    assert constant.entries[0].matches == (
+        ir.TernaryMatch(0x123456, 0xFFFFFF),
+        ir.RangeMatch(5, 9),
+    )
+    assert loaded.standard.mcast_grp is not None
+    assert loaded.name_of(loaded.standard.mcast_grp) == "standard_metadata.mcast_grp"
+
+
+def test_parser_of_the_stack_program():
+    loaded = load_program(program("switch_headers"))
+    states = {state.name: state for state in loaded.parser.states}
+    label = states["label"]
+    assert label.operations == (ir.Extract(ir.StackNext(0), None),)
+    assert isinstance(label.key[0].source, ir.StackLastField)
+    assert [t.values for t in label.transitions] == [(0,), (1,)]
+    assert loaded.parser.states[label.transitions[0].next] is label
+    assert label.transitions[1].next is None
+    variable = states["variable"].operations
+    assert isinstance(variable[-1], ir.Extract)
+    assert variable[-1].length is not None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fingerprints_ignore_where_the_source_lies(name):
+    document = program(name)
+    moved = {**document, "program": "/elsewhere/x.p4", "__meta__": {"version": [2, 23]}}
+    moved["actions"] = [{**a, "source_info": {"line": 3}} for a in document["actions"]]
+    assert fingerprint(moved) == fingerprint(document)
+    assert load_program(moved).fingerprint == load_program(document).fingerprint
+
+
+def test_fingerprints_differ_when_the_program_does(document):
+    before = fingerprint(document)
+    document["actions"][0]["name"] += "x"
+    assert fingerprint(document) != before
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no JSON"),
+        (b"\x7fELF", "no JSON"),
+        (b"[1, 2", "no JSON"),
+        (b'"text"', "__meta__"),
+        (b"{}", "__meta__"),
+        (b"\x1f\x8b broken", "compressed"),
+        (gzip.compress(b"{}" * 50)[:-9], "compressed"),
+        (b"\xfd7zXZ\x00 broken", "compressed"),
+        (b"[" * 100_000, "no JSON"),
+    ],
+)
+def test_a_file_that_is_no_program(tmp_path, data, words):
+    with pytest.raises(ProgramError, match=words):
+        load_program(write(tmp_path / "bad.json", data))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ProgramError, match=r"missing\.json"):
+        load_program(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("version", [[1, 23], [3, 0], [2, 17], ["2", 23], [2], 2])
+def test_a_version_that_is_not_supported(document, version):
+    document["__meta__"]["version"] = version
+    with pytest.raises(ProgramError, match=r"__meta__\.version"):
+        load_program(document)
+
+
+def at(document, path):
+    for step in path[:-1]:
+        document = document[step]
+    return document, path[-1]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (
+            ("headers", 2, "header_type"),
+            "nowhere",
+            r"headers\[2\].header_type: unknown",
+        ),
+        (("headers", 2, "id"), 0, r"headers\[2\].id: a second header"),
+        (("headers", 2, "metadata"), "yes", r"headers\[2\].metadata: expected true or false"),
+        (("header_types", 2, "fields", 0, 1), "wide", r"header_types\[2\].fields\[0\]\[1\]"),
+        (("header_types", 2, "fields", 0, 1), 0, "at least 1"),
+        (("header_types", 2, "fields", 0, 1), 7, "whole bytes"),
+        (("parsers", 0, "name"), "other", "unknown parser 'parser'"),
+        (("parsers", 0, "init_state"), "begin", "unknown parse state 'begin'"),
+        (("parsers", 0, "parse_states", 0, "parser_ops", 0, "op"), "eat", "BMv2's parser has"),
+        (("parsers", 0, "parse_states", 0, "transitions", 0, "value"), "0x1234", "1 bytes"),
+        (("parsers", 0, "parse_states", 0, "transitions", 0, "value"), "zz", "hexadecimal"),
+        (("deparsers", 0, "order", 0), "hdr", r"order\[0\]: unknown header 'hdr'"),
+        (("pipelines", 0, "name"), "in", "unknown pipeline 'ingress'"),
+        (("pipelines", 0, "init_table"), "x", "unknown table or conditional 'x'"),
+        (("pipelines", 0, "tables", 0, "type"), "magic", r"tables\[0\].type"),
+        (("pipelines", 0, "tables", 0, "match_type"), "fuzzy", r"tables\[0\].match_type"),
+        (("pipelines", 0, "tables", 0, "action_ids", 0), 999, "id of a action"),
+        (("actions", 0, "primitives"), None, r"actions\[0\].primitives"),
+        (("field_aliases",), [["a", "b"]], r"field_aliases\[0\]\[1\]"),
+    ],
+)
+def test_a_broken_document_names_the_place(document, path, value, words):
+    place, key = at(document, path)
+    place[key] = value
+    with pytest.raises(ProgramError, match=words):
+        load_program(document)
+
+
+def test_a_program_of_another_architecture_is_refused(document):
+    names = document["header_types"][1]["fields"]
+    document["header_types"][1]["fields"] = [f for f in names if f[0] != "egress_spec"]
+    with pytest.raises(ProgramError, match="egress_spec"):
+        load_program(document)
+
+
+@pytest.mark.parametrize("member", ["header_types", "headers", "parsers", "actions", "pipelines"])
+def test_a_missing_member_is_named(document, member):
+    del document[member]
+    with pytest.raises(ProgramError, match=member):
+        load_program(document)
+
+
+def test_an_unknown_primitive_is_refused_by_name_when_an_engine_gets_it(document):
+    action = next(a for a in document["actions"] if a["name"] == "I.one")
+    action["primitives"].append({"op": "_Widget_turn", "parameters": []})
+    loaded = load_program(document)
+    with pytest.raises(UnsupportedError, match=r"_Widget_turn in action I\.one"):
+        Switch(loaded, "interpret")
+
+
+def test_an_unknown_hash_is_refused_by_name():
+    document = program("switch_state")
+    document["calculations"][0]["algo"] = "sha3"
+    with pytest.raises(UnsupportedError, match=r"sha3 of calculation calc"):
+        Switch.load(document, "interpret")
+
+
+def test_a_jump_backwards_is_refused(document):
+    action = next(a for a in document["actions"] if a["name"] == "I.one")
+    jump = {"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}]}
+    action["primitives"].insert(0, jump)
+    with pytest.raises(ProgramError, match="forward"):
+        load_program(document)

@@ -83,7 +83,7 @@ def _load_array(writer: Writer, kind: ir.HeaderType, array: ArrayVariable) -> No
     first = kind.fields[array.first]
     if array.width in (8, 16, 32, 64) and first.offset % 8 == 0:
         step = array.width // 8
-        with writer.block(f"for k in range({array.count}):"):
+        with writer.lanes(array.count):
             where = _at("start", first.offset // 8)
             writer.line(f"{array.name}[k] = load{array.width}(data, {where} + {step} * k)")
         return
@@ -170,7 +170,7 @@ def emit_stores(writer: Writer, target: str, position: str, parts: list[Part]) -
             offset += part.size
             continue
         width, count = part.array.width, part.last - part.first + 1
-        with writer.block(f"for k in range({count}):"):
+        with writer.lanes(count):
             where = f"{_at(position, offset)} + {width // 8} * k"
             element = f"{part.array.name}[{_at('k', part.first)}]"
             writer.line(f"store{width}({target}, {where}, int64({element}))")

@@ -36,38 +36,35 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
             found = f"find_range(t{index}_values, t{index}_masks, {key}, "
             found += f"t{index}_lows, t{index}_highs, {numbers})"
         case _ if is_direct(table):
-            found = f"t{index}_rows[{words[0]}]"
+            found = f"get(t{index}_rows, {words[0]})"
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"t{index}_row = {found}")
     if table.with_counters:
         with writer.block(f"if t{index}_row != 0:"):
-            cell = f"t{index}_counters[t{index}_indices[t{index}_row]"
-            writer.line(f"{cell}, 0] += 1")
-            writer.line(f"{cell}, 1] += size")
+            cell = f"get(t{index}_indices, t{index}_row) * 2"
+            writer.line(f"bump(t{index}_counters, {cell}, 1)")
+            writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
 
-def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, int]]:
-    """(name, dimensions) of the int64 arrays that a table's emitted code uses, in order.
-
-    No dimensions: an int64 by itself.
-    """
-    names: list[tuple[str, int]] = [("actions", 1), ("data", 2)]
+def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
+    """(name, Numba type) of what a table's emitted code uses, in order; arrays are flat."""
+    names = ["actions", "data"]
     if table.keys:
         match table.match:
             case ir.MatchKind.LPM:
-                names += [("bounds", 2), ("rows", 1)]
+                names += ["bounds", "rows"]
             case ir.MatchKind.TERNARY:
-                names += [("values", 2), ("masks", 2)]
+                names += ["values", "masks"]
             case ir.MatchKind.RANGE:
-                names += [("values", 2), ("masks", 2), ("lows", 2), ("highs", 2)]
+                names += ["values", "masks", "lows", "highs"]
             case _ if is_direct(table):
-                names += [("rows", 1)]
+                names += ["rows"]
             case _:
-                names += [("keys", 2), ("rows", 1), ("seed", 0)]
+                names += ["keys", "rows", "seed"]
         if table.with_counters:
-            names += [("indices", 1), ("counters", 2)]
-    return [(f"t{index}_{name}", dimensions) for name, dimensions in names]
+            names += ["indices", "counters"]
+    return [(f"t{index}_{name}", "int64" if name == "seed" else "int64[::1]") for name in names]
 
 
 def _key_text(expressions: Expressions, key: ir.TableKey) -> str:

@@ -14,12 +14,14 @@ Its shape, with names as in the emitted source:
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan
+from innet.switch.jit import plan, runtime
 from innet.switch.jit.emit_copies import ENDLESS, Copies
 from innet.switch.jit.emit_hashes import emit_hash
 from innet.switch.jit.emit_lookups import lookup_arguments
@@ -70,11 +72,10 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     ]
     for number, group in enumerate(groups):
         dtype = "uint32" if group.matrix.dtype.itemsize == 4 else "int64"
-        arguments.append((f"r{number}", f"{dtype}[:, ::1]"))
-    arguments += [(f"c{number}", "int64[:, ::1]") for number in range(len(program.counters))]
+        arguments.append((f"r{number}", f"{dtype}[::1]"))
+    arguments += [(f"c{number}", "int64[::1]") for number in range(len(program.counters))]
     for index in looked_up(program):
-        for name, dimensions in lookup_arguments(program.tables[index], index):
-            arguments.append((name, ("int64", "int64[::1]", "int64[:, ::1]")[dimensions]))
+        arguments += lookup_arguments(program.tables[index], index)
     return arguments
 
 
@@ -119,28 +120,32 @@ class _Emitter:
         return emit_hash(self.writer, self.expressions, payload, found)
 
     def emit(self) -> Emitted:
-        writer = self.writer
         arguments = argument_types(self.program, self.groups)
-        writer.line(f'"""Emitted by innet from {self.program.name}; not to be edited."""')
-        writer.blank()
-        for line in _IMPORTS:
-            writer.line(line)
-        writer.blank()
-        types = ", ".join(kind for _, kind in arguments)
-        writer.line(f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer")
-        writer.line(f'SIGNATURE = "UniTuple(int64, 2)({types})"')
-        writer.blank()
-        writer.blank()
         options = 'boundscheck=False, error_model="numpy", nogil=True, cache=True'
-        writer.line(f"@njit(SIGNATURE, {options})")
-        names = [name for name, _ in arguments]
-        with writer.block(f"def process({', '.join(names)}):"):
+        names = ", ".join(name for name, _ in arguments)
+        self.writer.line(f"@njit(SIGNATURE, {options})")
+        start = len(self.writer.lines) + 1
+        with self.writer.block(f"def process({names}):"):
             self._function()
-        lines = writer.lines
+        lines = self.writer.lines
+        counts = sorted(self.writer.counts)
+        lines[start:start] = [f"    lanes_{count} = hidden({count})" for count in counts]
         if sum("scratch" in text for text in lines) == 1:
             lines[:] = [text for text in lines if _SCRATCH not in text]
+        body = self.writer.source()
+        types = ", ".join(kind for _, kind in arguments)
+        head = [
+            f'"""Emitted by innet from {self.program.name}; not to be edited."""',
+            "",
+            *_imports(body),
+            "",
+            f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer",
+            f'SIGNATURE = "UniTuple(int64, 2)({types})"',
+            "",
+            "",
+        ]
         loops = sum(isinstance(node, plan.Loop) for node in walk(self.bodies))
-        return Emitted(writer.source(), self._growth(), loops)
+        return Emitted("\n".join(head) + "\n" + body, self._growth(), loops)
 
     def _function(self) -> None:
         line = self.writer.line
@@ -236,7 +241,7 @@ class _Emitter:
                     self._fill(array.name, array.count)
 
     def _fill(self, name: str, count: int) -> None:
-        with self.writer.block(f"for k in range({count}):"):
+        with self.writer.lanes(count):
             self.writer.line(f"{name}[k] = 0")
 
     # ── Sizes ──
@@ -264,14 +269,18 @@ class _Emitter:
 
 
 _SCRATCH = "scratch = np.empty"
-_IMPORTS = (
-    "import numpy as np",
-    "from numba import int64, njit",
-    "",
-    "from innet.switch.jit.runtime import (",
-    "    SIGN, clamp, cksum16, copy, crc16, crc32, crcCCITT, csum16, divide, find_exact,",
-    "    find_prefix, find_range, find_ternary, folded, identity, less, load8, load16, load32,",
-    "    load64, modulo, peek, shift_left, shift_right, shift_right_unsigned, store8, store16,",
-    "    store32, store64, xor16, xor32,",
-    ")",
-)
+
+
+def _imports(body: str) -> list[str]:
+    """What emitted code imports, for the names that it uses."""
+    words = set(re.findall(r"\w+", body))
+    used = [name for name in runtime.__all__ if name in words]
+    listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)
+    return [
+        "import numpy as np",
+        "from numba import int64, njit",
+        "",
+        "from innet.switch.jit.runtime import (",
+        *(f"    {line}" for line in listed),
+        ")",
+    ]

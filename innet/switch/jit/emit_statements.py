@@ -9,7 +9,7 @@ from innet.switch.engine import Statistics
 from innet.switch.jit import plan
 from innet.switch.jit.emit_bytes import emit_loads
 from innet.switch.jit.emit_lookups import emit_lookup
-from innet.switch.jit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.expressions import Expressions, Value, counting, literal, truncated
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.lower_actions import LEAVING
 from innet.switch.jit.tree import rebuild, walk
@@ -20,22 +20,24 @@ STATISTICS = {name: position for position, name in enumerate(Statistics().as_dic
 
 
 class RegisterPlaces:
-    """Which matrix and column holds each register array."""
+    """Which matrix and column holds each register array; the matrices are passed flat."""
 
     def __init__(self, groups: tuple[tuple[int, ...], ...]) -> None:
         self._places = {
-            register: (group, column)
+            register: (group, len(registers), column)
             for group, registers in enumerate(groups)
             for column, register in enumerate(registers)
         }
 
     def element(self, register: int, stride: int, index: str) -> str:
-        """Source of a cell; in a ``Loop`` columns advance by ``stride``."""
-        group, column = self._places[register]
-        if not stride:
-            return f"r{group}[{index}, {column}]"
-        step = "k" if stride == 1 else f"{stride} * k"
-        return f"r{group}[{index}, {f'{column} + {step}' if column else step}]"
+        """Source of a cell's array and place; in a ``Loop`` columns advance by ``stride``."""
+        group, columns, column = self._places[register]
+        place = index if columns == 1 else f"{index} * {columns}"
+        if column:
+            place += f" + {column}"
+        if stride:
+            place += f" + {counting(0, stride)}"
+        return f"r{group}, {place}"
 
 
 class Statements:
@@ -200,11 +202,11 @@ class Statements:
         width = self.program.registers[statement.register].width
         cell = self.places.element(statement.register, statement.stride, index)
         if isinstance(statement, plan.RegisterRead):
-            self._store(statement.target, Value(f"int64({cell})", 0, (1 << width) - 1))
+            self._store(statement.target, Value(f"get({cell})", 0, (1 << width) - 1))
         else:
             value = self.expressions.data(statement.value)
             text = value.text if width in (32, 64) else truncated(value, width)
-            self.writer.line(f"{cell} = {text}")
+            self.writer.line(f"put({cell}, {text})")
 
     def _named(self, text: str, stem: str) -> str:
         """A variable that holds ``text``, which is a variable itself where it can be."""
@@ -218,8 +220,8 @@ class Statements:
         name = self._named(index.text, "index")
         size = self.program.counters[counter].size
         with self.writer.block(f"if {_inside(name, index, size)}:"):
-            self.writer.line(f"c{counter}[{name}, 0] += 1")
-            self.writer.line(f"c{counter}[{name}, 1] += size")
+            self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
+            self.writer.line(f"bump(c{counter}, {name} * 2 + 1, size)")
 
     # ── Control flow ──
 
@@ -243,7 +245,7 @@ class Statements:
                 self.body(otherwise)
 
     def _dispatch(self, table: int, bodies: tuple[plan.Body, ...]) -> None:
-        self.writer.line(f"t{table}_action = t{table}_actions[t{table}_row]")
+        self.writer.line(f"t{table}_action = get(t{table}_actions, t{table}_row)")
         word = "if"
         for position, body in enumerate(bodies):
             if body:
@@ -288,7 +290,7 @@ class Statements:
                 self._plain_loop(rest)
 
     def _plain_loop(self, loop: plan.Loop) -> None:
-        with self.writer.block(f"for k in range({loop.count}):"):
+        with self.writer.lanes(loop.count):
             lanes = {node for node in walk(loop) if isinstance(node, plan.Lane)}
             names = sorted(filter(None, map(self.layout.local, lanes)))
             for name in names:

@@ -18,7 +18,7 @@ from innet.switch.jit import cache
 from innet.switch.jit.emit_program import Emitted, emit
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
-from innet.switch.jit.table_arrays import Argument, replica_arrays, table_arrays
+from innet.switch.jit.table_arrays import Argument, replica_arrays, table_arguments
 from innet.switch.jit.unsupported import structural_reasons
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
@@ -46,10 +46,11 @@ class JitEngine:
         self.source_path = cache.module_path(program)
         self._process: Any = module.process
         self._growth: int = module.GROWTH
+        self._program = program
         self._state = state
         self._fixed = [
             *(_integers(group.matrix) for group in state.register_groups),
-            *(counter.view(np.int64) for counter in state.counters),
+            *(counter.reshape(-1).view(np.int64) for counter in state.counters),
         ]
         self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
         self._versions = dict.fromkeys(self._tables, -1)
@@ -126,7 +127,7 @@ class JitEngine:
         for index in self._tables:
             table = state.tables[index]
             if table.version != self._versions[index]:
-                self._tables[index] = table_arrays(table)
+                self._tables[index] = table_arguments(self._program, table)
                 self._versions[index] = table.version
         self._replicas = replica_arrays(state.replication)
         self._generation = state.generation.value
@@ -148,8 +149,9 @@ def _check(batch: PacketBatch) -> None:
 
 
 def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
-    """uint64 seen as int64, which emitted code computes in."""
-    return matrix.view(np.int64) if matrix.dtype == np.uint64 else matrix
+    """The matrix as a flat view; uint64 seen as int64, which emitted code computes in."""
+    flat = matrix.reshape(-1)
+    return flat.view(np.int64) if flat.dtype == np.uint64 else flat
 
 
 class _Identity:

@@ -16,6 +16,7 @@ from typing import Any
 from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.jit import plan
+from innet.switch.jit.keys import data_width
 from innet.switch.jit.layout import Layout
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -87,7 +88,7 @@ class Expressions:
                 top = (1 << self.program.type_of(header).fields[first].width) - 1
                 return Value(self.lane_text(node), 0, top)
             case plan.Argument(table, column, width):
-                return Value(f"t{table}_data[t{table}_row, {column}]", 0, (1 << width) - 1)
+                return Value(self._argument(table, column), 0, (1 << width) - 1)
             case plan.Scalar(name, low, high):
                 return Value(name, low, high)
             case plan.Counting(first, step, last):
@@ -110,6 +111,11 @@ class Expressions:
                 return Value(f"(1 if {self.condition(operand)} else 0)", 0, 1)
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
+
+    def _argument(self, table: int, column: int) -> str:
+        width = data_width(self.program, self.program.tables[table])
+        row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
+        return f"get(t{table}_data, {row} + {column})" if column else f"get(t{table}_data, {row})"
 
     def field_text(self, reference: ir.FieldRef) -> str:
         """How a field is read."""

@@ -1,4 +1,4 @@
-"""How a table's key becomes 64-bit words: agreed between emitted look-ups and table arrays.
+"""The shape of tables, agreed between emitted look-ups and table arrays: keys as 64-bit words.
 
 Fields are packed whole, the first one highest, into as few words as hold them. Range fields stay
 apart, one word each, since they are compared by order. In an lpm table the lpm field comes last, so
@@ -32,6 +32,11 @@ class KeyWords:
     def pack(self, values: tuple[int, ...]) -> list[int]:
         """The words of key ``values`` (or masks), unsigned."""
         return [sum(values[field] << shift for field, shift in word) for word in self.words]
+
+
+def data_width(program: ir.Program, table: ir.Table) -> int:
+    """Columns of the table's action data."""
+    return max([1, *(len(program.actions[action].parameters) for action in table.actions)])
 
 
 def key_words(table: ir.Table) -> KeyWords:

@@ -17,6 +17,44 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+__all__ = [  # what emitted code may import
+    "SIGN",
+    "bump",
+    "cksum16",
+    "clamp",
+    "copy",
+    "crc16",
+    "crc32",
+    "crcCCITT",
+    "csum16",
+    "divide",
+    "find_exact",
+    "find_prefix",
+    "find_range",
+    "find_ternary",
+    "folded",
+    "get",
+    "hidden",
+    "identity",
+    "less",
+    "load8",
+    "load16",
+    "load32",
+    "load64",
+    "modulo",
+    "peek",
+    "put",
+    "shift_left",
+    "shift_right",
+    "shift_right_unsigned",
+    "store8",
+    "store16",
+    "store32",
+    "store64",
+    "xor16",
+    "xor32",
+]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 int64: Any = types.int64
@@ -79,6 +117,38 @@ def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: i
     return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
 
 
+def _get(_typing: Any, array: Any, _index: Any) -> Any:
+    signature = types.int64(array, types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        value = builder.load(builder.gep(data, [arguments[1]]))
+        narrow = signature.args[0].dtype.bitwidth < 64
+        return builder.zext(value, ir.IntType(64)) if narrow else value
+
+    return signature, emit
+
+
+def _put(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
+    signature = types.void(array, types.int64, types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        bits = signature.args[0].dtype.bitwidth
+        value = arguments[2]
+        if bits < 64:
+            value = builder.trunc(value, ir.IntType(bits))
+        builder.store(value, builder.gep(data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+# Elements of flat arrays without the case of a negative index, which costs instructions in every
+# access to state: get(array, index), put(array, index, value).
+get: Any = intrinsic(_get)
+put: Any = intrinsic(_put)
+
 load8, store8 = _loader(8), _storer(8)
 load16, store16 = _loader(16), _storer(16)
 load32, store32 = _loader(32), _storer(32)
@@ -104,8 +174,28 @@ def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count:
     return signature, emit
 
 
-#: ``copy(target, at, source, start, count)``: bytes between arrays that do not overlap.
-copy = intrinsic(_copy)
+def _hidden(_typing: Any, _number: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        nothing = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")
+        return builder.call(nothing, arguments)
+
+    return types.int64(types.int64), emit
+
+
+# hidden(number): the number, without the compiler knowing it. A short loop of known length is
+# unrolled into scalar code before the vectoriser sees it; one of unknown length is not.
+hidden: Any = intrinsic(_hidden)
+
+
+# copy(target, at, source, start, count): bytes between arrays that do not overlap.
+copy: Any = intrinsic(_copy)
+
+
+@inlined
+def bump(array: Any, index: int, by: int) -> None:
+    """Add to an element."""
+    put(array, index, get(array, index) + by)
 
 
 @inlined
@@ -189,24 +279,26 @@ def scatter(key: Any, seed: int) -> int:
 
 @inlined
 def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
-    """Open addressing with linear probing; ``keys`` (slots, words), an empty slot has row 0."""
+    """Open addressing with linear probing; ``keys`` (slots x words), an empty slot has row 0."""
     mask = len(rows) - 1
     slot = scatter(key, seed) & mask
-    while rows[slot] != 0:
+    while True:
+        row = get(rows, slot)
+        if row == 0:
+            return 0
         same = True
         for position in range(len(key)):
-            same &= keys[slot, position] == key[position]
+            same &= get(keys, slot * len(key) + position) == key[position]
         if same:
-            return rows[slot]
+            return row
         slot = (slot + 1) & mask
-    return 0
 
 
 @inlined
 def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
     """The row of the interval that ``key`` lies in: the last of ``bounds`` that is not above it.
 
-    ``bounds`` (intervals, words) ascend and start at 0; intervals without an entry have row 0.
+    ``bounds`` (intervals x words) ascend and start at 0; intervals without an entry have row 0.
     """
     first, count = 0, len(rows)
     while count > 1:
@@ -214,22 +306,28 @@ def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
         below = False
         equal = True
         for position in range(len(key)):
-            bound = bounds[first + half, position]
+            bound = get(bounds, (first + half) * len(key) + position)
             below |= equal and less(key[position], bound)
             equal &= key[position] == bound
         first = first if below else first + half
         count -= half
-    return rows[first]
+    return get(rows, first)
+
+
+@inlined
+def _covers(values: Any, masks: Any, key: Any, entry: int) -> bool:
+    same = True
+    for position in range(len(key)):
+        at = entry * len(key) + position
+        same &= (key[position] & get(masks, at)) == get(values, at)
+    return same
 
 
 @inlined
 def find_ternary(values: Any, masks: Any, key: Any) -> int:
     """The first entry with key & mask == value; entries stand in the order of precedence."""
-    for entry in range(values.shape[0]):
-        same = True
-        for position in range(len(key)):
-            same &= (key[position] & masks[entry, position]) == values[entry, position]
-        if same:
+    for entry in range(len(values) // len(key)):
+        if _covers(values, masks, key, entry):
             return entry + 1
     return 0
 
@@ -239,13 +337,12 @@ def find_range(  # noqa: PLR0917 - called by emitted code only
     values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any
 ) -> int:
     """As ``find_ternary``, with ``numbers`` in lows .. highs besides."""
-    for entry in range(values.shape[0]):
-        same = True
-        for position in range(len(key)):
-            same &= (key[position] & masks[entry, position]) == values[entry, position]
+    for entry in range(len(values) // len(key)):
+        same = _covers(values, masks, key, entry)
         for position in range(len(numbers)):
-            same &= not less(numbers[position], lows[entry, position])
-            same &= not less(highs[entry, position], numbers[position])
+            at = entry * len(numbers) + position
+            same &= not less(numbers[position], get(lows, at))
+            same &= not less(get(highs, at), numbers[position])
         if same:
             return entry + 1
     return 0

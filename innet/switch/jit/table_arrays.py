@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.jit.keys import KeyWords, is_direct, key_words
+from innet.switch.jit.keys import KeyWords, data_width, is_direct, key_words
 from innet.switch.jit.runtime import MULTIPLIER
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
@@ -29,11 +29,17 @@ _SMALL = 512
 _SEEDS = 32
 
 
-def table_arrays(state: TableState) -> list[Argument]:
+def table_arguments(program: ir.Program, state: TableState) -> list[Argument]:
     """The arguments of one table, in the order of ``emit_lookups.lookup_arguments``."""
+    arrays = _table_arrays(program, state)
+    return [each.reshape(-1) if isinstance(each, np.ndarray) else each for each in arrays]
+
+
+def _table_arrays(program: ir.Program, state: TableState) -> list[Argument]:
     table = state.table
     entries = state.ordered()
-    arrays: list[Argument] = [_actions(state, entries), _data(state, entries)]
+    width = data_width(program, table)
+    arrays: list[Argument] = [_actions(state, entries), _data(state, entries, width)]
     if not table.keys:
         return arrays
     packing = key_words(table)
@@ -66,11 +72,10 @@ def _actions(state: TableState, entries: list[RuntimeEntry]) -> Array:
     return np.array([default, *(positions[e.action.action] for e in entries)], np.int64)
 
 
-def _data(state: TableState, entries: list[RuntimeEntry]) -> Array:
+def _data(state: TableState, entries: list[RuntimeEntry], width: int) -> Array:
     """Per row the action's arguments, filled up with 0."""
     rows = [() if state.default is None else state.default.arguments]
     rows += [entry.action.arguments for entry in entries]
-    width = max(1, *map(len, rows)) if rows else 1
     return _wrapped([(*row, *[0] * (width - len(row))) for row in rows], width)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class Writer:
@@ -12,6 +12,7 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 0
+        self.counts: set[int] = set()
         self._numbers: dict[str, int] = {}
 
     def line(self, text: str) -> None:
@@ -30,6 +31,14 @@ class Writer:
         if len(self.lines) == before:
             self.line("pass")
         self.depth -= 1
+
+    def lanes(self, count: int) -> AbstractContextManager[None]:
+        """A block that runs for k = 0 .. count-1, in vectors where it can.
+
+        ``lanes_<count>`` holds the number; see ``runtime.hidden``.
+        """
+        self.counts.add(count)
+        return self.block(f"for k in range(lanes_{count}):")
 
     def fresh(self, stem: str) -> str:
         """A name that starts with ``stem`` and was not given out before."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from innet.errors import ControlError
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 
@@ -160,7 +161,7 @@ class Guide:
         for state in states:
             try:
                 state.tables[index].add(matches, entry, priority)
-            except Exception:  # a duplicate or a full table: so for the others
+            except ControlError:  # a duplicate or a full table: so for the others
                 if state is not states[0]:
                     raise
                 return

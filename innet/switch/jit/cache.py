@@ -93,7 +93,7 @@ def load(program: ir.Program) -> ModuleType:
     path = module_path(program)
     try:
         return _import(name, path)
-    except (EOFError, OSError, ImportError, ValueError, AttributeError, IndexError):
+    except Exception:  # whatever Numba says of compiled code that it cannot read
         for stale in (path.parent / "__pycache__").glob(f"{name}.*"):
             stale.unlink(missing_ok=True)
         return _import(name, path)

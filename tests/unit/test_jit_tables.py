@@ -1,0 +1,187 @@
+"""Tables as arrays find what the tables themselves find."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from support.guided import number
+
+from innet.errors import ControlError
+from innet.switch import ir
+from innet.switch.jit import runtime
+from innet.switch.jit.keys import is_direct, key_words
+from innet.switch.jit.table_arrays import replica_arrays, table_arguments
+from innet.switch.loader import load_program
+from innet.switch.replication import Replication
+from innet.switch.tables import Generation, RuntimeEntry, TableState
+
+KIND = ir.MatchKind
+
+
+@pytest.fixture(scope="module")
+def base() -> ir.Program:
+    return load_program(Path(__file__).parents[1] / "programs/jit_tables.json")
+
+
+def table_of(base: ir.Program, *parts: tuple[ir.MatchKind, int], size: int = 4096) -> TableState:
+    """A table with keys of these kinds and widths; one action without arguments."""
+    rank = [KIND.EXACT, KIND.LPM, KIND.TERNARY, KIND.RANGE]
+    action = next(i for i, each in enumerate(base.actions) if not each.parameters)
+    table = dataclasses.replace(
+        base.tables[0],
+        match=max((kind for kind, _ in parts), key=rank.index),
+        keys=tuple(ir.TableKey(kind, ir.FieldRef(0, 0), width, None, "") for kind, width in parts),
+        max_size=size,
+        actions=(action,),
+        next=(None,),
+        default=None,
+        entries=(),
+        immutable=False,
+        with_counters=False,
+    )
+    return TableState(table, Generation())
+
+
+@njit
+def exact(keys: Any, rows: Any, seed: Any, key: Any) -> Any:
+    return runtime.find_exact(keys, rows, seed, key)
+
+
+@njit
+def prefix(bounds: Any, rows: Any, key: Any) -> Any:
+    return runtime.find_prefix(bounds, rows, key)
+
+
+@njit
+def ternary(values: Any, masks: Any, key: Any) -> Any:
+    return runtime.find_ternary(values, masks, key)
+
+
+@njit
+def ranges(values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any) -> Any:
+    return runtime.find_range(values, masks, key, lows, highs, numbers)
+
+
+def signed(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[int, ...]) -> int:
+    """The row that emitted code would find."""
+    packing = key_words(state.table)
+    words = tuple(map(signed, packing.pack(key)))
+    _, _, *rest = arguments
+    match state.table.match:
+        case KIND.LPM:
+            return int(prefix(*rest, words))
+        case KIND.TERNARY:
+            return int(ternary(*rest, words))
+        case KIND.RANGE:
+            numbers = tuple(signed(key[i]) for i in packing.ranges)
+            return int(ranges(rest[0], rest[1], words, rest[2], rest[3], numbers))
+        case _ if is_direct(state.table):
+            return int(rest[0][words[0]])
+        case _:
+            return int(exact(*rest, words))
+
+
+def random_match(rng: np.random.Generator, kind: ir.MatchKind, width: int) -> ir.Match:
+    value = number(rng, width)
+    match kind:
+        case KIND.LPM:
+            return ir.LpmMatch(value, int(rng.integers(0, width + 1)))
+        case KIND.TERNARY:
+            mask = number(rng, width)
+            return ir.TernaryMatch(value & mask, mask)
+        case KIND.RANGE:
+            other = number(rng, width)
+            return ir.RangeMatch(min(value, other), max(value, other))
+        case _:
+            return ir.ExactMatch(value)
+
+
+def near(rng: np.random.Generator, entry: RuntimeEntry, state: TableState) -> tuple[int, ...]:
+    """A key that hits ``entry``, or nearly does."""
+    key = []
+    for part, value, mask in zip(state.table.keys, entry.values, entry.masks, strict=True):
+        every = (1 << part.width) - 1
+        if part.match is KIND.RANGE:
+            key.append((value, mask, (value - 1) & every, (mask + 1) & every)[rng.integers(4)])
+        else:
+            key.append((value | (number(rng, part.width) & ~mask)) & every)
+    if rng.random() < 0.3:
+        i = int(rng.integers(len(key)))
+        key[i] ^= 1 << int(rng.integers(state.table.keys[i].width))
+    return tuple(key)
+
+
+SHAPES = {
+    "direct": [(KIND.EXACT, 9), (KIND.EXACT, 3)],
+    "one word": [(KIND.EXACT, 16), (KIND.EXACT, 32), (KIND.EXACT, 16)],
+    "64 bits": [(KIND.EXACT, 64)],
+    "three words": [(KIND.EXACT, 48), (KIND.EXACT, 64), (KIND.EXACT, 33), (KIND.EXACT, 1)],
+    "lpm": [(KIND.LPM, 32)],
+    "lpm 12": [(KIND.LPM, 12)],
+    "lpm 64": [(KIND.LPM, 64)],
+    "lpm with exact": [(KIND.LPM, 32), (KIND.EXACT, 4)],
+    "lpm over words": [(KIND.EXACT, 48), (KIND.LPM, 64)],
+    "ternary": [(KIND.TERNARY, 32), (KIND.TERNARY, 16), (KIND.EXACT, 8)],
+    "ternary over words": [(KIND.TERNARY, 64), (KIND.TERNARY, 48), (KIND.LPM, 32)],
+    "range": [(KIND.RANGE, 16)],
+    "range 64": [(KIND.RANGE, 64), (KIND.TERNARY, 8), (KIND.RANGE, 9)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("entries", [0, 1, 3, 60])
+def test_finds_what_the_table_finds(base: ir.Program, shape: str, entries: int) -> None:
+    rng = np.random.default_rng([entries, list(SHAPES).index(shape)])
+    state = table_of(base, *SHAPES[shape])
+    for _ in range(entries):
+        matches = tuple(random_match(rng, kind, width) for kind, width in SHAPES[shape])
+        with contextlib.suppress(ControlError):  # two entries that match the same
+            state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(4)))
+    arguments = table_arguments(base, state)
+    ordered = state.ordered()
+    for _ in range(300):
+        if ordered and rng.random() < 0.8:
+            key = near(rng, ordered[rng.integers(len(ordered))], state)
+        else:
+            key = tuple(number(rng, width) for _, width in SHAPES[shape])
+        expected = state.lookup(key)
+        row = found(base, state, arguments, key)
+        assert row == (0 if expected is None else ordered.index(expected) + 1), key
+
+
+def test_large_exact_table(base: ir.Program) -> None:
+    state = table_of(base, (KIND.EXACT, 48), size=10_000)
+    rng = np.random.default_rng(3)
+    keys = sorted({int(each) for each in rng.integers(0, 1 << 48, 10_000)})
+    for key in keys:
+        state.add([ir.ExactMatch(key)], ir.ActionEntry(state.table.actions[0], ()), 0)
+    arguments = table_arguments(base, state)
+    rows = {entry.values[0]: row for row, entry in enumerate(state.ordered(), 1)}
+    for key in keys[::7]:
+        assert found(base, state, arguments, (key,)) == rows[key]
+        assert found(base, state, arguments, (key ^ 1,)) == rows.get(key ^ 1, 0)
+
+
+def test_replicas() -> None:
+    replication = Replication(Generation())
+    for group in (1, 5):
+        replication.create_group(group)
+    for rid, ports in ((3, [2, 1]), (4, [9])):
+        replication.associate(5, replication.create_node(rid, ports))
+    found_ = replica_arrays(replication)
+    assert found_.start.tolist() == [0, 0, 0, 0, 0, 0, 3]
+    assert found_.port.tolist() == [1, 2, 9]
+    assert found_.rid.tolist() == [3, 3, 4]
+    assert found_.largest == 3
+    empty = replica_arrays(Replication(Generation()))
+    assert (empty.start.tolist(), empty.largest) == ([0], 0)

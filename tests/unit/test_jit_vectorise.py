@@ -1,0 +1,110 @@
+"""Runs are recognised where they are, and mean what they meant before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from innet.switch import ir
+from innet.switch.jit import plan
+from innet.switch.jit.lower_program import lower_program
+from innet.switch.jit.tree import rebuild, walk
+from innet.switch.jit.unsupported import structural_reasons
+from innet.switch.jit.vectorise import instantiate, roll
+from innet.switch.loader import load_program
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = [
+    path
+    for folder, pattern in (("tests/programs", "*.json"), ("p4/compiled", "*.json.gz"))
+    for path in sorted((ROOT / folder).glob(pattern))
+    if not structural_reasons(load_program(path))
+]
+
+
+def unrolled(body: plan.Body) -> plan.Body:
+    """``body`` with its loops written out."""
+
+    def expand(statements: plan.Body) -> plan.Body:
+        flat: list[plan.Statement] = []
+        for statement in statements:
+            if isinstance(statement, plan.Loop):
+                for k in range(statement.count):
+                    flat.extend(instantiate(statement.body, k))
+            else:
+                flat.append(statement)
+        return tuple(flat)
+
+    def replace(node: object) -> object:
+        match node:
+            case plan.If(condition, then, otherwise):
+                return plan.If(condition, expand(then), expand(otherwise))
+            case plan.Dispatch(table, bodies):
+                return plan.Dispatch(table, tuple(map(expand, bodies)))
+            case plan.Blocks(first, blocks):
+                return plan.Blocks(first, tuple((n, expand(inner)) for n, inner in blocks))
+            case _:
+                return node
+
+    return expand(rebuild(body, replace))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_rolled_up_means_the_same(path: Path) -> None:
+    program = load_program(path)
+    for body in lower_program(program).bodies:
+        assert unrolled(roll(program, body)) == body
+
+
+def loops(program: ir.Program) -> list[plan.Loop]:
+    rolled = [roll(program, body) for body in lower_program(program).bodies]
+    return [node for node in walk(tuple(rolled)) if isinstance(node, plan.Loop)]
+
+
+@pytest.mark.parametrize("values", [32, 64, 256])
+def test_slots_program_is_five_loops(values: int) -> None:
+    """overwrite, read, sum, or, max: each one loop over all values."""
+    program = load_program(ROOT / f"p4/compiled/slots-{values}.json.gz")
+    found = loops(program)
+    assert [loop.count for loop in found] == [values] * 5
+    assert sorted(len(loop.body) for loop in found) == [1, 1, 3, 3, 3]
+
+
+def test_runs_of_every_kind() -> None:
+    program = load_program(ROOT / "tests/programs/jit_runs.json")
+    found = loops(program)
+    strides = {node.stride for node in walk(tuple(found)) if isinstance(node, plan.Lane)}
+    assert strides >= {1, 2}
+    register_strides = {
+        node.stride
+        for node in walk(tuple(found))
+        if isinstance(node, plan.RegisterRead | plan.RegisterWrite)
+    }
+    assert register_strides >= {-1, 0, 1}
+    assert any(isinstance(node, plan.If) for loop in found for node in walk(loop))
+    assert any(isinstance(node, plan.Counting) for loop in found for node in walk(loop))
+
+
+def assignments(fields: list[tuple[int, int]]) -> plan.Body:
+    return tuple(plan.Assign(ir.FieldRef(header, field), ir.Const(7)) for header, field in fields)
+
+
+def test_short_and_broken_runs_stay() -> None:
+    program = load_program(ROOT / "tests/programs/jit_runs.json")
+    header = next(i for i, each in enumerate(program.headers) if each.name == "v")
+    seven = assignments([(header, i) for i in range(7)])
+    assert roll(program, seven) == seven
+    gap = assignments([(header, i) for i in (0, 1, 2, 3, 5, 6, 7, 8, 9)])
+    assert not any(isinstance(each, plan.Loop) for each in roll(program, gap))
+    eight = assignments([(header, i) for i in range(8)])
+    assert roll(program, eight) == (
+        plan.Loop(8, (plan.Assign(plan.Lane(header, 0, 1), ir.Const(7)),)),
+    )
+
+
+def test_fields_of_other_widths_are_no_run() -> None:
+    program = load_program(ROOT / "tests/programs/jit_expressions.json")
+    header = next(i for i, each in enumerate(program.headers) if each.name == "x")
+    body = assignments([(header, i) for i in range(15)])
+    assert roll(program, body) == body

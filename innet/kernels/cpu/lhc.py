@@ -1,6 +1,7 @@
 """The lossless homomorphic sketch: encode, occupancy, peel. ``innet.kernels.layout`` defines it.
 
-Compiled functions get the layout as one tuple ``hashing`` = (part, lanes, seed).
+Compiled functions get the layout as one tuple ``hashing`` = (part, log2(lanes), seed): a division
+for each item would cost more than its hash.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> 
 
 
 def _hashing(layout: SketchLayout) -> Hashing:
-    return layout.part, layout.lanes, np.uint64(layout.seed)
+    return layout.part, layout.lanes.bit_length() - 1, np.uint64(layout.seed)
 
 
 def _pending(bitmap: Ints, size: int) -> Words:
@@ -77,8 +78,8 @@ def _mix(z: np.uint64) -> np.uint64:
 @njit(cache=True)
 def _hash(item: int, hashing: Hashing) -> Hash:
     """The two words that decide where the block of the item goes."""
-    _, lanes, seed = hashing
-    z0 = _mix(np.uint64(item // lanes) * np.uint64(0x9E3779B97F4A7C15) + seed)
+    _, shift, seed = hashing
+    z0 = _mix(np.uint64(item >> shift) * np.uint64(0x9E3779B97F4A7C15) + seed)
     return z0, _mix(z0 + np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -86,7 +87,7 @@ def _hash(item: int, hashing: Hashing) -> Hash:
 def _cell(words: Hash, j: int, item: int, hashing: Hashing) -> int:
     """The item's cell in part j, given its block's hash."""
     z0, z1 = words
-    part, lanes, _ = hashing
+    part, shift, _ = hashing
     half = z0 & np.uint64(0xFFFFFFFF)
     if j == 1:
         half = z0 >> np.uint64(32)
@@ -94,7 +95,7 @@ def _cell(words: Hash, j: int, item: int, hashing: Hashing) -> int:
         half = z1 & np.uint64(0xFFFFFFFF)
     row = j * part + int((half * np.uint64(part)) >> np.uint64(32))
     turn = int((z1 >> np.uint64(35 + 9 * j)) & np.uint64(511))
-    return row * lanes + ((item + turn) & (lanes - 1))
+    return (row << shift) + ((item + turn) & ((1 << shift) - 1))
 
 
 @njit(cache=True)
@@ -113,7 +114,7 @@ def _add(sketch: Ints, item: int, integer: np.int32, words: Hash, hashing: Hashi
 
 @njit(cache=True)
 def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints) -> None:
-    lanes = hashing[1]
+    shift = hashing[1]
     last = -1
     words = (np.uint64(0), np.uint64(0))
     for w in range(bitmap.size):
@@ -128,8 +129,8 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
         while flags != np.uint32(0):
             item = first + trailing_zeros(flags)
             flags &= flags - np.uint32(1)
-            if item // lanes != last:
-                last = item // lanes
+            if item >> shift != last:
+                last = item >> shift
                 words = _hash(item, hashing)
             _add(sketch, item, integers[item], words, hashing)
 
@@ -148,7 +149,7 @@ def _encode_sparse(
 @njit(cache=True)
 def _occupy(pending: Words, hashing: Hashing, cells: Cells) -> None:
     """Count the elements of every cell and combine their indices by exclusive or."""
-    lanes = hashing[1]
+    shift = hashing[1]
     last = -1
     words = (np.uint64(0), np.uint64(0))
     for w in range(pending.size):
@@ -156,8 +157,8 @@ def _occupy(pending: Words, hashing: Hashing, cells: Cells) -> None:
         while flags != np.uint32(0):
             item = 32 * w + trailing_zeros(flags)
             flags &= flags - np.uint32(1)
-            if item // lanes != last:
-                last = item // lanes
+            if item >> shift != last:
+                last = item >> shift
                 words = _hash(item, hashing)
             for j in range(3):
                 cell = _cell(words, j, item, hashing)
@@ -168,7 +169,7 @@ def _occupy(pending: Words, hashing: Hashing, cells: Cells) -> None:
 @njit(cache=True)
 def _peel(pending: Words, hashing: Hashing, cells: Cells, total: Ints) -> None:
     """Peel until nothing moves; clear the pending bits of what was recovered."""
-    third = hashing[0] * hashing[1]  # cells of a part
+    third = hashing[0] << hashing[1]  # cells of a part
     queue = np.empty(_QUEUE, np.int32)
     again = True
     while again:
@@ -190,7 +191,8 @@ def _peel(pending: Words, hashing: Hashing, cells: Cells, total: Ints) -> None:
                     continue
                 item = int(cells[cell, 2])
                 words = _hash(item, hashing)
-                value = np.int32(_signed(words, cell // third, cells[cell, 0]))
+                part = int(cell >= third) + int(cell >= 2 * third)
+                value = np.int32(_signed(words, part, cells[cell, 0]))
                 total[item] = value
                 pending[item >> 5] ^= np.uint32(1) << np.uint32(item & 31)
                 for j in range(3):

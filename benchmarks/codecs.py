@@ -1,0 +1,130 @@
+"""Gradient bytes per second through the codec kernels, as a fraction of what memory allows.
+
+    python -m benchmarks.codecs [--size 10000000] [--json]
+
+One thread. The bandwidth is that of a STREAM triad (a = b + s·c; McCalpin, IEEE TCCA newsletter,
+December 1995) over arrays larger than the caches, measured in the same run. A step's roofline is
+that bandwidth divided by how often it must move each gradient byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import numpy as np
+import typer
+from numba import njit
+from numpy.typing import NDArray
+
+from benchmarks.common import Row, show
+from innet import kernels
+from innet.codecs import build_codec
+from innet.codecs.carriers.lhc import Census, Lhc
+
+RATIO = 0.01  # of top-k
+DENSITY = 0.05  # of the sparse gradients
+TRIAD_SIZE = 1 << 25  # float64: three arrays of 256 MiB
+
+Step = Callable[[], object]
+
+
+def main(
+    size: Annotated[int, typer.Option(help="Elements of the gradient.")] = 10_000_000,
+    repeats: Annotated[int, typer.Option(help="The best of so many.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Measure, and print fractions first."""
+    bandwidth = triad_bandwidth(repeats)
+    rows = []
+    seconds: dict[str, float] = {}
+    for name, moves, items, step in steps(size, np.random.default_rng(0)):
+        spent = seconds[name] = best(step, repeats)
+        rate = 4 * size / spent
+        remark = f"{rate / bandwidth:.3g} of bandwidth, roofline 1/{moves}"
+        if items:
+            remark += f"; {items / spent / 1e6:.3g} M items/s"
+        rows.append(Row(name, rate / 1e9, "GB/s", remark, moves * rate / bandwidth))
+    rows.append(Row("STREAM triad", bandwidth / 1e9, "GB/s", "the bandwidth", 1.0))
+    note = versus_torch(size, seconds["top-k 1 % with residual"])
+    show(f"codec kernels, {size:,} float32, one thread", "of its roofline", rows, as_json, note)
+
+
+def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, Step]]:
+    """Each step's name, how often it must move each gradient byte, its items, and how to run it."""
+    cpu = kernels.get("cpu")
+    x = rng.standard_normal(size, np.float32)
+    k = max(1, int(RATIO * size))
+    residual = rng.standard_normal(size, np.float32)
+    yield "survey: maximum, zeros, finite", 1, 0, lambda: cpu.survey(x)
+    yield "top-k 1 %", 3, 0, lambda: cpu.top_k(x, k)
+    yield "top-k 1 % with residual", 5, 0, lambda: cpu.top_k_residual(x, residual, k)
+    yield "quantise", 2, 0, lambda: cpu.quantise(x, 1e6)
+    integers = cpu.quantise(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)
+    yield "dequantise", 2, 0, lambda: cpu.dequantise(integers, 1e-6)
+    indices = np.flatnonzero(integers).astype(np.int32)
+    values = integers[indices]
+    items = indices.size
+    yield "sparse decode 5 %", 1, items, lambda: cpu.scatter(indices, values, size)
+    carrier = build_codec("lhc").carrier
+    assert isinstance(carrier, Lhc)
+    layout = carrier.plan(Census(items, items, size))
+    assert layout is not None
+    bitmap, sketch = cpu.lhc_encode(None, integers, size, layout)
+    missing = cpu.lhc_peel(bitmap, sketch, size, layout)[1]
+    assert not missing.any()
+    yield (
+        "lhc encode 5 %, scanning", 7, items,
+        lambda: cpu.lhc_encode(None, integers, size, layout),
+    )  # fmt: skip
+    yield (
+        "lhc encode 5 %, from indices", 7, items,
+        lambda: cpu.lhc_encode(indices, values, size, layout),
+    )  # fmt: skip
+    yield "lhc peel 5 %, to dense", 1, items, lambda: cpu.lhc_peel(bitmap, sketch, size, layout)
+
+
+def best(step: Step, repeats: int) -> float:
+    """Seconds of the fastest of ``repeats`` runs, after one that compiles and fills the caches."""
+    step()
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds)
+
+
+def triad_bandwidth(repeats: int) -> float:
+    """Bytes per second of a STREAM triad, counted as STREAM does: two reads and a write."""
+    a, b, c = (np.full(TRIAD_SIZE, value) for value in (0.0, 1.0, 2.0))
+    return 3 * a.nbytes / best(lambda: _triad(a, b, c, 3.0), repeats)
+
+
+def versus_torch(size: int, seconds: float) -> str:
+    """How much faster top-k with a residual is than torch's without one, on one thread too."""
+    try:
+        import torch  # noqa: PLC0415 - it is optional, and slow to import
+    except ImportError:
+        return "torch is not installed: no comparison with torch.topk."
+    torch.set_num_threads(1)
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(size, np.float32))
+    k = max(1, int(RATIO * size))
+    theirs = best(lambda: torch.topk(x.abs(), k, sorted=False), 3)
+    return (
+        f"top-k 1 % with residual runs {theirs / seconds:.3g} x as fast as torch.topk of |x| "
+        f"({4 * size / theirs / 1e9:.3g} GB/s, torch {torch.__version__}, one thread)."
+    )
+
+
+@njit(cache=True)
+def _triad(
+    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], s: float
+) -> None:
+    for i in range(a.size):
+        a[i] = b[i] + s * c[i]
+
+
+if __name__ == "__main__":
+    typer.run(main)

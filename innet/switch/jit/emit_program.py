@@ -44,12 +44,10 @@ class Emitted:
 
     Attributes:
         source: of the module; ``process`` in it is the function.
-        growth: bytes by which a packet may leave longer than it came.
         loops: how many runs were recognised.
     """
 
     source: str
-    growth: int
     loops: int
 
 
@@ -145,7 +143,7 @@ class _Emitter:
             "",
         ]
         loops = sum(isinstance(node, plan.Loop) for node in walk(self.bodies))
-        return Emitted("\n".join(head) + "\n" + body, self._growth(), loops)
+        return Emitted("\n".join(head) + "\n" + body, loops)
 
     def _function(self) -> None:
         line = self.writer.line

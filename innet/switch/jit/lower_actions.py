@@ -8,7 +8,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
-from innet.switch.jit.tree import rebuild, walk
+from innet.switch.jit.tree import rebuild
 
 # Any: expressions of the plan stand where the program's own types name only the program's.
 #: Counts the bytes of headers that come and go; becomes packet_length in egress.
@@ -184,8 +184,3 @@ def _lengthen(program: ir.Program, header: int, sign: int) -> plan.Statement:
     size = sign * (program.type_of(header).width // 8)
     grown = ir.Binary(ir.DataOperator.ADD, PACKET_LENGTH, ir.Const(size))
     return plan.Assign(PACKET_LENGTH, grown)
-
-
-def reads(node: Any) -> set[tuple[int, int]]:
-    """(header, field) of every field reference in a tree of expressions."""
-    return {(part.header, part.field) for part in walk(node) if isinstance(part, ir.FieldRef)}

@@ -44,8 +44,7 @@ def combine(operation: Operation, contributions: Sequence[NDArray[np.int32]]) ->
     """
     stacked = np.stack(contributions)
     if operation is Operation.SUM:
-        total = stacked.view(np.uint32).sum(axis=0, dtype=np.uint32)
-        return total.view(np.int32)
+        return np.asarray(stacked.view(np.uint32).sum(axis=0, dtype=np.uint32)).view(np.int32)
     if operation is Operation.OR:
         return np.asarray(np.bitwise_or.reduce(stacked, axis=0), np.int32)
     return np.asarray(stacked.max(axis=0), np.int32)

@@ -25,10 +25,10 @@ from innet.errors import InputError, MissingToolError
 from innet.experiments import cnn
 from innet.experiments.data import Digits, load_digits
 from innet.experiments.training import (
+    FRAMEWORKS,
     Gradient,
     Schedule,
     Vector,
-    gradient_of,
     plain_sum,
     train,
 )
@@ -118,7 +118,7 @@ def run(
     trial = _Trial(
         settings=settings,
         digits=load_digits(),
-        gradient=gradient_of(settings.framework),
+        gradient=FRAMEWORKS.get(settings.framework),
         make=make or _collective,
         watch=watch or (lambda _: None),
     )

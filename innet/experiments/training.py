@@ -13,10 +13,18 @@ from innet.errors import InputError
 from innet.experiments import cnn
 from innet.experiments.data import Digits, batches, shards, steps_per_epoch
 from innet.record import Report, Step
+from innet.registry import Registry
 
 Vector = NDArray[np.float32]
 Gradient = Callable[[Vector, NDArray[np.float32], NDArray[np.int64]], tuple[float, Vector]]
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
+
+
+# What computes the gradients of the network in ``cnn``. PyTorch is optional, and slow to import
+# where it is not asked for; its module raises MissingToolError where it is not installed.
+FRAMEWORKS: Registry[Gradient] = Registry("framework", "innet.frameworks")
+FRAMEWORKS.register("numpy", "innet.experiments.cnn:gradient")
+FRAMEWORKS.register("torch", "innet.torch.cnn:gradient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +52,6 @@ def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
     for each in gradients[1:]:
         total += each
     return total, None
-
-
-def gradient_of(framework: str) -> Gradient:
-    """What computes gradients: "numpy", or "torch" where it is installed.
-
-    Raises:
-        MissingToolError: PyTorch is asked for and not installed; says how to get it.
-        InputError: there is no such framework.
-    """
-    if framework == "numpy":
-        return cnn.gradient
-    if framework == "torch":
-        # Imported here: PyTorch is optional, and slow to import where it is not asked for.
-        from innet.torch import cnn as torch_cnn  # noqa: PLC0415
-
-        return torch_cnn.gradient
-    raise InputError(f"there is no framework {framework!r}; choose numpy or torch.")
 
 
 def train(

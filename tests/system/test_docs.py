@@ -50,8 +50,8 @@ def test_command(line, tmp_path):
         arguments += ["--iterations", "12"]  # the whole demo has a test of its own
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
-        run([sys.executable, "-m", "innet.cli.app", "demo", "--iterations", "12"], tmp_path)
-    run([sys.executable, "-m", "innet.cli.app", *arguments[1:]], tmp_path)
+        run([sys.executable, "-m", "innet", "demo", "--iterations", "12"], tmp_path)
+    run([sys.executable, "-m", "innet", *arguments[1:]], tmp_path)
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))

@@ -167,7 +167,7 @@ class TestWrong:
             innet("p4", "compile", tmp_path / "a.p4", "-D", "VALUES", "--p4c", p4c)
 
     def test_a_person_sees_one_line_and_no_traceback(self):
-        command = [sys.executable, "-m", "innet.cli.app", "allreduce", "--codec", "lcp"]
+        command = [sys.executable, "-m", "innet", "allreduce", "--codec", "lcp"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert result.returncode == 1
         assert result.stderr.startswith("error: unknown codec 'lcp'.")

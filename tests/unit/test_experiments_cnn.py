@@ -10,7 +10,7 @@ import pytest
 
 from innet.errors import MissingToolError
 from innet.experiments import cnn
-from innet.experiments.training import gradient_of
+from innet.experiments.training import FRAMEWORKS
 
 RNG_SEED = 3
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -122,7 +122,7 @@ class TestTorch:
         images, labels = a_batch(rng, 16)
         flat.flags.writeable = images.flags.writeable = labels.flags.writeable = False
         loss, found = cnn.gradient(flat, images, labels)
-        torch_loss, torch_found = gradient_of("torch")(flat, images, labels)
+        torch_loss, torch_found = FRAMEWORKS.get("torch")(flat, images, labels)
         assert loss == pytest.approx(torch_loss, rel=1e-12)
         assert torch_found.dtype == np.float64
         np.testing.assert_allclose(found, torch_found, atol=1e-13)
@@ -132,7 +132,7 @@ class TestTorch:
         flat = parameters(rng, np.float32)
         images, labels = a_batch(rng, 16)
         _, found = cnn.gradient(flat, images, labels)
-        _, torch_found = gradient_of("torch")(flat, images, labels)
+        _, torch_found = FRAMEWORKS.get("torch")(flat, images, labels)
         assert torch_found.dtype == np.float32
         assert np.abs(found - torch_found).max() < 1e-5 * np.abs(found).max()
 
@@ -141,5 +141,6 @@ def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "torch", None)  # makes its import fail
     monkeypatch.delitem(sys.modules, "innet.torch.cnn", raising=False)
     monkeypatch.delattr("innet.torch.cnn", raising=False)
+    monkeypatch.setattr(FRAMEWORKS, "_loaded", {})
     with pytest.raises(MissingToolError, match=r"pip install 'innet\[torch\]'"):
-        gradient_of("torch")
+        FRAMEWORKS.get("torch")

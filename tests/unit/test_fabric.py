@@ -334,3 +334,21 @@ def test_drive_does_not_wait_for_nothing() -> None:
     fabric = MemoryFabric(lambda batch: batch.take(np.zeros(len(batch), np.bool_)), [1, 2])
     with pytest.raises(StalledError, match="the hosts at ports 2 are not done"):
         drive({1: Caller(0, timed=False), 2: Caller(1, timed=False)}, fabric, 0.0)
+
+
+def test_a_host_that_only_asks_for_its_turn_does_not_hang_the_loop() -> None:
+    class Idle:
+        done = False
+
+        def outgoing(self, now: float) -> np.ndarray:
+            return np.empty((0, 64), np.uint8)
+
+        def receive(self, packets: PacketBatch, now: float) -> int:
+            return 0
+
+        def next_deadline(self) -> float:
+            return 0.0
+
+    fabric = MemoryFabric(lambda packets: packets, [3])
+    with pytest.raises(StalledError, match="hosts at ports 3 ask for a turn"):
+        drive({3: Idle()}, fabric, 0.0)

@@ -1,0 +1,1 @@
+"""Networks to run innet in. Nothing but this package imports Mininet."""

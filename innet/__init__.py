@@ -6,7 +6,7 @@ decode the sum:
     import innet
     total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
 
-``Collective`` is the same for many iterations; ``innet.switch.Switch`` runs any compiled P4 program.
+``Collective`` is the same for many iterations; ``innet.switch.Switch`` runs compiled P4 programs.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class UnknownNameError(InputError):
         self.known = sorted(known)
         close = difflib.get_close_matches(name, self.known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(self.known) or 'none'}.")
+        super().__init__(
+            f"unknown {kind} {name!r}.{hint} Known: {', '.join(self.known) or 'none'}."
+        )
 
 
 class CompositionError(InnetError):

@@ -33,9 +33,7 @@ class PacketBatch:
 
     @classmethod
     def empty(cls, stride: int = 0) -> PacketBatch:
-        return cls(
-            np.empty((0, stride), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32)
-        )
+        return cls(np.empty((0, stride), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
 
     @classmethod
     def uniform(cls, data: NDArray[np.uint8], port: int | NDArray[np.int32]) -> PacketBatch:

@@ -37,6 +37,7 @@ def combine(operation: Operation, contributions: Sequence[NDArray[np.int32]]) ->
     """What the network must answer: the oracle for tests and for loop-back use.
 
     Args:
+        operation: how to combine.
         contributions: one int32 array per worker, all of the same shape.
 
     Returns:

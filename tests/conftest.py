@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 # Kernels compile on first use, so a deadline per example would time the compiler. Derandomised, so
-# that a failure in the checks is a failure everywhere; explore further with --hypothesis-profile=explore.
+# that a failure in the checks is a failure everywhere; --hypothesis-profile=explore looks further.
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,4 +1,4 @@
-"""What ``innet codecs`` shows: presets with what they can do, and the parts with their parameters."""
+"""What ``innet codecs`` shows: presets, what they can do, parts and their parameters."""
 
 from __future__ import annotations
 

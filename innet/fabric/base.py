@@ -22,7 +22,6 @@ from innet.errors import StalledError
 from innet.packets import PacketBatch
 from innet.wire import Frames
 
-
 _IDLE_TURNS = 1000  # in which neither a packet moved nor time passed: nothing ever will
 
 

@@ -200,4 +200,5 @@ class Engine(Protocol):
 def refusal(engine: str, reasons: Sequence[str]) -> str:
     """The message of the UnsupportedError for ``reasons``."""
     listed = "".join(f"\n  {reason}" for reason in reasons)
-    return f"the {engine} engine does not support what this program uses:{listed}"
+    remedy = "\nLoad it with engine='interpret'." if engine == "jit" else ""
+    return f"the {engine} engine does not support what this program uses:{listed}{remedy}"

@@ -77,12 +77,9 @@ class Pair:
         registers = self.switch.registers
         size = len(registers[REGISTERS + "count"])
         copies = [self.oracle.copies.get(index) for index in range(size)]
-        for name in ("sequence", "bitmap", "count", "exponent"):
+        for name in ("sequence", "agreement", "bitmap", "count", "exponent"):
             expected = [0 if copy is None else getattr(copy, name) for copy in copies]
             np.testing.assert_array_equal(registers[REGISTERS + name], expected, name)
-        said = [(0, 0) if copy is None else copy.said for copy in copies]
-        agreed = [operation << 24 | elements for operation, elements in said]
-        np.testing.assert_array_equal(registers[REGISTERS + "agreement"], agreed)
         nothing = np.zeros(self.values, np.uint32)
         expected_values = [nothing if copy is None else copy.values for copy in copies]
         found = np.stack([registers[f"{VALUES}{i}"] for i in range(self.values)], axis=1)

@@ -35,14 +35,14 @@ class Admitted:
 
 
 @dataclass
-class Copy:
+class Copy:  # its fields are named after the program's registers
     """One copy of a slot."""
 
     sequence: int = 0
     bitmap: int = 0
     count: int = 0
     exponent: int = 0
-    said: tuple[int, int] = (0, 0)  # operation and elements of the first packet
+    agreement: int = 0  # operation and elements of the first packet
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
@@ -192,12 +192,13 @@ class SlotOracle:
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        if not first and held.said != (operation, elements):
+        said = operation << 24 | elements
+        if not first and held.agreement != said:
             raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)
         if first:
             held.sequence = sequence
-            held.said = (operation, elements)
+            held.agreement = said
             held.bitmap, held.count, held.exponent = place.worker_bit, 1, exponent
             held.values = words
         elif not seen:

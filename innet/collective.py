@@ -33,8 +33,6 @@ Vector = NDArray[np.float32]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Frame = tuple[float, int, bytes]
 
-DEFAULT_WINDOW = 512  # slots; large enough that a batch is worth a call of the compiled switch
-
 
 class Collective:
     """Workers of one process with a switch between them.
@@ -46,7 +44,8 @@ class Collective:
         values_per_packet: int32 values in each packet; the program is compiled for some numbers.
         engine: "jit" or "interpret": how the built-in switch runs the program.
         framing: "udp" or "raw" (Ethernet with an EtherType of its own).
-        window: chunks of a worker under way at once, a power of two; at most the program's slots.
+        window: chunks of a worker under way at once, a power of two; by default all of the program's
+            slots. In memory a large window is faster, as more packets share a call.
         faults: what happens to packets between workers and switch, both ways; nothing if None.
         timing: the workers' patience, in virtual seconds.
         seed: of the codec's hashes and of the faults.
@@ -77,7 +76,7 @@ class Collective:
         size = programs.Dimensions.of(document)
         if not 1 <= workers <= size.workers:
             raise InputError(f"{workers} workers; {compiled.name} takes 1 to {size.workers}.")
-        window = min(DEFAULT_WINDOW, size.slots) if window is None else window
+        window = size.slots if window is None else window
         if not 1 <= window <= size.slots:
             raise InputError(f"a window of {window}; {compiled.name} has {size.slots} slots.")
         self.workers = workers

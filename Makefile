@@ -10,39 +10,42 @@ help:
 	@echo "make setup   a virtual environment in $(VENV) with what was tested"
 	@echo "make demo    set up, then train over the emulated network: innet demo"
 	@echo "make test    set up, then ruff, mypy, import rules and all tests that can run here"
+	@echo "make lint    the first three alone"
 	@echo "make bench   set up, then the benchmarks in benchmarks/"
 	@echo "make wheel   build the distribution into dist/"
+	@echo "make clean   remove the environment and what the checks left behind"
 	@echo "PYTHON=...   the Python to use (3.11 or newer; default python3)"
 
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
 
-$(VENV)/bin/python:
+# pip, not python: a folder that venv could not finish has the one and lacks the other.
+$(VENV)/bin/pip:
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "$(PYTHON) is not installed. On Debian or Ubuntu: apt install python3 python3-venv"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "innet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V)."; \
+	  echo "innet needs Python 3.11 or newer; $(PYTHON) says: $$($(PYTHON) -V 2>&1)"; \
 	  echo "Install a newer one (Ubuntu: apt install python3.12 python3.12-venv) and run: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot]'
 	@touch $@
 
-$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,dev]'
 	@touch $@ $(VENV)/.ready
 
 demo: setup
-	$(BIN)/innet demo
+	$(BIN)/python -m innet demo
 
 lint: setup-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadgroup

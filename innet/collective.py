@@ -44,8 +44,8 @@ class Collective:
         values_per_packet: int32 values in each packet; the program is compiled for some numbers.
         engine: "jit" or "interpret": how the built-in switch runs the program.
         framing: "udp" or "raw" (Ethernet with an EtherType of its own).
-        window: chunks of a worker under way at once, a power of two; by default all of the program's
-            slots. In memory a large window is faster, as more packets share a call.
+        window: chunks of a worker under way at once, a power of two; by default all slots of the
+            program. In memory a large window is faster, as more packets share a call.
         faults: what happens to packets between workers and switch, both ways; nothing if None.
         timing: the workers' patience, in virtual seconds.
         seed: of the codec's hashes and of the faults.

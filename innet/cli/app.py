@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -45,6 +46,9 @@ def _options(
 
 def main() -> None:
     """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a "×" must not fail on an ASCII terminal
     try:
         app()
     except InnetError as error:

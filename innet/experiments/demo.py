@@ -205,7 +205,7 @@ def _one(way: Way, trial: _Trial) -> tuple[Run, list[Frame]]:
 
     network = None
     if way.codec is not None:
-        tell(note="compiling the switch program and the codec (kept for the next time)")
+        tell(note="preparing the switch program and the codec (compiled once, then kept)")
         network = _OverNetwork(way.codec, settings, trial.make)
     schedule = Schedule(
         workers=settings.workers,

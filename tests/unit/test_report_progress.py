@@ -79,7 +79,8 @@ def test_on_a_terminal_a_full_bar_and_the_state_below(width: int) -> None:
     ]
 
 
-def test_the_display_stops_when_the_run_fails() -> None:
+def test_the_display_stops_when_the_run_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal has no cursor to hide
     stream = io.StringIO()
     display = ProgressDisplay(Console(file=stream, force_terminal=True))
     with pytest.raises(RuntimeError, match="broken"), display:

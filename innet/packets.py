@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from innet.errors import InputError
+
+_BYTES = np.dtype(np.uint8)
+_NUMBERS = np.dtype(np.int32)
+_INT32 = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +25,29 @@ class PacketBatch:
     """``n`` packets in arrival order.
 
     Attributes:
-        data: shape (n, stride), uint8, C-contiguous. Row i holds packet i; bytes past its length
-            have no meaning.
-        length: shape (n,), int32, bytes; 0 <= length <= stride.
+        data: shape (n, stride), uint8. Row i holds packet i; bytes past its length have no
+            meaning. May be read-only, and any strides will do (C-contiguous is fastest).
+        length: shape (n,), int32, bytes; 0 <= length <= stride, which the switch checks.
         port: shape (n,), int32. The switch port a packet arrives at or leaves from.
+
+    Raises:
+        InputError: an array of another shape or dtype, or arrays of different n.
     """
 
     data: NDArray[np.uint8]
     length: NDArray[np.int32]
     port: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        # Compiled code trusts these shapes: it reads past the arrays where they do not agree.
+        _require("data", self.data, _BYTES, 2)
+        _require("length", self.length, _NUMBERS, 1)
+        _require("port", self.port, _NUMBERS, 1)
+        if not len(self.data) == len(self.length) == len(self.port):
+            raise InputError(
+                f"a batch needs one row of data, one length and one port per packet; found "
+                f"{len(self.data)} rows, {len(self.length)} lengths and {len(self.port)} ports"
+            )
 
     def __len__(self) -> int:
         return len(self.length)
@@ -38,11 +59,15 @@ class PacketBatch:
     @classmethod
     def uniform(cls, data: NDArray[np.uint8], port: int | NDArray[np.int32]) -> PacketBatch:
         """Packets that all fill their row; ``port`` is one port for all or an array (n,)."""
+        _require("data", data, _BYTES, 2)
         count, stride = data.shape
+        ports = _ports(port)
+        if ports.shape not in ((), (count,)):
+            raise InputError(f"{count} packets need one port or {count}, not {ports.shape}")
         return cls(
             np.ascontiguousarray(data),
             np.full(count, stride, np.int32),
-            np.broadcast_to(np.asarray(port, np.int32), (count,)).copy(),
+            np.broadcast_to(ports, (count,)).copy(),
         )
 
     @classmethod
@@ -54,7 +79,7 @@ class PacketBatch:
         for row, (_, payload) in zip(data, pairs, strict=True):
             row[: len(payload)] = np.frombuffer(payload, np.uint8)
         length = np.array([len(payload) for _, payload in pairs], np.int32)
-        return cls(data, length, np.array([port for port, _ in pairs], np.int32))
+        return cls(data, length, _ports([port for port, _ in pairs]))
 
     @classmethod
     def concatenate(cls, batches: Sequence[PacketBatch]) -> PacketBatch:
@@ -86,3 +111,31 @@ class PacketBatch:
             (int(port), row[:length].tobytes())
             for port, length, row in zip(self.port, self.length, self.data, strict=True)
         ]
+
+
+def _require(name: str, array: object, dtype: np.dtype[Any], ndim: int) -> None:
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{name} of a batch must be a NumPy array, not {type(array).__name__}")
+    if array.dtype != dtype or array.ndim != ndim:
+        shape = "(n, stride)" if ndim == 2 else "(n,)"
+        raise InputError(
+            f"{name} of a batch must be {dtype} of shape {shape}; found {array.dtype} of shape "
+            f"{array.shape}"
+        )
+
+
+def _ports(ports: ArrayLike) -> NDArray[np.int32]:
+    """As int32; InputError where that would change a number."""
+    try:
+        found = np.asarray(ports)
+    except ValueError:  # lists of different lengths
+        raise InputError("a port is one integer per packet") from None
+    if found.size == 0:
+        return found.astype(np.int32)
+    if found.dtype.kind not in "iu":
+        raise InputError(
+            f"a port is an integer of 32 bits; found {found.dtype} {found.flat[0]!r:.40}"
+        )
+    if found.min() < _INT32.min or found.max() > _INT32.max:
+        raise InputError(f"a port is an integer of 32 bits; found {found.min()}..{found.max()}")
+    return found.astype(np.int32)

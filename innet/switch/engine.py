@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.errors import InputError
 from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.hashes import CrcParameters
@@ -193,8 +194,21 @@ class Engine(Protocol):
 
         The output follows the input: all copies of packet i come before those of packet i+1, in the
         order of replication. simple_switch promises that order only per port.
+
+        Raises:
+            InputError: a length that is negative or longer than a row.
         """
         ...
+
+
+def check_lengths(batch: PacketBatch) -> None:
+    """Each length must lie in its row: InputError where one does not."""
+    stride = batch.data.shape[1]
+    if len(batch) and not 0 <= batch.length.min() <= batch.length.max() <= stride:
+        raise InputError(
+            f"packet lengths must be in 0..{stride}, the width of a row; found "
+            f"{batch.length.min()}..{batch.length.max()}"
+        )
 
 
 def refusal(engine: str, reasons: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from collections import deque
 
 from innet.packets import PacketBatch
 from innet.switch import hashes, ir
-from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState
+from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState, check_lengths
 from innet.switch.interpreter_actions import ActionCompiler, FailedAssertionError
 from innet.switch.interpreter_calculations import CalculationCompiler, ChecksumUnit
 from innet.switch.interpreter_expressions import ExpressionCompiler, Store
@@ -82,6 +82,7 @@ class InterpretEngine:
 
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order; see ``engine.Engine``."""
+        check_lengths(batch)
         out: list[tuple[int, bytes]] = []
         for port, data in batch.to_packets():
             out += self._receive(port, data)

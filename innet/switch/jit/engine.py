@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError, UnsupportedError
+from innet.errors import UnsupportedError
 from innet.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.engine import SwitchState, allocate_registers, refusal
+from innet.switch.engine import SwitchState, allocate_registers, check_lengths, refusal
 from innet.switch.jit import cache
 from innet.switch.jit.emit_program import Emitted, emit
 from innet.switch.jit.emit_statements import STATISTICS
@@ -81,11 +81,9 @@ class JitEngine:
         Raises:
             InputError: a length that is negative or longer than a row.
         """
-        _check(batch)
+        check_lengths(batch)
         self._refresh()
-        data = np.ascontiguousarray(batch.data)
-        length = np.ascontiguousarray(batch.length, np.int32)
-        port = np.ascontiguousarray(batch.port, np.int32)
+        data, length, port = map(_trusted, (batch.data, batch.length, batch.port))
         room = max(1, self._replicas.largest)
         stride = data.shape[1] + self._growth
         self._capacity = max(self._capacity, len(batch) + room)
@@ -139,13 +137,12 @@ class JitEngine:
                 setattr(statistics, name, getattr(statistics, name) + int(counts[position]))
 
 
-def _check(batch: PacketBatch) -> None:
-    """Lengths are what emitted code trusts."""
-    if len(batch) and not (batch.length.min() >= 0 and batch.length.max() <= batch.data.shape[1]):
-        raise InputError(
-            f"packet lengths must be in 0..{batch.data.shape[1]}, the width of a row; found "
-            f"{batch.length.min()}..{batch.length.max()}"
-        )
+def _trusted(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as emitted code takes it: a plain one, contiguous, aligned, writeable. It is only
+    read, but arrays that may not be written are of another type to Numba.
+    """
+    plain = np.asarray(array)
+    return plain if plain.flags.carray else plain.copy()
 
 
 def _integers(matrix: NDArray[Any]) -> NDArray[Any]:

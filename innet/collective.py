@@ -9,7 +9,7 @@ counters, and what each worker's codec has held back.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import programs
-from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient
+from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient, check_integer
 from innet.config import Engine
 from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, FaultyFabric, MemoryFabric, Recorder, drive
@@ -71,12 +71,14 @@ class Collective:
         seed: int = 0,
         verify: bool = True,
     ) -> None:
+        seed = check_integer(seed, "the seed")
         compiled = programs.find(program, values_per_packet)
         document = compiled.json()
         size = programs.Dimensions.of(document)
+        workers = check_integer(workers, "the number of workers")
         if not 1 <= workers <= size.workers:
             raise InputError(f"{workers} workers; {compiled.name} takes 1 to {size.workers}.")
-        window = size.slots if window is None else window
+        window = size.slots if window is None else check_integer(window, "the window")
         if not 1 <= window <= size.slots:
             raise InputError(f"a window of {window}; {compiled.name} has {size.slots} slots.")
         self.workers = workers
@@ -114,28 +116,35 @@ class Collective:
 
     # ------------------------------------------------------------------ what users call
 
-    def all_reduce(self, gradients: Sequence[NDArray[np.float32]]) -> tuple[Vector, Report]:
+    def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
         """Sum the workers' gradients over the network.
 
         Args:
-            gradients: one float32 array per worker, all of one shape. They are not modified.
+            gradients: one float32 array per worker, all of one shape, in a list or any other
+                iterable. They are not modified.
 
         Returns:
             The sum as decoded, float32 of that shape, and a report of what it took.
 
         Raises:
-            GradientError: a wrong dtype or shape, or a value that is not finite; names the worker.
-                Nothing was sent and no codec has changed.
+            GradientError: a wrong dtype or shape, or a value that is not finite, alone or with
+                what the worker's codec held back; names the worker. Nothing was sent and no codec
+                has changed.
             StalledError: a worker waited too long for a slot; says which, and for whom.
-            StateError: an earlier all-reduce failed half-way, so the workers no longer agree.
+            StateError: the codecs hold back a gradient of another size, and nothing has changed;
+                or an earlier all-reduce failed half-way, so the workers no longer agree.
         """
         begun = time.perf_counter()
         if self._failed is not None:
             raise StateError(
-                f"an earlier all-reduce failed ({self._failed}) and left the workers at different "
-                "chunks; make a new Collective."
+                f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
+                "agree on what was summed; make a new Collective."
             )
+        gradients = _listed(gradients)
         flat = self._checked(gradients)
+        # All codecs are asked before any of them takes its gradient up.
+        for codec, gradient in zip(self.codecs, flat, strict=True):
+            codec.check(gradient)
         before = self._counts()
         self._switch_seconds = 0.0
         network = 0.0
@@ -166,8 +175,13 @@ class Collective:
         Yields:
             A list that is filled when the context closes: (virtual seconds, switch port, bytes),
             in order, both directions.
+
+        Raises:
+            StateError: a context of this kind is open already.
         """
         frames: list[Frame] = []
+        if self._memory.tap is not None:
+            raise StateError("packets are being recorded already; close that context first.")
         recorder = Recorder(limit)
         self._memory.tap = recorder
         try:
@@ -310,6 +324,7 @@ class Collective:
             switch_packets=counts.switch,
             max_abs_error=error,
             max_abs_error_sent=error_sent,
+            infinite=int(np.count_nonzero(np.isinf(outcomes[0].sum))),
             details=dict(outcomes[0].details),
         )
 
@@ -332,6 +347,18 @@ class _Counts:
             self.retransmissions - other.retransmissions,
             self.switch - other.switch,
         )
+
+
+def _listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+    """The gradients of any iterable, such as a generator, which can be read only once."""
+    try:
+        found = iter(gradients)
+    except TypeError:
+        raise GradientError(
+            f"the gradients are of type {type(gradients).__name__}; pass a list with one NumPy "
+            "array for each worker."
+        ) from None
+    return list(found)
 
 
 def _exact(outcomes: list[Outcome]) -> bool:
@@ -364,7 +391,7 @@ def _errors(flat: list[Vector], outcomes: list[Outcome]) -> tuple[float, float]:
 
 
 def all_reduce(
-    gradients: Sequence[NDArray[np.float32]],
+    gradients: Iterable[NDArray[np.float32]],
     codec: CodecSpec = "dense",
     program: str = "slots",
     engine: Engine = "jit",
@@ -390,7 +417,8 @@ def all_reduce(
         >>> total.tolist(), report.exact
         ([0.5, 0.0, -1.0], True)
     """
-    if not len(gradients):
+    gradients = _listed(gradients)
+    if not gradients:
         raise InputError("no gradients; an all-reduce needs at least one worker.")
     collective = Collective(
         workers=len(gradients),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from innet.codecs.capabilities import Capabilities
 from innet.codecs.catalogue import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTISERS, SELECTORS
-from innet.codecs.checks import check_gradient
+from innet.codecs.checks import check_gradient, check_integer
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.compose import CodecSpec, build_codec
 
@@ -31,4 +31,5 @@ __all__ = [
     "Outcome",
     "build_codec",
     "check_gradient",
+    "check_integer",
 ]

@@ -1,12 +1,14 @@
-"""Is this a gradient? Checked before anything is sent."""
+"""Is this a gradient, is this a count? Checked before anything is made or sent."""
 
 from __future__ import annotations
+
+import operator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet import kernels
-from innet.errors import GradientError
+from innet.errors import GradientError, InputError
 
 _LARGEST = 2**31 - 1  # elements; their indices are int32
 
@@ -35,3 +37,17 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(
             f"{whose} is {x[bad]} at index {bad}; only finite values can be summed as integers."
         )
+
+
+def check_integer(value: object, what: str) -> int:
+    """``value`` as an int: Python's and NumPy's integers are taken, True and 4.0 are not.
+
+    Raises:
+        InputError: it is no integer; names it as ``what``.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]  # what else it is gets refused
+        except TypeError:
+            pass
+    raise InputError(f"{what} is {value!r}; give an integer.")

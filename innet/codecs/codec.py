@@ -104,6 +104,27 @@ class Codec:
         """What the composition can do: summable, rounds, index, bounds. See ``Capabilities``."""
         return joined(part.capabilities for part in self._parts().values())
 
+    def check(self, gradient: Floats) -> None:
+        """Refuse what ``exchange`` would refuse before its first round. Nothing changes.
+
+        Whoever runs several workers' codecs checks all before any begins: an exchange that has
+        begun and is given up leaves its gradient in the feedback.
+
+        Args:
+            gradient: as for ``exchange``, and one that ``check_gradient`` takes.
+
+        Raises:
+            GradientError: the gradient and what was held back are too large together.
+            StateError: what the codec remembers is of a gradient of another length, or another
+                exchange of this codec is still under way.
+        """
+        if self._busy:
+            raise StateError(
+                f"the codec of worker {self._context.worker} has an exchange under way; finish or "
+                "close that one first."
+            )
+        self.feedback.check(gradient)
+
     def exchange(self, gradient: Floats, workers: int, *, checked: bool = False) -> Stages:
         """One all-reduce, without doing any I/O.
 
@@ -119,20 +140,16 @@ class Codec:
             checked: the caller has called ``check_gradient``.
 
         Raises:
-            GradientError: see ``check_gradient``; nothing has changed.
+            GradientError: see ``check_gradient`` and ``check``; nothing has changed.
             StateError: what the codec remembers is of a gradient of another length, or another
                 exchange of this codec is still under way.
             InputError: no workers, or the network answered with other lengths than it was sent.
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
-        if self._busy:
-            raise StateError(
-                f"the codec of worker {self._context.worker} has an exchange under way; finish or "
-                "close that one first."
-            )
         if not checked:
             check_gradient(gradient, self._context.worker)
+        self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), workers, watch)
         self._busy = True

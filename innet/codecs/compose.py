@@ -10,6 +10,7 @@ from typing import Any
 from innet import kernels as kernel_sets
 from innet.codecs import capabilities
 from innet.codecs.catalogue import PARTS, PRESETS
+from innet.codecs.checks import check_integer
 from innet.codecs.codec import Codec
 from innet.codecs.parts import Context
 from innet.codecs.stopwatch import Clock
@@ -50,6 +51,7 @@ def build_codec(
         >>> build_codec({"preset": "topk", "selector": {"ratio": 0.05}}).describe()
         'topk(ratio=0.05) + fixed + lhc + residual'
     """
+    seed = check_integer(seed, "the codec's seed")
     if not 0 <= seed < 2**63:
         raise InputError(f"the codec's seed is {seed}; use one from 0 to 2**63 - 1.")
     normal = normalise(spec)

@@ -212,6 +212,13 @@ class Feedback(Part[P]):
 
     kind = "feedback"
 
+    def check(self, gradient: Floats) -> None:
+        """Refuse a gradient that ``select`` could not take. Changes nothing.
+
+        Raises:
+            GradientError, StateError: what is wrong with the gradient, or with what was held back.
+        """
+
     @abstractmethod
     def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
         """What the selector chooses of the gradient and of what was held back."""

@@ -77,9 +77,10 @@ class ExperimentRecord(Frozen):
         text = self.model_dump_json(indent=1, exclude_defaults=True, round_trip=True)
         # Defaults are left out of the steps, but a reader goes by the version, always.
         document = {"format": self.format, "version": self.version, **json.loads(text)}
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         partial = path.with_name(path.name + ".part")
         try:
-            partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            partial.write_text(text, encoding="utf-8")
             partial.replace(path)
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror or error}.") from None

@@ -58,6 +58,8 @@ class Report(Frozen):
             Includes what the selectors left for later. None where not compared.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent; what
             quantisation costs. None where not compared.
+        infinite: elements of the decoded sum that lie beyond float32 and so are infinite, although
+            their integers were summed. The errors are infinite then, in JSON null.
         details: what codec, program or fabric add, by name.
     """
 
@@ -80,6 +82,7 @@ class Report(Frozen):
     switch_packets: int = 0
     max_abs_error: float | None
     max_abs_error_sent: float | None
+    infinite: int = 0
     details: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit

@@ -54,6 +54,7 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("Decoded integer sum", exactness(report)),
         ("Largest error, against float64", _error(report.max_abs_error)),
         ("  of that, by quantisation", _error(report.max_abs_error_sent)),
+        *_infinite(report),
         ("Workers", numbers.count(report.workers)),
         ("Elements", numbers.count(report.elements)),
         ("Codec", report.codec),
@@ -75,6 +76,11 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("Decode", numbers.duration(seconds.decode)),
         ("Total", numbers.duration(seconds.total)),
     ]
+
+
+def _infinite(report: Report) -> list[tuple[str, str]]:
+    """A row for what hardly ever happens."""
+    return [("Sums beyond float32", numbers.count(report.infinite))] if report.infinite else []
 
 
 def _switch_time(report: Report) -> float:

@@ -29,6 +29,14 @@ def gradients(workers, size, density=1.0, seed=0):
     return list(tensors)
 
 
+def rounding(exact, workers, largest):
+    """How far a decoded sum may lie from the exact one, for each element.
+
+    Every worker rounds once, by half a step of max · N / (2**31 - 1), and the result once.
+    """
+    return workers * 0.5 * largest * workers / (2**31 - 1 - workers) + np.abs(exact) * 2.0**-24
+
+
 @pytest.mark.parametrize("codec", ["dense", "lhc"])
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 32])
 def test_lossless_codecs_give_the_sum(codec, workers):
@@ -37,28 +45,45 @@ def test_lossless_codecs_give_the_sum(codec, workers):
     assert report.exact
     exact = np.sum(inputs, axis=0, dtype=np.float64)
     largest = max(np.abs(each).max() for each in inputs)
-    # Every worker rounds once, by half a step of max · N / (2**31 - 1), and the result once.
-    bound = workers * 0.5 * largest * workers / (2**31 - 1 - workers) + np.abs(exact) * 2.0**-24
-    assert (np.abs(total - exact) <= bound).all()
+    assert (np.abs(total - exact) <= rounding(exact, workers, largest)).all()
     assert report.workers == workers
     assert report.max_abs_error == report.max_abs_error_sent
 
 
 @settings(max_examples=40)
 @given(
-    workers=st.integers(1, 9),
-    size=st.one_of(st.integers(0, 70), st.integers(1000, 1100)),
+    workers=st.integers(1, 32),
+    size=st.one_of(st.integers(0, 70), st.integers(1000, 1100), st.integers(0, 20_000)),
     density=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
     codec=st.sampled_from(CODECS),
-    values=st.sampled_from([32, 64]),
+    values=st.sampled_from([32, 64, 256]),
+    window=st.sampled_from([None, 32]),
     seed=st.integers(0, 2**16),
 )
-def test_any_size_is_exact(workers, size, density, codec, values, seed):
+def test_any_size_is_exact(workers, size, density, codec, values, window, seed):
     inputs = gradients(workers, size, density, seed)
-    total, report = all_reduce(inputs, codec=codec, values_per_packet=values, engine="interpret")
+    total, report = all_reduce(inputs, codec=codec, values_per_packet=values, window=window)
     assert report.exact
+    assert report.workers == workers
     assert total.shape == (size,)
     assert total.dtype == np.float32
+    if codec != "topk":
+        exact = np.sum(inputs, axis=0, dtype=np.float64)
+        largest = max(np.abs(each).max(initial=0) for each in inputs)
+        assert (np.abs(total - exact) <= rounding(exact, workers, largest)).all()
+
+
+@settings(max_examples=12)
+@given(
+    workers=st.integers(1, 9),
+    size=st.one_of(st.integers(0, 70), st.integers(1000, 1100)),
+    codec=st.sampled_from(CODECS),
+    seed=st.integers(0, 2**16),
+)
+def test_any_size_is_exact_when_interpreted(workers, size, codec, seed):
+    inputs = gradients(workers, size, 0.3, seed)
+    _, report = all_reduce(inputs, codec=codec, values_per_packet=32, engine="interpret")
+    assert report.exact
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -149,19 +174,33 @@ def test_recorded_packets_are_all_that_passed():
         _, report = collective.all_reduce(gradients(2, 1000))
     assert len(frames) == report.packets_sent + report.packets_received
     assert {port for _, port, _ in frames} == {1, 2}
-    assert sum(len(data) for _, _, data in frames[: len(frames)]) == (
+    assert sum(len(data) for _, _, data in frames) == (
         (report.packets_sent + report.packets_received) * collective.layout.frame_size
     )
 
 
+def test_packets_are_recorded_by_one_context_at_a_time():
+    collective = Collective(workers=2, codec="dense")
+    with collective.record_packets() as frames:
+        with (
+            pytest.raises(StateError, match="recorded already"),
+            collective.record_packets(),
+        ):
+            pass
+        _, report = collective.all_reduce(gradients(2, 100))
+    assert len(frames) == report.packets_sent + report.packets_received
+    with collective.record_packets() as again:
+        collective.all_reduce(gradients(2, 100))
+    assert len(again) == len(frames)
+
+
 def test_report_counts():
     _, report = all_reduce(gradients(4, 6400), codec="dense")
-    # One round agrees on the scale, one sums 100 packets of 64 values.
+    # One packet of each worker agrees on the scale, 100 of 64 values are summed.
     assert report.rounds == 2
     assert report.packets_received == report.packets_sent == report.switch_packets
-    assert report.packets_sent == 4 * (100 + report.packets_sent // 4 - 100)
-    assert 100 < report.packets_sent // 4 < 105
-    assert report.compression == pytest.approx(100 / (report.packets_sent // 4))
+    assert report.packets_sent == 4 * (1 + 100)
+    assert report.compression == 100 / 101
     assert report.seconds.total >= report.seconds.network > 0
 
 
@@ -171,7 +210,100 @@ def test_without_verification_nothing_is_claimed():
     assert report.max_abs_error is None
 
 
+def test_sums_beyond_float32_are_counted():
+    largest = np.finfo(np.float32).max
+    inputs = [np.array([largest, 1, largest, -largest], np.float32)] * 2
+    inputs[1] = np.array([largest, 1, -largest, -largest], np.float32)
+    total, report = all_reduce(inputs)
+    assert np.isinf(total).tolist() == [True, False, False, True]
+    assert report.exact
+    assert report.infinite == 2
+    assert all_reduce(gradients(2, 10))[1].infinite == 0
+
+
+class TestRefusalsLeaveAllAsItWas:
+    """A worker that cannot take part must not cost the others their gradients."""
+
+    def states(self, collective):
+        return [codec.state_dict()["parts"]["feedback"]["residual"] for codec in collective.codecs]
+
+    def after_refusal(self, collective, inputs, error, match):
+        before = self.states(collective)
+        sent = [end.counters.sent for end in collective._ends.values()]
+        with pytest.raises(error, match=match):
+            collective.all_reduce(inputs)
+        for one, other in zip(before, self.states(collective), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert sent == [end.counters.sent for end in collective._ends.values()]
+        size = len(before[0])
+        _, report = collective.all_reduce([np.zeros(size, np.float32)] * 3)
+        assert report.exact
+
+    def test_another_shape(self):
+        collective = Collective(workers=3, codec="topk")
+        collective.all_reduce(gradients(3, 500))
+        self.after_refusal(collective, gradients(3, 400), StateError, "500 elements.*400")
+
+    def test_residual_of_the_last_worker_overflows(self):
+        collective = Collective(workers=3, codec={"preset": "topk", "selector": {"k": 1}})
+        inputs = gradients(3, 4)
+        inputs[2] = np.array([3e38, 1, 2e38, 0], np.float32)
+        collective.all_reduce(inputs)
+        self.after_refusal(collective, inputs, GradientError, r"worker 2 .*index 2 ")
+
+    def test_state_of_the_last_worker_is_of_another_layout(self):
+        collective = Collective(workers=3, codec="topk")
+        collective.all_reduce(gradients(3, 500))
+        state = collective.codecs[2].state_dict()
+        other = collective.codecs[2].state_dict()
+        other["parts"]["feedback"]["residual"] = np.ones(7, np.float32)
+        collective.codecs[2].load_state_dict(other)
+        before = self.states(collective)[:2]
+        with pytest.raises(StateError, match="worker 2 has 7 elements"):
+            collective.all_reduce(gradients(3, 500))
+        for one, now in zip(before, self.states(collective), strict=False):
+            np.testing.assert_array_equal(one, now)
+        collective.codecs[2].load_state_dict(state)
+        assert collective.all_reduce(gradients(3, 500))[1].exact
+
+
+def test_a_generator_of_gradients_is_taken():
+    inputs = gradients(3, 50)
+    expected, _ = all_reduce(inputs)
+    total, report = all_reduce(each for each in inputs)
+    assert report.workers == 3
+    assert total.tobytes() == expected.tobytes()
+    total, _ = Collective(workers=3).all_reduce(iter(inputs))
+    assert total.tobytes() == expected.tobytes()
+
+
 class TestBadInput:
+    @pytest.mark.parametrize("wrong", [None, 3, np.float32(1), np.array(1, np.float32)])
+    def test_no_list(self, wrong):
+        with pytest.raises(GradientError, match="pass a list with one NumPy array for each"):
+            all_reduce(wrong)
+        with pytest.raises(GradientError, match="pass a list with one NumPy array for each"):
+            Collective(workers=2).all_reduce(wrong)
+
+    @pytest.mark.parametrize("wrong", ["4", 2.5, 2.0, None, True])
+    def test_workers_are_an_integer(self, wrong):
+        with pytest.raises(InputError, match=r"number of workers is .*give an integer"):
+            Collective(workers=wrong)
+
+    @pytest.mark.parametrize("wrong", [1.0, "8", True])
+    def test_window_is_an_integer(self, wrong):
+        with pytest.raises(InputError, match=r"window is .*give an integer"):
+            Collective(window=wrong)
+
+    @pytest.mark.parametrize("wrong", [1.5, None, "0", False])
+    def test_seed_is_an_integer(self, wrong):
+        with pytest.raises(InputError, match=r"seed is .*give an integer"):
+            Collective(seed=wrong)
+
+    def test_numpy_integers_are_integers(self):
+        collective = Collective(workers=np.int64(2), window=np.uint8(8), seed=np.int32(1))
+        assert collective.all_reduce(gradients(2, 10))[1].exact
+
     def test_no_gradients(self):
         with pytest.raises(InputError, match="at least one worker"):
             all_reduce([])

@@ -158,3 +158,10 @@ def test_report_table(exact: bool | None, words: str) -> None:
     assert row(lines, "Compression") == [f"4.00{TIMES}"]
     assert row(lines, "Packets sent, all workers") == ["3,444"]
     assert row(lines, "Packets through the switch") == ["861,000/s"]
+
+
+def test_sums_beyond_float32_show_where_there_are_some() -> None:
+    lines = lines_of(report_table(a_report(infinite=1234, max_abs_error=float("inf"))))
+    assert row(lines, "Sums beyond float32") == ["1,234"]
+    assert row(lines, "Largest error, against float64") == ["inf"]
+    assert not any("beyond" in line for line in lines_of(report_table(a_report())))

@@ -39,15 +39,10 @@ class Residual(Feedback[Settings]):
         self._reach = 0.0  # no element of the residual is larger in magnitude
         self._sent: tuple[Ints | None, Floats] | None = None
 
-    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
-        """What the selector chooses of gradient + residual; the residual is updated in place.
-
-        Raises:
-            StateError: the residual belongs to a gradient of another length.
-            GradientError: gradient + residual is beyond float32; the residual is unchanged.
-        """
+    def check(self, gradient: Floats) -> None:
+        """See ``select``; nothing is changed."""
         if self.residual is None:
-            self.residual = np.zeros(gradient.size, np.float32)
+            return
         if self.residual.size != gradient.size:
             raise StateError(
                 f"the residual of worker {self.context.worker} has {self.residual.size} elements, "
@@ -55,6 +50,17 @@ class Residual(Feedback[Settings]):
             )
         if self._reach >= _HARMLESS:
             self._check_sum(gradient, self.residual)
+
+    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
+        """What the selector chooses of gradient + residual; the residual is updated in place.
+
+        Raises:
+            StateError: the residual belongs to a gradient of another length.
+            GradientError: gradient + residual is beyond float32; the residual is unchanged.
+        """
+        self.check(gradient)
+        if self.residual is None:
+            self.residual = np.zeros(gradient.size, np.float32)
         indices, values = selector.select_from_sum(gradient, self.residual)
         self._sent = indices, values
         # The largest element was among the selected, so it is no smaller than what stays.

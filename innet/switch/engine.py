@@ -19,7 +19,7 @@ from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.hashes import CrcParameters
 from innet.switch.replication import Replication
-from innet.switch.tables import Generation, TableState
+from innet.switch.tables import Generation, TableState, zeros
 
 DROP_PORT = 511
 """egress_spec of a packet that is to be dropped."""
@@ -99,9 +99,9 @@ def allocate_registers(program: ir.Program) -> tuple[RegisterGroup, ...]:
         if end < len(arrays) and _shape(arrays[end]) == _shape(arrays[start]):
             continue
         shape = (arrays[start].size, end - start)
-        groups.append(
-            RegisterGroup(tuple(range(start, end)), np.zeros(shape, dtype_of(arrays[start].width)))
-        )
+        names = f"registers {arrays[start].name}..{arrays[end - 1].name}"
+        matrix = zeros(shape, dtype_of(arrays[start].width), names)
+        groups.append(RegisterGroup(tuple(range(start, end)), matrix))
         start = end
     return tuple(groups)
 
@@ -172,7 +172,7 @@ class SwitchState:
             matrix = self.tables[counter.table].counters
             if matrix is not None:
                 return matrix
-        return np.zeros((counter.size, 2), np.uint64)
+        return zeros((counter.size, 2), np.dtype(np.uint64), f"counter {counter.name}")
 
 
 class Engine(Protocol):

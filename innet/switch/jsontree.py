@@ -8,6 +8,13 @@ from typing import Any
 
 from innet.errors import ProgramError
 
+MAX_WIDTH = 1 << 16
+"""Bits of a field, constant or register. p4c allows 2048; a number without any limit would make the
+switch compute with integers that fill the memory."""
+
+MAX_SIZE = (1 << 32) - 1
+"""Cells of a register or counter, entries of a table: v1model counts them in 32 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -72,13 +79,29 @@ class Tree:
             raise self.wrong("a string")
         return self.value
 
-    def integer(self, least: int | None = None) -> int:
+    def holds(self, key: str) -> bool:
+        """Whether an object has a member ``key``, which may be null."""
+        if not isinstance(self.value, dict):
+            raise self.wrong("an object")
+        return key in self.value
+
+    def integer(self, least: int | None = None, most: int | None = None) -> int:
         # bool is a subclass of int, and JSON's true is no number.
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.wrong("an integer")
         if least is not None and self.value < least:
             raise self.wrong(f"an integer of at least {least}")
+        if most is not None and self.value > most:
+            raise self.wrong(f"an integer of at most {most}")
         return self.value
+
+    def width(self, least: int = 1) -> int:
+        """A number of bits."""
+        return self.integer(least, MAX_WIDTH)
+
+    def size(self) -> int:
+        """A number of cells or entries."""
+        return self.integer(0, MAX_SIZE)
 
     def boolean(self) -> bool:
         # p4c writes 0 and 1 where a field of type bool states whether it is signed.

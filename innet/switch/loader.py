@@ -11,16 +11,18 @@ import gzip
 import hashlib
 import json
 import lzma
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from innet.errors import ProgramError
+from innet.errors import InputError, ProgramError
 from innet.switch import ir
 from innet.switch.jsontree import Tree
 from innet.switch.loader_actions import Primitives
 from innet.switch.loader_expressions import Expressions
+from innet.switch.loader_graph import refuse_cycles
 from innet.switch.loader_headers import load_errors, load_headers, load_standard_metadata
 from innet.switch.loader_names import Index, Names
 from innet.switch.loader_parser import (
@@ -41,12 +43,18 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
     """A program from a file (JSON, or JSON compressed by gzip or xz) or from parsed JSON.
 
     Raises:
+        InputError: ``source`` is neither a path nor a program.
         ProgramError: the file cannot be read, is no JSON, or is no BMv2 program; the message names
             the place in the document and what was expected there.
         UnsupportedError: the program uses something that the intermediate form does not have.
     """
     if isinstance(source, ir.Program):
         return source
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise InputError(
+            "a program is the path of a JSON file, a parsed JSON object or a loaded program, not "
+            f"{type(source).__name__}"
+        )
     document = source if isinstance(source, Mapping) else _read(Path(source))
     return _load(Tree(document))
 
@@ -81,6 +89,8 @@ def _load(root: Tree) -> ir.Program:
     actions, action_ids = _actions(root, primitives)
     pipelines = PipelineLoader(root, names, actions, action_ids)
     tables = pipelines.tables()
+    conditionals, calls = pipelines.conditionals(), pipelines.action_calls()
+    refuse_cycles(tables, conditionals, calls)
     program = root.find("program")
     return ir.Program(
         name="program" if program is None else Path(program.string()).name,
@@ -109,8 +119,8 @@ def _load(root: Tree) -> ir.Program:
         registers=tuple(
             ir.RegisterArray(
                 tree["name"].string(),
-                tree["size"].integer(least=0),
-                tree["bitwidth"].integer(least=1),
+                tree["size"].size(),
+                tree["bitwidth"].width(),
             )
             for tree in root.each("register_arrays")
         ),
@@ -118,8 +128,8 @@ def _load(root: Tree) -> ir.Program:
         meters=tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays")),
         actions=actions,
         tables=tables,
-        conditionals=pipelines.conditionals(),
-        action_calls=pipelines.action_calls(),
+        conditionals=conditionals,
+        action_calls=calls,
         action_profiles=pipelines.action_profiles(),
         ingress=pipelines.pipeline("ingress", root),
         egress=pipelines.pipeline("egress", root),
@@ -170,7 +180,7 @@ def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...],
             raise identity.wrong("an id that no other action has")
         ids.by_id[identity.integer()] = number
         parameters = tuple(
-            ir.Parameter(each["name"].string(), each["bitwidth"].integer(least=0))
+            ir.Parameter(each["name"].string(), each["bitwidth"].width(least=0))
             for each in tree["runtime_data"]
         )
         body = Primitives(primitives.names, primitives.standard, len(parameters))
@@ -208,7 +218,7 @@ def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
 def _counter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.CounterArray:
     name = tree["name"].string()
     if not tree.flag("is_direct", default=False):
-        return ir.CounterArray(name, tree["size"].integer(least=0), None)
+        return ir.CounterArray(name, tree["size"].size(), None)
     table = names.tables.of(tree["binding"])
     return ir.CounterArray(name, tables[table].max_size, table)
 
@@ -223,7 +233,7 @@ def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterAr
         result = names.field(tree["result_target"])
         size = tables[table].max_size
     else:
-        size = tree["size"].integer(least=0)
+        size = tree["size"].size()
     return ir.MeterArray(
         tree["name"].string(), size, kind == "bytes", tree["rate_count"].integer(), table, result
     )

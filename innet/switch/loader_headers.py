@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from innet.errors import ProgramError, UnsupportedError
 from innet.switch import ir
-from innet.switch.jsontree import Tree
+from innet.switch.jsontree import MAX_WIDTH, Tree
 from innet.switch.loader_names import Names
 
 _CORE_ERRORS = (
@@ -57,13 +57,13 @@ def _header_type(tree: Tree) -> ir.HeaderType:
             "supported; compile the program as P4_16"
         )
     max_bytes = tree.find("max_length")
-    limit = 0 if max_bytes is None else max_bytes.integer(least=0)
-    fixed = sum(each[1].integer(least=1) for each in tree["fields"] if each[1].value != "*")
+    limit = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
+    fixed = sum(each[1].width() for each in tree["fields"] if each[1].value != "*")
     members: list[ir.Field] = []
     offset = 0
     for each in tree["fields"]:
         variable = each[1].value == "*"
-        width = max(8 * limit - fixed, 0) if variable else each[1].integer(least=1)
+        width = max(8 * limit - fixed, 0) if variable else each[1].width()
         signed, saturating = (len(each) > i and each[i].boolean() for i in (2, 3))
         members.append(ir.Field(each[0].string(), width, signed, saturating, variable, offset))
         offset += 0 if variable else width

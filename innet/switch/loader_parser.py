@@ -147,7 +147,7 @@ class _ParserLoader:
 
     def lookahead(self, value: Tree) -> ir.Lookahead:
         value.exactly(2)
-        return ir.Lookahead(value[0].integer(least=0), value[1].integer(least=1))
+        return ir.Lookahead(value[0].width(least=0), value[1].width())
 
     def key_part(self, tree: Tree) -> ir.KeyPart:
         kind, value = tree["type"].string(), tree["value"]
@@ -208,7 +208,7 @@ def split_key(tree: Tree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
 def load_value_sets(root: Tree) -> tuple[ir.ValueSet, ...]:
     """All parser value sets."""
     return tuple(
-        ir.ValueSet(tree["name"].string(), tree["compressed_bitwidth"].integer(least=1))
+        ir.ValueSet(tree["name"].string(), tree["compressed_bitwidth"].width())
         for tree in root.each("parse_vsets")
     )
 
@@ -244,7 +244,7 @@ def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, 
 
 def constant(tree: Tree) -> ir.CalculationConstant:
     """A constant with its width in bits."""
-    width = tree["bitwidth"].integer(least=1)
+    width = tree["bitwidth"].width()
     return ir.CalculationConstant(tree["value"].hexadecimal() & ((1 << width) - 1), width)
 
 

@@ -95,7 +95,7 @@ class PipelineLoader:
         name = tree["name"].string()
         return ir.ActionProfile(
             name,
-            tree["max_size"].integer(least=0),
+            tree["max_size"].size(),
             None
             if selector is None
             else ir.Calculation(
@@ -116,7 +116,7 @@ class PipelineLoader:
         keys = tuple(self._key(part) for part in tree["key"])
         actions = self._actions(tree)
         follow = tree["next_tables"]
-        by_hit = "__HIT__" in follow.value or "__MISS__" in follow.value
+        by_hit = follow.holds("__HIT__") or follow.holds("__MISS__")
         default, default_tree = self._default(tree, actions), tree.find("default_entry")
         entries = tree.find("entries")
         profile = tree.find("action_profile")
@@ -126,7 +126,7 @@ class PipelineLoader:
             kind=_TABLE_KINDS[kind],
             match=self._match_kind(tree),
             keys=keys,
-            max_size=tree["max_size"].integer(least=0) if entries is None else len(entries),
+            max_size=tree["max_size"].size() if entries is None else len(entries),
             actions=actions,
             next=()
             if by_hit

@@ -9,17 +9,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import ControlError
+from innet.errors import ControlError, ProgramError
 from innet.switch import ir
 
 PACKETS = 0
 """Column of a counter matrix that counts packets."""
 BYTES = 1
 """Column of a counter matrix that counts bytes."""
+
+MAX_OBJECTS = 1 << 26
+"""Cells wider than 64 bits that a switch holds in one matrix; each takes 8 bytes and more."""
 
 _INDEX_BITS = 24
 """A handle is version << 24 | index, as simple_switch gives them out."""
@@ -97,7 +101,10 @@ class TableState:
     def __post_init__(self) -> None:
         self.default = self.table.default
         if self.table.with_counters:
-            self.counters = np.zeros((self.table.max_size, 2), np.uint64)
+            shape = (self.table.max_size, 2)
+            self.counters = zeros(
+                shape, np.dtype(np.uint64), f"counters of table {self.table.name}"
+            )
         for entry in self.table.entries:
             self._insert(entry.matches, entry.entry, entry.priority)
 
@@ -309,6 +316,22 @@ class TableState:
                 del self._by_prefix[entry.prefix]
         else:
             self._scan.remove(entry)
+
+
+def zeros(shape: tuple[int, int], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Storage that a program asks for; ProgramError when there is not so much memory.
+
+    Python's integers are written one by one, so that taking too many of them would not fail but
+    take this machine's memory for itself.
+    """
+    cells = shape[0] * shape[1]
+    if dtype.hasobject and cells > MAX_OBJECTS:
+        raise ProgramError(f"{what}: {cells} cells wider than 64 bits; at most {MAX_OBJECTS} fit")
+    try:
+        return np.zeros(shape, dtype)
+    except (MemoryError, ValueError):
+        size = cells * dtype.itemsize / (1 << 30)
+        raise ProgramError(f"{what}: {size:.1f} GiB for {cells} cells cannot be had") from None
 
 
 def normalise(

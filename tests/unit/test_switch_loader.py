@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gzip
 import json
 import lzma
+import random
+import types
 
+import numpy as np
 import pytest
 from support.switch_cases import CASES, program
 
-from innet.errors import ProgramError, UnsupportedError
-from innet.switch import Switch, ir, load_program
+from innet.errors import InnetError, InputError, ProgramError, UnsupportedError
+from innet.switch import Switch, ir, load_program, tables
 from innet.switch.loader import fingerprint
+from innet.switch.loader_graph import refuse_cycles
 
 
 @pytest.fixture
@@ -200,3 +205,147 @@ def test_a_jump_backwards_is_refused(document):
     action["primitives"].insert(0, jump)
     with pytest.raises(ProgramError, match="forward"):
         load_program(document)
+
+
+# ── Documents that are damaged anywhere ──
+
+
+def _some_table(document, name):
+    tables = [each for pipeline in document["pipelines"] for each in pipeline["tables"]]
+    return next(each for each in tables if each["name"] == name)
+
+
+def test_a_table_that_leads_to_itself(document):
+    table = _some_table(document, "I.lpm_table")
+    table["next_tables"] = dict.fromkeys(table["next_tables"], "I.lpm_table")
+    with pytest.raises(ProgramError, match=r"without a cycle, found I\.lpm_table -> I\.lpm_table"):
+        load_program(document)
+
+
+def test_a_conditional_that_leads_back():
+    document = program("switch_copies")
+    conditional = document["pipelines"][0]["conditionals"][0]
+    behind = conditional["true_next"]
+    table = _some_table(document, behind)
+    table["base_default_next"] = conditional["name"]
+    with pytest.raises(ProgramError) as caught:
+        load_program(document)
+    there, back = behind, conditional["name"]
+    assert f"{there} -> {back}" in str(caught.value) or f"{back} -> {there}" in str(caught.value)
+
+
+def test_a_long_chain_is_no_cycle():
+    count = 5000  # more than Python would follow by recursion
+    make = [
+        ir.Conditional(
+            f"node_{i}",
+            ir.BoolConst(value=True),
+            ir.Node(ir.NodeKind.CONDITIONAL, i + 1) if i + 1 < count else None,
+            ir.Node(ir.NodeKind.CONDITIONAL, min(i + 2, count - 1)) if i + 1 < count else None,
+        )
+        for i in range(count)
+    ]
+    refuse_cycles((), tuple(make), ())
+    make[-1] = dataclasses.replace(make[-1], if_false=ir.Node(ir.NodeKind.CONDITIONAL, 4990))
+    with pytest.raises(ProgramError, match=r"found node_4990 -> .* -> node_4999 -> node_4990"):
+        refuse_cycles((), tuple(make), ())
+
+
+@pytest.mark.parametrize("target", [0, 1, -1])
+@pytest.mark.parametrize("jump", ["_jump", "_jump_if_zero"])
+def test_jumps_never_lead_back(document, jump, target):
+    zero = {"type": "hexstr", "value": "0x0"}
+    places = [zero, {"type": "hexstr", "value": hex(target)}]
+    document["actions"][0]["primitives"] = [
+        {"op": "no_op", "parameters": []},
+        {"op": jump, "parameters": places[-1:] if jump == "_jump" else places},
+    ]
+    with pytest.raises(ProgramError, match=r"parameters: expected a jump forward"):
+        load_program(document)
+
+
+@pytest.mark.parametrize("value", [None, True, 1, [], "x"])
+def test_next_tables_that_are_no_object(document, value):
+    _some_table(document, "I.lpm_table")["next_tables"] = value
+    with pytest.raises(
+        ProgramError, match=r"pipelines\[0\]\.tables\[\d\]\.next_tables: expected an ob"
+    ):
+        load_program(document)
+
+
+@pytest.mark.parametrize(
+    ("case", "path", "message"),
+    [
+        ("switch_tables", ("header_types", 0, "fields", 0, 1), "at most 65536"),
+        ("switch_checksums", ("calculations", 1, "input", 2, "bitwidth"), "at most 65536"),
+        ("switch_state", ("register_arrays", 0, "bitwidth"), "at most 65536"),
+        ("switch_state", ("register_arrays", 0, "size"), "at most 4294967295"),
+        ("switch_state", ("counter_arrays", 0, "size"), "at most 4294967295"),
+        ("switch_tables", ("pipelines", 0, "tables", 0, "max_size"), "at most 4294967295"),
+    ],
+)
+@pytest.mark.parametrize("number", [1 << 40, 1 << 70])
+def test_numbers_beyond_all_bounds(case, path, message, number):
+    document = program(case)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = number
+    with pytest.raises(ProgramError, match=message) as caught:
+        Switch.load(document, "interpret")
+    assert path[0] in str(caught.value)
+
+
+def test_more_memory_than_there_is(monkeypatch):
+    def nothing(*_):
+        raise MemoryError
+
+    loaded = load_program(program("switch_state"))
+    monkeypatch.setattr(tables, "np", types.SimpleNamespace(zeros=nothing))
+    with pytest.raises(ProgramError, match=r"registers .* cells cannot be had"):
+        Switch(loaded, "interpret")
+    with pytest.raises(ProgramError, match="cells wider than 64 bits"):
+        tables.zeros((1 << 27, 1), np.dtype(object), "registers")
+
+
+@pytest.mark.parametrize("source", [None, 5, [], b"x.json"])
+def test_what_is_no_program_at_all(source):
+    with pytest.raises(InputError, match=f"not {type(source).__name__}"):
+        Switch.load(source)
+
+
+JUNK = [None, -1, 0, 2**70, "", "0x", [], {}, True, 1.5, [None], ["a", "b"], {"type": "field"}]
+
+
+def _paths(value, path=()):
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in members:
+        if key != "source_info":
+            yield (*path, key)
+            if isinstance(each, dict | list):
+                yield from _paths(each, (*path, key))
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_damage_anywhere_is_refused_or_harmless(name):
+    rng = random.Random(name)
+    paths = list(_paths(program(name)))
+    packets = [(rng.randrange(4), rng.randbytes(size)) for size in (0, 1, 14, 60, 300)]
+    refused = 0
+    for _ in range(150):
+        damaged = program(name)
+        *steps, last = rng.choice(paths)
+        place = damaged
+        for step in steps:
+            place = place[step]
+        if rng.random() < 0.3:
+            del place[last]
+        else:
+            place[last] = rng.choice(JUNK)
+        try:
+            switch = Switch.load(damaged, "interpret")
+        except InnetError:
+            refused += 1
+        else:
+            switch.process(packets)
+    assert refused > 50

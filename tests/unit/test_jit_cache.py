@@ -70,9 +70,53 @@ def test_damaged_code_is_made_anew(tmp_path: Path, keep: int) -> None:
         assert finish(start(tmp_path))[0] == 1
 
 
+@pytest.mark.parametrize("share", [0, 0.5, 0.999, None])
+def test_a_damaged_module_is_written_anew(tmp_path: Path, share: float | None) -> None:
+    path = finish(start(tmp_path))[2]
+    whole = path.read_bytes()
+    path.write_bytes(b"\xff" * 99 if share is None else whole[: int(share * len(whole))])
+    assert finish(start(tmp_path))[1:] == (1, path)
+    assert path.read_bytes() == whole
+    assert finish(start(tmp_path))[0] == 1
+
+
+def test_a_forked_process_leaves_the_directory_alone(tmp_path: Path) -> None:
+    script = """
+import os, sys, pathlib
+from innet.switch.jit import cache
+path = cache.directory()
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    assert path.is_dir()
+    print(path)
+"""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    environment = {**os.environ, "INNET_CACHE_DIR": str(blocked), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == [blocked]
+
+
+def test_compiling_turned_off(tmp_path: Path) -> None:
+    process = start(tmp_path, NUMBA_DISABLE_JIT="1")
+    error = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "InputError: the jit engine compiles with Numba, which NUMBA_DISABLE_JIT" in error
+
+
 def test_without_a_place_to_keep_it(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no directory")
     hits, packets, path = finish(start(blocked))
     assert (hits, packets) == (0, 1)
     assert blocked not in path.parents
+    assert not path.parent.exists()

@@ -34,9 +34,9 @@ def test_arrays_that_do_not_fit(data, length, port, message):
         PacketBatch(data, length, port)
 
 
-@pytest.mark.parametrize("port", [1.5, "1", None, 1 << 40, -1 << 40, 1 << 70, (1, 2)])
+@pytest.mark.parametrize("port", [1.5, "1", None, 1 << 40, -1 << 40, 1 << 70, b""])
 def test_ports_that_are_none(port):
-    with pytest.raises(InputError, match="a port is|must be int32"):
+    with pytest.raises(InputError, match="a port is"):
         PacketBatch.from_packets([(port, b"x"), (port, b"y")])
     with pytest.raises(InputError, match="port"):
         PacketBatch.uniform(DATA[:1], port)

@@ -3,14 +3,17 @@
 A module is named by everything that decides what it says and what it compiles to: the program, the
 sources of the emitter, the versions of Python, NumPy and Numba, and the processor. Numba keeps its
 compiled code in ``__pycache__`` beside the module. Modules are put in place by renaming and are
-never changed, so that processes may share the directory.
+never changed, so that processes may share the directory; each ends in a digest of itself, so that
+one that was damaged is noticed before it runs.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from functools import cache
@@ -45,7 +48,15 @@ def _usable(wanted: Path) -> Path:
         with tempfile.TemporaryFile(dir=wanted):
             return wanted
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="innet-switch-"))
+        made = Path(tempfile.mkdtemp(prefix="innet-switch-"))
+        atexit.register(_remove, made, os.getpid())
+        return made
+
+
+def _remove(path: Path, owner: int) -> None:
+    """Remove a directory at the end of the process that made it, not of one forked from it."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @cache
@@ -72,12 +83,29 @@ def module_path(program: ir.Program) -> Path:
     return directory() / f"{module_name(program)}.py"
 
 
+_DIGEST = "# sha256 of all above: "
+
+
+def _signed(source: str) -> bytes:
+    return f"{source}\n{_DIGEST}{hashlib.sha256(source.encode()).hexdigest()}\n".encode()
+
+
+def stored(program: ir.Program) -> bool:
+    """Whether the module is there, whole."""
+    try:
+        found = module_path(program).read_bytes()
+    except OSError:
+        return False
+    source, _, _ = found.rpartition(f"\n{_DIGEST}".encode())
+    return found == _signed(source.decode(errors="replace"))
+
+
 def store(program: ir.Program, source: str) -> Path:
     """Put a module in place."""
     path = module_path(program)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
-        file.write(source)
+    with os.fdopen(handle, "wb") as file:
+        file.write(_signed(source))
     Path(temporary).replace(path)
     return path
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import UnsupportedError
+from innet.errors import InputError, UnsupportedError
 from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState, allocate_registers, check_lengths, refusal
@@ -32,15 +33,21 @@ class JitEngine:
     Compiling takes seconds the first time that a machine meets a program and is kept on disk.
 
     Raises:
+        InputError: Numba is told not to compile.
         UnsupportedError: the program uses something the engine does not have; each use is named.
     """
 
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
+        if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets as it starts
+            raise InputError(
+                "the jit engine compiles with Numba, which NUMBA_DISABLE_JIT turns off; unset it, "
+                'or load the program with engine="interpret"'
+            )
         if reasons := self.unsupported(program):
             raise UnsupportedError(
                 refusal("jit", reasons) + '\nLoad the program with engine="interpret" instead.'
             )
-        if not cache.module_path(program).exists():
+        if not cache.stored(program):
             cache.store(program, _emitted(_Identity(program)).source)
         module = cache.load(program)
         self.source_path = cache.module_path(program)
@@ -64,7 +71,7 @@ class JitEngine:
         """What ``program`` uses that the engine does not have, each with where it is used."""
         if reasons := structural_reasons(program):
             return reasons
-        if cache.module_path(program).exists():
+        if cache.stored(program):
             return []
         try:
             _emitted(_Identity(program))
@@ -83,7 +90,7 @@ class JitEngine:
         """
         check_lengths(batch)
         self._refresh()
-        data, length, port = map(_trusted, (batch.data, batch.length, batch.port))
+        data, length, port = _trusted(batch.data), _trusted(batch.length), _trusted(batch.port)
         room = max(1, self._replicas.largest)
         stride = data.shape[1] + self._growth
         self._capacity = max(self._capacity, len(batch) + room)

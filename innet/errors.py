@@ -41,17 +41,47 @@ class ConfigError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not registered. ``known`` holds the names that are."""
+    """A name that is not registered. ``known`` holds the names that are; the message lists some.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    Args:
+        kind: what it would be the name of.
+        name: what was asked for.
+        known: the names that exist; with dots where they are nested.
+        of: what it was looked for in, as in "unknown action 'x' of table t".
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, of: str = "") -> None:
         self.kind = kind
         self.name = name
         self.known = sorted(known)
-        close = difflib.get_close_matches(name, self.known, n=1)
+        close = _close(name, self.known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
+        where = f" of {of}" if of else ""
         super().__init__(
-            f"unknown {kind} {name!r}.{hint} Known: {', '.join(self.known) or 'none'}."
+            f"unknown {kind} {name!r}{where}.{hint} Known{_listed(self.known, close)}."
         )
+
+
+_MOST_LISTED = 10
+
+
+def _listed(known: list[str], close: list[str]) -> str:
+    if len(known) <= _MOST_LISTED:
+        return f": {', '.join(known) or 'none'}"
+    first = [*close, *(name for name in known if name not in close)][:_MOST_LISTED]
+    return f" ({_MOST_LISTED} of {len(known)}): {', '.join(first)}, ..."
+
+
+def _close(name: str, known: list[str]) -> list[str]:
+    """Names like ``name``, the most alike first: whole ones, or else ones that end like it."""
+    if close := difflib.get_close_matches(name, known):
+        return close
+    parts = name.count(".") + 1
+    endings: dict[str, list[str]] = {}
+    for each in known:
+        endings.setdefault(".".join(each.split(".")[-parts:]), []).append(each)
+    alike = difflib.get_close_matches(name, endings)
+    return [each for ending in alike for each in endings[ending]][:_MOST_LISTED]
 
 
 class CompositionError(InnetError):

@@ -18,6 +18,7 @@ from innet.errors import ControlError, UnknownNameError
 from innet.switch import hashes, ir
 from innet.switch.engine import SwitchState
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry, TableState
+from innet.switch.whole import whole
 
 Key = int | str | tuple[int, int] | ir.Match | None
 """One field of a match: an integer (all its bits must be equal), (value, prefix length) for lpm,
@@ -79,7 +80,7 @@ class ControlPlane:
                 f"table {target.table.name} is {target.table.match.value}, so its entries need a "
                 "priority"
             )
-        if priority is not None and not 0 <= priority < 1 << 31:
+        if priority is not None and not 0 <= whole(priority, "the priority") < 1 << 31:
             raise ControlError(f"priority {priority} is not in 0..2147483647")
         return target.add(matches, entry, priority or 0)
 
@@ -101,7 +102,7 @@ class ControlPlane:
         candidates = target.table.actions
         names = [self.program.actions[each].name for each in candidates]
         index = candidates[
-            _resolve(f"action of table {target.table.name}", action, _endings(names), names)
+            _resolve("action", action, _endings(names), names, of=f"table {target.table.name}")
         ]
         wanted = self.program.actions[index].parameters
         if len(parameters) != len(wanted):
@@ -143,6 +144,7 @@ class ControlPlane:
         """Write a cell; a negative value is kept as two's complement."""
         array, cells = self.register(name)
         place = _inside(index, array.size, array.name)
+        value = whole(value, f"register {array.name}")
         if not -(1 << array.width - 1) <= value < 1 << array.width:
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
@@ -168,7 +170,7 @@ class ControlPlane:
         """Set a cell; ``size`` in bytes."""
         cell = self._counter_cell(name, index)
         for value in (packets, size):
-            if not 0 <= value < 1 << 64:
+            if not 0 <= whole(value, "a counter") < 1 << 64:
                 raise ControlError(f"{value} does not fit a counter, which has 64 bits")
         cell[PACKETS], cell[BYTES] = packets, size
 
@@ -247,7 +249,7 @@ class ControlPlane:
 
 def number(value: Number, width: int, what: str) -> int:
     """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
-    parsed = _parse(value, width, what) if isinstance(value, str) else int(value)
+    parsed = _parse(value, width, what) if isinstance(value, str) else whole(value, what)
     if parsed < 0 or parsed >> width:
         raise ControlError(f"{value} does not fit the {width} bits of {what}")
     return parsed
@@ -337,6 +339,8 @@ def _pair(
 
 
 def _integer(value: Number, what: str) -> int:
+    if not isinstance(value, str):
+        return whole(value, what)
     try:
         return int(value)
     except ValueError:
@@ -344,6 +348,7 @@ def _integer(value: Number, what: str) -> int:
 
 
 def _inside(index: int, size: int, name: str) -> int:
+    index = whole(index, f"the index of {name}")
     if not 0 <= index < size:
         raise ControlError(f"index {index} is not in 0..{size - 1} of {name}")
     return index
@@ -366,14 +371,18 @@ def _endings(names: Iterable[str]) -> dict[str, int | None]:
     return endings
 
 
-def _resolve(kind: str, name: str, endings: Mapping[str, int | None], names: list[str]) -> int:
+def _resolve(
+    kind: str, name: str, endings: Mapping[str, int | None], names: list[str], *, of: str = ""
+) -> int:
     position = endings.get(name)
     if position is not None:
         return position
     if name in endings:
         fitting = [each for each in names if each.endswith(f".{name}")]
-        raise ControlError(f"{kind} {name!r} is ambiguous: {', '.join(sorted(fitting))}")
-    raise ControlError(str(UnknownNameError(kind, name, names)))
+        more = ", ..." if len(fitting) > 10 else ""
+        listed = ", ".join(sorted(fitting)[:10]) + more
+        raise ControlError(f"{kind} {name!r} is ambiguous: {listed}")
+    raise ControlError(str(UnknownNameError(kind, name, names, of=of)))
 
 
 def describe(entry: RuntimeEntry, program: ir.Program) -> str:

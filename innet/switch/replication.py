@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from innet.errors import ControlError
 from innet.switch.tables import Generation
+from innet.switch.whole import whole
 
 MAX_GROUPS = 65536
 MAX_RID = 0xFFFF
@@ -57,7 +58,7 @@ class Replication:
         )
 
     def create_group(self, group: int) -> None:
-        _require(0 <= group < MAX_GROUPS, f"multicast group {group} is not in 0..{MAX_GROUPS - 1}")
+        group = _group_number(group)
         self.groups.setdefault(group, [])
         self.generation.bump()
 
@@ -70,6 +71,7 @@ class Replication:
 
     def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
         """Returns the node's handle, the lowest that is free."""
+        rid = whole(rid, "the replication id")
         _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
         node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
         if node.lags:
@@ -113,12 +115,15 @@ class Replication:
         self.generation.bump()
 
     def set_session(self, session: int, port: int | None, group: int | None) -> None:
-        """Say where clones of ``session`` go."""
+        """Say where clones of ``session`` go; the group may be created later."""
+        session = whole(session, "the mirror session")
         _require(
             0 <= session <= MAX_SESSION, f"mirror session {session} is not in 0..{MAX_SESSION}"
         )
         if port is not None:
-            _members("port", [port], MAX_PORT)
+            (port,) = _members("port", [port], MAX_PORT)
+        if group is not None:
+            group = _group_number(group)
         self.sessions[session] = MirrorSession(port, group)
         self.generation.bump()
 
@@ -148,9 +153,15 @@ def _require(condition: bool, message: str) -> None:
         raise ControlError(message)
 
 
+def _group_number(group: int) -> int:
+    number = whole(group, "the multicast group")
+    _require(0 <= number < MAX_GROUPS, f"multicast group {number} is not in 0..{MAX_GROUPS - 1}")
+    return number
+
+
 def _members(kind: str, numbers: Iterable[int], greatest: int) -> tuple[int, ...]:
     """In ascending order, as the replication engine copies to them."""
-    members = sorted(numbers)
+    members = sorted(whole(number, f"a {kind}") for number in numbers)
     for number in members:
         _require(0 <= number <= greatest, f"{kind} {number} is not in 0..{greatest}")
     _require(len(set(members)) == len(members), f"a {kind} is named twice in {members}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from innet.errors import ControlError, ProgramError
 from innet.switch import ir
+from innet.switch.whole import whole
 
 PACKETS = 0
 """Column of a counter matrix that counts packets."""
@@ -166,9 +167,11 @@ class TableState:
 
     def get(self, handle: int) -> RuntimeEntry:
         """The entry of ``handle``; ControlError when there is none."""
+        handle = whole(handle, "a handle")
         entry = self._entries.get(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else None
         if entry is None or entry.handle != handle:
-            known = ", ".join(str(each.handle) for each in self) or "none"
+            known = ", ".join(str(each.handle) for each in list(self)[:10]) or "none"
+            known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
             raise ControlError(
                 f"table {self.table.name} has no entry with handle {handle}. Handles: {known}."
             )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.switch_cases import program
 
-from innet.errors import ControlError, ProgramError, UnknownNameError, UnsupportedError
+from innet.errors import ControlError, InputError, ProgramError, UnknownNameError, UnsupportedError
 from innet.switch import Switch, ir
 from innet.switch.commands import COMMANDS
 
@@ -99,7 +100,7 @@ def test_handles_are_printed_and_used(tables):
         ("table_ad exact_table exactly 1 0 => 7", "did you mean 'table_add'"),
         ("table_add exact exactly 1 0 => 7", "unknown table 'exact'.*I.exact_table"),
         ("table_add exact_table exacty 1 0 => 7", "unknown action.*'exacty'.*I.exactly"),
-        ("table_add exact_table one 1 0 =>", "unknown action of table I.exact_table 'one'"),
+        ("table_add exact_table one 1 0 =>", "unknown action 'one' of table I.exact_table"),
         ("table_add exact_table exactly 1 => 7", "needs 2 key fields, not 1.*exact_key"),
         ("table_add exact_table exactly 1 0 2 => 7", "needs 2 key fields, not 3"),
         ("table_add exact_table exactly 1 0 =>", "needs 1 parameters, not 0: v .8 bits."),
@@ -364,3 +365,79 @@ def test_header_widths():
     assert switch.header_width("note") == 40
     with pytest.raises(UnknownNameError, match="note"):
         switch.header_width("notes")
+
+
+# ── What is no integer, and names that are nearly right ──
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda s: s.table_add("exact_table", "exactly", [1.7, 0], [1]),
+        lambda s: s.table_add("exact_table", "exactly", [ir.ExactMatch(1.7), 0], [1]),
+        lambda s: s.table_add("exact_table", "exactly", [1, 0], [1.0]),
+        lambda s: s.table_add("lpm_table", "lpm", [3, (0x0A000000, 7.5)], [1]),
+        lambda s: s.table_add("ternary_table", "ternary_", [(1, 1.5), 1, None], [1], priority=1),
+        lambda s: s.table_add("ternary_table", "ternary_", [1, 1, None], [1], priority=1.5),
+        lambda s: s.table_delete("exact_table", 0.5),
+        lambda s: s.multicast_group(1, [(1.5, 0)]),
+        lambda s: s.multicast_group(1, [(1, 0.5)]),
+        lambda s: s.multicast_group(1.5, [(1, 0)]),
+        lambda s: s.mirror_session(1, 1.5),
+        lambda s: s.mirror_session(1, group=1.5),
+        lambda s: s.mirror_session("1", 1),
+    ],
+)
+def test_fractions_are_refused(tables, refused):
+    before = snapshot(tables)[1:]
+    with pytest.raises(ControlError, match=r"is no integer for"):
+        refused(tables)
+    assert snapshot(tables)[1:] == before
+
+
+def test_fractions_are_no_register_cells_and_no_counters(state):
+    register = next(iter(state.registers))
+    for refused in (
+        lambda: state.control.register_write(register, 0, 1.5),
+        lambda: state.control.register_write(register, 0.5, 1),
+        lambda: state.control.register_read(register, 0.5),
+        lambda: state.control.counter_write(next(iter(state.counters)), 0, 1.5, 1),
+    ):
+        with pytest.raises(ControlError, match="is no integer for"):
+            refused()
+
+
+def test_numpy_integers_are_integers(tables):
+    tables.table_add("lpm_table", "lpm", [np.uint8(3), (np.int64(0x0A010000), 16)], [np.int32(2)])
+    assert tables.table_entries("lpm_table")[0].values == (3, 0x0A010000)
+
+
+@pytest.mark.parametrize("group", [-5, 65536, 99999])
+def test_a_mirror_session_of_an_impossible_group(copies, group):
+    with pytest.raises(ControlError, match=rf"multicast group {group} is not in 0\.\.65535"):
+        copies.command(f"mirroring_add_mc 1 {group}")
+    assert not copies.state.replication.sessions
+
+
+def test_a_port_beyond_32_bits(copies):
+    with pytest.raises(InputError, match="a port is an integer of 32 bits"):
+        copies.process([(1 << 40, b"x")])
+
+
+def test_names_that_are_nearly_right():
+    known = [f"I.pool.value_{i:03}" for i in range(300)] + ["I.admission.admission"]
+    for name in ("admisson", "admission.admisson"):
+        error = UnknownNameError("register", name, known)
+        assert "Did you mean 'I.admission.admission'?" in str(error)
+        assert "Known (10 of 301): I.admission.admission, I.pool.value_000, " in str(error)
+        assert str(error).count("value_") == 9
+        assert len(error.known) == 301
+    assert str(UnknownNameError("x", "c", ["a", "b"])) == "unknown x 'c'. Known: a, b."
+    assert str(UnknownNameError("x", "c", [])) == "unknown x 'c'. Known: none."
+
+
+def test_many_handles_are_not_all_listed(tables):
+    for value in range(16):
+        tables.table_add("lpm_table", "lpm", [3, (value << 16, 16)], [1])
+    with pytest.raises(ControlError, match=r"Handles: 0, .*, 9, \.\.\. \(16 in all\)\.$"):
+        tables.table_delete("lpm_table", 99)

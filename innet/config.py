@@ -43,7 +43,7 @@ class AllReduceSettings(Settings):
     """One all-reduce of generated tensors, or of those in ``input``.
 
     Attributes:
-        workers: how many workers take part. With ``input``, the files decide.
+        workers: how many workers take part. With ``input``, as many as it has arrays.
         codec: a registered codec's name, or its parts.
         program: a compiled P4 program's name.
         engine: how the built-in switch runs the program.
@@ -137,6 +137,8 @@ def load_toml(path: str | Path, model_class: type[Model]) -> Model:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is no valid TOML: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:
         # The message ends in "(at line 3, column 7)".
         raise ConfigError(f"{path} is no valid TOML: {error}.") from None
@@ -175,7 +177,11 @@ def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """``text``, or so much of it as an error message can repeat."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -10,7 +10,7 @@ import typer
 
 from innet.cli.output import out, say_json
 from innet.cli.settings import read_settings
-from innet.config import AllReduceSettings
+from innet.config import AllReduceSettings, shortened
 from innet.errors import ConfigError
 
 CodecOption = Annotated[
@@ -82,8 +82,11 @@ def allreduce(
 
     from innet import collective  # noqa: PLC0415
     from innet.experiments.allreduce import gradients  # noqa: PLC0415
+    from innet.experiments.outputs import check_writable, unwritable  # noqa: PLC0415
     from innet.report.tables import report_table  # noqa: PLC0415
 
+    if output is not None:
+        check_writable(output)
     total, report = collective.all_reduce(
         gradients(settings),
         codec=with_parameters(settings.codec, codec_parameters or []),
@@ -93,8 +96,11 @@ def allreduce(
         seed=settings.seed,
     )
     if output is not None:
-        with output.open("wb") as file:
-            np.save(file, total)
+        try:
+            with output.open("wb") as file:
+                np.save(file, total)
+        except OSError as error:
+            raise unwritable(output, error) from None
     if as_json:
         say_json(report.model_dump(mode="json"))
     else:
@@ -114,11 +120,13 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
         name, equals, text = change.partition("=")
         part, dot, key = name.partition(".")
         if not (equals and dot and part and key):
-            raise ConfigError(f"--set {change}: write it as PART.KEY=VALUE, selector.ratio=0.05.")
+            raise ConfigError(
+                f"--set {shortened(change)}: write it as PART.KEY=VALUE, selector.ratio=0.05."
+            )
         try:
             value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            value = text  # a name
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            value = text  # a name, or nothing that Python can read
         earlier = changed.get(part, {})
         if isinstance(earlier, str):
             earlier = {"name": earlier}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -14,17 +15,44 @@ from numpy.typing import NDArray
 from innet.config import AllReduceSettings
 from innet.errors import InputError
 
+# What NumPy raises on files that are not its own, or damaged, depending on where.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    OverflowError,
+    SyntaxError,
+    RuntimeError,  # an encrypted or deeply nested one
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
 
 def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
     """The workers' tensors that ``settings`` ask for: from ``input``, or generated.
 
     Raises:
-        InputError: a file that cannot be used.
+        InputError: a file that cannot be used, files of another number of workers than was asked
+            for, or tensors that do not fit the memory.
     """
     if settings.input:
-        return read(settings.input)
+        tensors = read(settings.input)
+        if "workers" in settings.model_fields_set and settings.workers != len(tensors):
+            raise InputError(
+                f"workers = {settings.workers}, but the input holds {len(tensors)} arrays, one for "
+                "each worker; leave workers out, or give as many arrays."
+            )
+        return tensors
     rng = np.random.default_rng(settings.seed)
-    return list(generate(settings.workers, settings.size, settings.density, rng))
+    try:
+        return generate(settings.workers, settings.size, settings.density, rng)
+    except MemoryError:
+        raise InputError(
+            f"{settings.size} elements for each of {settings.workers} workers do not fit the "
+            "memory; choose a smaller size or fewer workers."
+        ) from None
 
 
 def generate(
@@ -39,8 +67,10 @@ def generate(
     for _ in range(workers):
         tensor = np.zeros(size, np.float32)
         values = rng.standard_normal(filled, np.float32)
-        # A drawn zero would lower the density by chance.
-        tensor[rng.choice(size, filled, replace=False)] = np.where(values == 0, 1, values)
+        values[values == 0] = 1  # a drawn zero would lower the density by chance
+        # Where every place is filled there is nothing to draw, and drawing takes longest.
+        places = slice(None) if filled == size else rng.choice(size, filled, replace=False)
+        tensor[places] = values
         tensors.append(tensor)
     return tensors
 
@@ -67,7 +97,12 @@ def read(paths: Sequence[Path]) -> list[NDArray[Any]]:
                     tensors += [loaded[name] for name in loaded.files]
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        except MemoryError:
+            raise InputError(
+                f"the memory has no room for what {path} says it holds; if that is not what was "
+                "saved, the file is damaged."
+            ) from None
+        except _UNREADABLE:
             raise InputError(
                 f"{path} is no NumPy file of numbers; write it by numpy.savez or numpy.save."
             ) from None

@@ -24,6 +24,7 @@ from innet.config import CodecDescription, DemoSettings
 from innet.errors import InputError, MissingToolError
 from innet.experiments import cnn
 from innet.experiments.data import Digits, load_digits
+from innet.experiments.outputs import check_writable
 from innet.experiments.training import (
     FRAMEWORKS,
     Gradient,
@@ -110,11 +111,13 @@ def run(
             which is the default.
 
     Raises:
-        InputError: settings that do not fit the data, a folder that cannot be written, a training
-            that diverged.
+        InputError: settings that do not fit the data, a folder or a file in it that cannot be
+            written (found before anything is trained), a training that diverged.
         MissingToolError: the framework is not installed.
     """
     folder = _folder(out_dir)
+    for name in (RECORD, PLOT, CAPTURE):
+        check_writable(folder / name)
     trial = _Trial(
         settings=settings,
         digits=load_digits(),

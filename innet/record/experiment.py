@@ -101,6 +101,8 @@ class ExperimentRecord(Frozen):
             document = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+        except RecursionError:
+            raise InputError(f"{path} is no JSON that can be read: nested too deeply.") from None
         except ValueError as error:  # no UTF-8, or no JSON
             raise InputError(f"{path} is no JSON: {error}.") from None
         _check_kind(path, document, FORMATS if format is None else (format,))

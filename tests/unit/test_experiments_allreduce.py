@@ -44,8 +44,58 @@ def test_what_is_no_file_of_numbers(tmp_path: Path) -> None:
     for name in ("objects.npy", "text.npz", "empty.npz", "torn.npz"):
         with pytest.raises(InputError, match=f"{name} is no NumPy file of numbers"):
             read([tmp_path / name])
+    # A header that ends within a bracket: NumPy hands on what Python's tokenizer raises.
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,".ljust(117) + b"\n"
+    (tmp_path / "bracket.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    )
+    with pytest.raises(InputError, match=r"bracket\.npy is no NumPy file of numbers"):
+        read([tmp_path / "bracket.npy"])
     with pytest.raises(InputError, match=r"cannot read .*absent\.npz: No such file"):
         read([tmp_path / "absent.npz"])
     np.savez(tmp_path / "none.npz")
     with pytest.raises(InputError, match="there is no array in"):
         read([tmp_path / "none.npz"])
+
+
+def test_a_file_that_claims_more_than_the_memory_holds(tmp_path: Path) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (2**58,)}
+    with (tmp_path / "huge.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(bytes(64))
+    with pytest.raises(InputError, match=r"no room for what .*huge\.npy says it holds.*damaged"):
+        read([tmp_path / "huge.npy"])
+
+
+def test_tensors_that_do_not_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("innet.experiments.allreduce.generate", full)
+    with pytest.raises(InputError, match="1073741824 elements for each of 2 workers"):
+        gradients(AllReduceSettings(size=2**30, workers=2))
+
+
+def test_workers_that_contradict_the_input_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "two.npz"
+    np.savez(path, np.float32([1, 2]), np.float32([3, 4]))
+    with pytest.raises(InputError, match="workers = 5, but the input holds 2 arrays"):
+        gradients(AllReduceSettings(input=(path,), workers=5))
+    with pytest.raises(InputError, match="workers = 4, but"):  # the default, when it is said
+        gradients(AllReduceSettings(input=(path,), workers=4))
+    assert len(gradients(AllReduceSettings(input=(path,), workers=2))) == 2
+    assert len(gradients(AllReduceSettings(input=(path,)))) == 2
+
+
+def test_where_every_place_is_filled_none_is_drawn() -> None:
+    rng = np.random.default_rng(7)
+    expected = np.random.default_rng(7).standard_normal(50, np.float32)
+    (tensor,) = generate(1, 50, 1.0, rng)
+    np.testing.assert_array_equal(tensor, expected)
+    # Sparse tensors are those that this seed always gave.
+    (sparse,) = generate(1, 8, 0.25, np.random.default_rng(3))
+    reference = np.random.default_rng(3)
+    values = reference.standard_normal(2, np.float32)
+    same = np.zeros(8, np.float32)
+    same[reference.choice(8, 2, replace=False)] = values
+    np.testing.assert_array_equal(sparse, same)

@@ -113,6 +113,17 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_trained(tmp_pat
         demo.run(SHORT, tmp_path / "file", created=CREATED, make=OracleSumming)
 
 
+@pytest.mark.parametrize("name", [demo.RECORD, demo.PLOT, demo.CAPTURE])
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_trained(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    events: list[Progress] = []
+    with pytest.raises(InputError, match=f"cannot write .*{name}: Is a directory"):
+        demo.run(SHORT, tmp_path, created=CREATED, make=OracleSumming, watch=events.append)
+    assert events == []
+
+
 def test_a_batch_larger_than_a_shard_is_told(tmp_path: Path) -> None:
     settings = DemoSettings(workers=32, batch_size=64)
     with pytest.raises(InputError, match="choose batch_size from 1 to 44, or fewer workers"):

@@ -13,8 +13,6 @@ from innet.cli import allreduce, demo, p4, report
 from innet.cli.output import say_error
 from innet.errors import InnetError
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
-
 app = typer.Typer(
     name="innet",
     help="Gradients compressed by workers, summed by P4 switch programs, decoded by workers.",
@@ -44,8 +42,8 @@ def _options(
     """Gradients compressed by workers, summed by P4 switch programs, decoded by workers."""
 
 
-def main() -> None:
-    """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
+def run() -> int:
+    """Run the command line on this process's arguments; its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "×" must not fail on an ASCII terminal
@@ -53,11 +51,10 @@ def main() -> None:
         app()
     except InnetError as error:
         say_error(str(error))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        say_error("interrupted.")
-        sys.exit(INTERRUPTED)
-
-
-if __name__ == "__main__":
-    main()
+        return 1
+    except MemoryError as error:
+        say_error(f"the memory does not suffice ({str(error) or 'no more said'}); choose less.")
+        return 1
+    except SystemExit as stop:  # Typer's way to end, well or not
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0

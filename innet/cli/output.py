@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from rich.console import Console
@@ -19,4 +20,15 @@ def say_error(message: str) -> None:
 
 def say_json(document: Any) -> None:
     """A document for programs: nothing else goes to standard output then."""
-    print(json.dumps(document, indent=2))
+    print(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def _finite(document: Any) -> Any:
+    """``document`` with null for numbers that JSON has no word for (RFC 8259, section 6)."""
+    if isinstance(document, float):
+        return document if math.isfinite(document) else None
+    if isinstance(document, dict):
+        return {key: _finite(value) for key, value in document.items()}
+    if isinstance(document, (list, tuple)):
+        return [_finite(value) for value in document]
+    return document

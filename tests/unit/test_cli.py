@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from innet.cli import INTERRUPTED, main
 from innet.cli.allreduce import with_parameters
 from innet.cli.app import app
+from innet.cli.output import say_json
 from innet.errors import ConfigError, InnetError
 
 
@@ -22,6 +28,13 @@ def innet(*arguments):
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
+
+
+def process(*arguments, **keywords):
+    """The command in a process of its own, as a shell starts it."""
+    command = [sys.executable, "-m", "innet", *map(str, arguments)]
+    keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | keywords
+    return subprocess.run(command, timeout=60, check=False, **keywords)
 
 
 def report_of(*arguments):
@@ -88,6 +101,25 @@ def test_input_files_and_output(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "sum.npy"), first + second, rtol=1e-6)
     report = report_of("-i", tmp_path / "first.npy", "-i", tmp_path / "second.npy")
     assert report["elements"] == 6
+
+
+def test_json_has_no_word_for_infinity(tmp_path):
+    largest = np.full(3, np.finfo(np.float32).max)
+    np.savez(tmp_path / "both.npz", largest, largest)
+
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    text = innet("allreduce", "--json", "-i", tmp_path / "both.npz").stdout
+    report = json.loads(text, parse_constant=refuse)
+    assert report["max_abs_error"] is None
+    assert report["infinite"] == 3
+    assert "Sums beyond float32" in innet("allreduce", "-i", tmp_path / "both.npz").stdout
+
+
+def test_json_of_nested_numbers_that_are_not_finite(capsys):
+    say_json({"a": [1.5, float("nan")], "b": {"c": (float("-inf"), True)}})
+    assert json.loads(capsys.readouterr().out) == {"a": [1.5, None], "b": {"c": [None, True]}}
 
 
 def test_config_file(tmp_path):
@@ -166,6 +198,44 @@ class TestWrong:
         with pytest.raises(InnetError, match="NAME=NUMBER"):
             innet("p4", "compile", tmp_path / "a.p4", "-D", "VALUES", "--p4c", p4c)
 
+    def test_workers_that_contradict_the_input(self, tmp_path):
+        np.savez(tmp_path / "a.npz", np.ones(3, np.float32), np.ones(3, np.float32))
+        with pytest.raises(InnetError, match="workers = 5, but the input holds 2 arrays"):
+            innet("allreduce", "--workers", 5, "-i", tmp_path / "a.npz")
+        (tmp_path / "run.toml").write_text(f'workers = 3\ninput = ["{tmp_path / "a.npz"}"]\n')
+        with pytest.raises(InnetError, match="workers = 3, but the input holds 2 arrays"):
+            innet("allreduce", "--config", tmp_path / "run.toml")
+
+    @pytest.mark.parametrize("path", ["absent/x.npy", "."])
+    def test_output_is_tried_before_the_run(self, tmp_path, monkeypatch, path):
+        def run(*_, **__):
+            raise AssertionError("the output cannot be written, so nothing should run")
+
+        monkeypatch.setattr("innet.collective.all_reduce", run)
+        with pytest.raises(InnetError, match="cannot write"):
+            innet("allreduce", "--size", 10, "--output", tmp_path / path)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+    def test_output_that_fails_after_the_run(self):
+        with pytest.raises(InnetError, match="cannot write /dev/full: No space left"):
+            innet("allreduce", "--size", 10, "--output", "/dev/full")
+
+    def test_parameters_that_nobody_can_read(self):
+        with pytest.raises(ConfigError, match=r"k = '-----.*… cannot be used") as caught:
+            innet("allreduce", "--codec", "topk", "--set", "selector.k=" + "-" * 100_000)
+        assert len(str(caught.value)) < 300
+        with pytest.raises(ConfigError, match=r"PART\.KEY=VALUE") as caught:
+            with_parameters("topk", ["-" * 100_000])
+        assert len(str(caught.value)) < 300
+
+    def test_nested_too_deeply(self, tmp_path):
+        (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+        with pytest.raises(ConfigError, match=r"deep\.toml is no valid TOML: it is nested"):
+            innet("allreduce", "--config", tmp_path / "deep.toml")
+        (tmp_path / "deep.json").write_text("[" * 100_000)
+        with pytest.raises(InnetError, match=r"deep\.json is no JSON that can be read"):
+            innet("report", tmp_path / "deep.json")
+
     def test_a_person_sees_one_line_and_no_traceback(self):
         command = [sys.executable, "-m", "innet", "allreduce", "--codec", "lcp"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -177,3 +247,89 @@ class TestWrong:
     def test_no_record(self, tmp_path):
         with pytest.raises(InnetError, match=r"nothing\.json"):
             innet("report", tmp_path / "nothing.json")
+
+
+class TestEnds:
+    """How the process ends when the world around it does."""
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+    @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"], ["--version"]])
+    def test_full_disk(self, arguments):
+        with Path("/dev/full").open("w") as full:
+            result = process(*arguments, stdout=full)
+        assert result.returncode == 1
+        assert result.stderr == "error: cannot write the output: No space left on device.\n"
+
+    @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"]])
+    def test_a_reader_that_has_gone(self, arguments):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            result = process(*arguments, stdout=writer)
+        finally:
+            os.close(writer)
+        assert result.returncode == 1
+        assert result.stderr == ""
+
+    def test_no_memory(self):
+        limited = ["sh", "-c", 'ulimit -v 4194304 && exec "$@"', "sh"]  # kilobytes
+        command = [*limited, sys.executable, "-m", "innet", "allreduce", "-w", "1"]
+        result = subprocess.run(
+            [*command, "--size", str(2**30)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == 1
+        assert result.stderr.startswith("error: 1073741824 elements for each of 1 workers")
+        assert result.stderr.count("\n") == 1
+
+    def test_no_memory_anywhere_else(self, monkeypatch, capsys):
+        def full(*_, **__):
+            raise MemoryError("Unable to allocate 4.00 TiB")
+
+        monkeypatch.setattr("innet.programs.catalogue", full)
+        monkeypatch.setattr(sys, "argv", ["innet", "p4", "list"])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 1
+        assert "Unable to allocate 4.00 TiB" in capsys.readouterr().err
+
+    # While packages are imported, and while packets travel: 32 workers take many seconds.
+    @pytest.mark.parametrize("imported", ["numpy", "numba", "innet.collective", ""])
+    def test_interrupted(self, tmp_path, imported):
+        # Says on its first line when it is time; `sleep` makes sure that the signal comes in time.
+        (tmp_path / "sitecustomize.py").write_text(WHEN_IMPORTED)
+        command = [sys.executable, "-m", "innet", "allreduce", "-w", "32", "--size", "3000000"]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]),
+            "INTERRUPT_AT": imported or "innet.experiments.allreduce",
+            "PAUSE": "20" if imported else "0",
+        }
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+            try:
+                assert running.stdout.readline() == "now\n"
+                if not imported:
+                    time.sleep(1.5)
+                running.send_signal(signal.SIGINT)
+                _, said = running.communicate(timeout=30)
+            finally:
+                running.kill()
+        # Where exec() was interrupted, CPython ends by the signal; to a shell it is the same.
+        assert running.returncode in (INTERRUPTED, -signal.SIGINT)
+        assert said == "interrupted.\n"
+
+
+WHEN_IMPORTED = """
+import os, sys, time
+class Finder:
+    def find_spec(self, name, *_):
+        if name == os.environ["INTERRUPT_AT"]:
+            print("now", flush=True)
+            time.sleep(float(os.environ["PAUSE"]))
+sys.meta_path.insert(0, Finder())
+"""

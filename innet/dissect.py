@@ -1,8 +1,9 @@
 """The packet layout as scapy layers, and pcap files: for people who want to look at packets.
 
-``Innet`` is the header and the values of ``innet.wire``. Scapy finds it by itself behind UDP port
-48879 and behind EtherType 0x88B5, so ``Ether(frame).show()`` reads a whole packet. The module is
-the only one that imports scapy, which takes a good part of a second: import it where it is used.
+``Innet`` is the header and the values of ``innet.wire``. Importing this module tells scapy, which
+then finds it behind UDP port 48879 and EtherType 0x88B5: ``Ether(frame).show()`` reads a whole
+packet. The module is the only one that imports scapy, which takes a good part of a second: import
+it where it is used.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Innet(Packet):
         ShortField("elements", 1),
         ShortField("width", WIDTH),
         ShortField("exponent", 0),
-        ShortField("reserved", 0),
+        XShortField("message", 0),
         _Values("values", [], SignedIntField("value", 0)),
     ]
 
@@ -99,6 +100,8 @@ class Innet(Packet):
 bind_layers(UDP, Innet, dport=UDP_PORT)
 bind_layers(UDP, Innet, sport=UDP_PORT)
 bind_layers(UDP, Innet, sport=UDP_PORT, dport=UDP_PORT)  # what building a packet fills in
+# Scapy's first match wins, and its VXLAN layer claims the same port, for some switches' sake.
+UDP.payload_guess.sort(key=lambda guess: guess[1] is not Innet)
 bind_layers(Ether, Innet, type=ETHERTYPE)
 
 

@@ -25,6 +25,7 @@ struct metadata_t {
     bit<16> outside;
     bit<32> index; // of the slot and version, in every register array
     bit<32> age;   // how far the packet's chunk is ahead of the slot's, serial arithmetic
+    bit<1>  inherited;
     bit<1>  fresh;
     bit<1>  disagrees;
     bit<1>  seen;
@@ -39,7 +40,7 @@ const bit<8> REFUSED_MALFORMED = 4; // a field that no worker would send
 const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker do not belong together
 const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
 const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
-const bit<8> REFUSED_DISAGREES = 8; // another operation or number of elements than the chunk's first
+const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
 
 #include "include/parser.p4"
 #include "include/admission.p4"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from innet.errors import InputError
+from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS
 from innet.wire import Endpoint
 
 _ADMISSION = "SlotsIngress.admission.admission"
 _ADMIT = "SlotsIngress.admission.admit"
 _DELIVER = "SlotsEgress.deliver"
 _ADDRESS = "SlotsEgress.address"
+
+MAX_PORT = 510  # v1model has 9-bit ports, and 511 means "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,12 @@ class Job:
         members: the workers, by index.
         number, epoch: as in the innet header.
         slot_base: the first slot of the job's part of the pool, a multiple of ``slots``.
-        slots: how many, a power of two.
+        slots: how many, a power of two; base and slots together at most those of the program.
         group: the multicast group of the job.
 
     Raises:
-        InputError: no workers, two workers behind one port, or slots that are no power of two.
+        InputError: no workers or too many, two behind one port, slots that are no power of two, or
+            a number that its place cannot hold.
     """
 
     members: Sequence[Member]
@@ -42,38 +46,71 @@ class Job:
     epoch: int = 0
     slot_base: int = 0
     slots: int = 1024
-    group: int = field(default=1)
+    group: int = 1
 
     def __post_init__(self) -> None:
-        if not self.members:
-            raise InputError("a job needs at least one worker.")
+        _within("the number of workers", len(self.members), 1, MAX_WORKERS)
+        for member in self.members:
+            _within("a worker's port", member.port, 0, MAX_PORT)
         if len({member.port for member in self.members}) != len(self.members):
             raise InputError("two workers of a job share a switch port; give each its own.")
-        if self.slots < 1 or self.slots & (self.slots - 1):
+        _within("the job's number", self.number, 0, 0xFFFF)
+        _within("the epoch", self.epoch, 0, 0xFFFF)
+        _within("the multicast group", self.group, 1, 0xFFFF)
+        _within("the number of slots", self.slots, 1, MAX_WINDOW)
+        _within("the slot base", self.slot_base, 0, 0xFFFF)
+        if self.slots & (self.slots - 1):
             raise InputError(f"a job has {self.slots} slots; it must be a power of two.")
         if self.slot_base % self.slots:
             raise InputError(
                 f"slot base {self.slot_base} is no multiple of the job's {self.slots} slots."
             )
 
-    def commands(self, first_node: int = 0) -> list[str]:
-        """In the dialect of simple_switch_CLI.
+    def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
+        """What admits the job, in the dialect of simple_switch_CLI.
 
         Args:
             first_node: the handle that the switch gives the next multicast node; 0 when fresh.
+            new_ports: the switch does not know yet what is behind the ports; False if another job
+                with the same ports is there already.
         """
         commands = [f"mc_mgrp_create {self.group}"]
         for worker, member in enumerate(self.members):
-            node = first_node + worker
+            commands.append(self._admit(worker))
+            if new_ports:
+                commands.append(
+                    f"table_add {_DELIVER} {_ADDRESS} {member.port} => "
+                    f"0x{member.endpoint.mac_bytes.hex()} {member.endpoint.ip_number} "
+                    f"{member.endpoint.udp_port}"
+                )
             # The replication id is the worker's index: the egress pipeline addresses it by that.
-            commands += [
-                f"table_add {_ADMISSION} {_ADMIT} {member.port} {self.number} {self.epoch} "
-                f"{worker} => {1 << worker} {len(self.members)} {self.group} {self.slot_base} "
-                f"{self.slots - 1}",
-                f"table_add {_DELIVER} {_ADDRESS} {member.port} => "
-                f"0x{member.endpoint.mac_bytes.hex()} {member.endpoint.ip_number} "
-                f"{member.endpoint.udp_port}",
-                f"mc_node_create {worker} {member.port}",
-                f"mc_node_associate {self.group} {node}",
-            ]
+            commands.append(f"mc_node_create {worker} {member.port}")
+            commands.append(f"mc_node_associate {self.group} {first_node + worker}")
         return commands
+
+    def next_epoch(self, entries: Sequence[int]) -> tuple[Job, list[str]]:
+        """The job after a failure, on the same switch: what its slots held then counts no more.
+
+        Args:
+            entries: handles of the job's entries in the admission table, as the switch gave them.
+
+        Returns:
+            The job with its new epoch, for new workers' ends, and the commands that let its
+            packets in and those of the old epoch no longer.
+        """
+        following = replace(self, epoch=(self.epoch + 1) % 0x10000)
+        commands = [f"table_delete {_ADMISSION} {entry}" for entry in entries]
+        commands += [following._admit(worker) for worker in range(len(self.members))]
+        return following, commands
+
+    def _admit(self, worker: int) -> str:
+        return (
+            f"table_add {_ADMISSION} {_ADMIT} {self.members[worker].port} {self.number} "
+            f"{self.epoch} {worker} => {1 << worker} {len(self.members)} {self.group} "
+            f"{self.slot_base} {self.slots - 1}"
+        )
+
+
+def _within(what: str, number: int, low: int, high: int) -> None:
+    if not low <= number <= high:
+        raise InputError(f"{what} is {number}; it must be in {low} .. {high}.")

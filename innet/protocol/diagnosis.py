@@ -69,7 +69,8 @@ class Stall:
             return Diagnosis(
                 (),
                 f"{self._what()} The switch's copy already belongs to chunk {held.sequence}: "
-                f"another run uses job {member.job}, epoch {member.epoch}. Choose another epoch.",
+                f"another run uses job {member.job}, epoch {member.epoch}. Give one of them "
+                "another number, or go on under the next epoch (Job.next_epoch).",
             )
         if ahead < 0:
             return Diagnosis(

@@ -20,7 +20,7 @@ class Membership:
         workers: how many the job has, 1 .. 32.
         job: the job's number, 16 bits.
         epoch: which incarnation of the job, 16 bits. A job that gave up, or whose switch lost its
-            registers, goes on under the next epoch with new workers' ends.
+            registers, goes on under the next epoch (``Job.next_epoch``) with new workers' ends.
         window: slots of the job, a power of two up to 65536: so many chunks are under way at once.
 
     Raises:

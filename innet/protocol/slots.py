@@ -34,6 +34,7 @@ Each slot is in one of three states. Rows are what happens, entries the next sta
 from __future__ import annotations
 
 import enum
+import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -56,6 +57,16 @@ class SlotState(enum.IntEnum):
     IDLE = 0
     QUEUED = 1
     WAITING = 2
+
+
+def _tag(first_chunk: int, segments: Sequence[Segment]) -> int:
+    """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
+
+    Workers that reduce the same thing at the same point of the job agree on it; of others, whose
+    packets would be taken for one sum, all but one in 65,536 do not.
+    """
+    shape = [(int(segment.operation), len(segment.words)) for segment in segments]
+    return zlib.crc32(repr((first_chunk, shape)).encode()) & 0xFFFF
 
 
 class SlotWorker:
@@ -96,6 +107,7 @@ class SlotWorker:
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
+        self._tag = 0  # in its packets
         # The chunk that a slot holds or held last; of a new worker's, the one before its first.
         slots = np.arange(window, dtype=np.int64)
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
@@ -131,6 +143,7 @@ class SlotWorker:
         self._now = now
         self._open = self._message.chunks
         self._base = self._cursor
+        self._tag = _tag(self._base, segments)
         self._cursor += self._open
         self.result_flags = Flag(0)
         first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
@@ -236,6 +249,7 @@ class SlotWorker:
             worker=self.member.worker,
             elements=message.elements[index],
             flags=flags,
+            message=self._tag,
         )
 
     def _version(self, chunk: NDArray[np.int64]) -> NDArray[np.uint8]:

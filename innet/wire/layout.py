@@ -64,7 +64,7 @@ HEADER = np.dtype(
         ("elements", ">u2"),  # how many of the values carry meaning
         ("width", ">u2"),  # bits per element
         ("exponent", ">u2"),  # combined by MAX whatever the operation is
-        ("reserved", ">u2"),
+        ("message", ">u2"),
     ]
 )
 

@@ -97,6 +97,7 @@ def pack(
     bitmap: Field = 0,
     count: Field = 0,
     exponent: Field = 0,
+    message: Field = 0,
 ) -> Frames:
     """Frames from ``source`` to ``destination``.
 
@@ -120,6 +121,7 @@ def pack(
         bitmap: of a result, who is in it.
         count: of a result, how many are in it.
         exponent: combined by MAX.
+        message: tag of the all-reduce, equal for all workers that take part in the same.
 
     Returns:
         uint8, (n, layout.frame_size).
@@ -146,6 +148,7 @@ def pack(
         "count": count,
         "elements": layout.values if elements is None else elements,
         "exponent": exponent,
+        "message": message,
     }
     frames = np.empty((len(values), layout.frame_size), np.uint8)
     frames[:, : layout.values_offset] = _template(layout, source, destination)

@@ -25,6 +25,8 @@ const bit<8> OPERATION_MAX = 3;
 
 const bit<8> FLAG_RESULT = 16;
 
+const bit<16> UDP_LENGTH = 8 + 32 + 4 * VALUES; // of UDP header, innet header and values
+
 header ethernet_t {
     bit<48> destination;
     bit<48> source;
@@ -69,7 +71,7 @@ header innet_t {
     bit<16> elements;     // how many of the values carry meaning
     bit<16> width;        // bits per element
     bit<16> exponent;     // block exponent, aggregated by MAX
-    bit<16> reserved;
+    bit<16> message;      // which all-reduce the sender takes this chunk for
 }
 
 #define VALUE_FIELD(i) bit<32> v##i;

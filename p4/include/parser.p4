@@ -17,9 +17,9 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         // Options and fragments are not ours: workers send neither.
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.fragment_offset,
-                          hdr.ipv4.protocol) {
-            (4, 5, 0, PROTOCOL_UDP): parse_udp;
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags,
+                          hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (4, 5, 0 &&& 1, 0, PROTOCOL_UDP): parse_udp; // flag 1: more fragments follow
             default: accept;
         }
     }

@@ -7,11 +7,22 @@
 #define INNET_POOL_P4
 
 control Pool(inout headers_t hdr, inout metadata_t meta) {
+    register<bit<32>>(2 * SLOTS) owner;
     register<bit<32>>(2 * SLOTS) sequence;
     register<bit<32>>(2 * SLOTS) agreement;
     register<bit<32>>(2 * SLOTS) bitmap;
     register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
+
+    // What another job, or an earlier epoch of this one, left in the slot means nothing. Admission has
+    // made sure that the packet is of the job and epoch that the slot now belongs to.
+    action own() {
+        bit<32> mine = hdr.innet.job ++ hdr.innet.epoch;
+        bit<32> held;
+        owner.read(held, meta.index);
+        meta.inherited = (bit<1>)(held != mine);
+        owner.write(meta.index, mine);
+    }
 
     // A newer chunk takes the slot over, and whatever is older than what the slot holds is refused,
     // however late it comes. SwitchML tells a new chunk by a bitmap that the other version's
@@ -19,15 +30,15 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     action claim() {
         bit<32> held;
         sequence.read(held, meta.index);
-        meta.age = hdr.innet.sequence - held;
+        meta.age = meta.inherited == 1 ? 1 : hdr.innet.sequence - held;
         meta.fresh = (bit<1>)(meta.age != 0 && meta.age < 0x80000000);
         sequence.write(meta.index, meta.fresh == 1 ? hdr.innet.sequence : held);
     }
 
-    // All of a chunk must mean the same: whoever differs from the first in operation or number of
-    // elements is refused, and shows up as missing, where a sum would be wrong.
+    // All of a chunk must mean the same: whoever differs from the first in operation, number of
+    // elements or all-reduce is refused, and shows up as missing, where a sum would be wrong.
     action agree() {
-        bit<32> said = hdr.innet.operation ++ 8w0 ++ hdr.innet.elements;
+        bit<32> said = hdr.innet.message ++ hdr.innet.operation[3:0] ++ hdr.innet.elements[11:0];
         bit<32> held;
         agreement.read(held, meta.index);
         held = meta.fresh == 1 ? said : held;
@@ -62,6 +73,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+        own();
         claim();
         // A stale packet must not leave a trace in the other registers.
         if (meta.age >= 0x80000000) {

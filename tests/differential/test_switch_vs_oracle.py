@@ -50,16 +50,19 @@ class Pair:
         self.oracle = SlotOracle(values)
         node = 0
         for job in jobs:
-            for line in job.commands(first_node=node):
+            for line in job.commands(first_node=node, new_ports=node == 0):
                 self.switch.command(line)
                 self.oracle.command(line)
             node += len(job.members)
 
-    def set_sequences(self, sequence: int) -> None:
+    def set_sequences(self, job: Job, sequence: int) -> None:
         """As a job that ran up to there leaves the registers."""
+        owner = job.number << 16 | job.epoch
+        self.switch.registers[REGISTERS + "owner"][:] = owner
         self.switch.registers[REGISTERS + "sequence"][:] = sequence
         for index in range(len(self.switch.registers[REGISTERS + "sequence"])):
-            self.oracle.copy(*divmod(index, 2)).sequence = sequence
+            copy = self.oracle.copy(*divmod(index, 2))
+            copy.owner, copy.sequence = owner, sequence
 
     def feed(self, packets: list[Packet], sizes: list[int] | None = None) -> list[Packet]:
         """Both process ``packets``, the switch in batches of ``sizes``; equal in all respects."""
@@ -77,7 +80,7 @@ class Pair:
         registers = self.switch.registers
         size = len(registers[REGISTERS + "count"])
         copies = [self.oracle.copies.get(index) for index in range(size)]
-        for name in ("sequence", "agreement", "bitmap", "count", "exponent"):
+        for name in ("owner", "sequence", "agreement", "bitmap", "count", "exponent"):
             expected = [0 if copy is None else getattr(copy, name) for copy in copies]
             np.testing.assert_array_equal(registers[REGISTERS + name], expected, name)
         nothing = np.zeros(self.values, np.uint32)
@@ -119,7 +122,7 @@ def test_any_traffic_at_any_point_of_the_sequence(
 ) -> None:
     job = job_of(workers)
     pair = Pair(32, engine, [job])
-    pair.set_sequences(first % 2**32)
+    pair.set_sequences(job, first % 2**32)
     pair.feed(traffic(np.random.default_rng(seed), layouts(32), job, 30, first), sizes)
 
 
@@ -191,9 +194,8 @@ def test_jobs_beside_each_other_are_strangers(engine: str) -> None:
         packets += own + traffic(rng, layouts(32), disguised, 10)
     shuffled = [packets[row] for row in rng.permutation(len(packets))]
     pair = Pair(32, engine, jobs[:1])
-    for line in jobs[1].commands(first_node=3):
-        if "deliver" not in line:  # the ports' addresses are there already
-            pair.switch.command(line)
-            pair.oracle.command(line)
+    for line in jobs[1].commands(first_node=3, new_ports=False):
+        pair.switch.command(line)
+        pair.oracle.command(line)
     assert pair.feed(shuffled)
     assert pair.oracle.refused[STRANGER] > 50

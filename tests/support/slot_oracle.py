@@ -42,7 +42,8 @@ class Copy:  # its fields are named after the program's registers
     bitmap: int = 0
     count: int = 0
     exponent: int = 0
-    agreement: int = 0  # operation and elements of the first packet
+    owner: int = 0  # job and epoch
+    agreement: int = 0  # all-reduce, operation and elements of the first packet
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
@@ -93,9 +94,10 @@ class SlotOracle:
             self.nodes.append((int(words[1]), int(words[0])))
         elif name == "mc_node_associate":
             self.groups[int(words[0])].append(self.nodes[int(words[1])])
-        elif name == "register_write" and words[0].endswith("sequence"):
+        elif name == "register_write":
             slot, slot_version = divmod(int(words[1]), 2)
-            self.copy(slot, slot_version).sequence = int(words[2])
+            register = words[0].rsplit(".", 1)[-1]
+            setattr(self.copy(slot, slot_version), register, int(words[2]))
         else:
             raise ValueError(line)
 
@@ -135,8 +137,8 @@ class SlotOracle:
         if ethertype == 0x0800:
             ip = part(14, 20)
             damaged = ones_complement_sum(ip) != 0xFFFF
-            later_fragment = int.from_bytes(ip[6:8], "big") & 0x1FFF
-            foreign = ip[0] != 0x45 or ip[9] != 17 or later_fragment != 0
+            fragment = int.from_bytes(ip[6:8], "big") & 0x3FFF
+            foreign = ip[0] != 0x45 or ip[9] != 17 or fragment != 0
             foreign = foreign or int.from_bytes(part(34, 8)[2:4], "big") != 48879
             offset = 42
         elif ethertype != 0x88B5:
@@ -168,7 +170,7 @@ class SlotOracle:
             elements,
             width,
             exponent,
-            reserved,
+            message,
         ) = INNET.unpack_from(frame, offset)
         sane = (
             operation in (SUM, OR, MAX)
@@ -177,6 +179,11 @@ class SlotOracle:
             and 1 <= elements <= self.values
             and not flags & RESULT
         )
+        if offset == 42:  # behind IPv4 and UDP, whose lengths must be those of a whole packet
+            (total_length,) = struct.unpack_from(">H", frame, 16)
+            (udp_length,) = struct.unpack_from(">H", frame, 38)
+            udp = 8 + INNET.size + 4 * self.values
+            sane = sane and (total_length, udp_length) == (20 + udp, udp)
         if not sane:
             raise Refused(MALFORMED)
         place = self.admission.get((port, job, epoch, worker))
@@ -185,14 +192,16 @@ class SlotOracle:
         if slot & ~place.slot_mask:
             raise Refused(SLOT)
         held = self.copy(slot, slot_version, place.slot_base)
-        ahead = (sequence - held.sequence) % 2**32
+        owner = job << 16 | epoch
+        ahead = (sequence - held.sequence) % 2**32 if held.owner == owner else 1
+        held.owner = owner
         if ahead >= 2**31:
             raise Refused(STALE)
         start = offset + 32
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        said = operation << 24 | elements
+        said = message << 16 | operation << 12 | elements
         if not first and held.agreement != said:
             raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)
@@ -213,7 +222,7 @@ class SlotOracle:
             header = INNET.pack(
                 magic, version, operation, job, epoch, sequence, slot, slot_version,
                 flags | RESULT, held.bitmap, addressee, held.count, elements, width,
-                held.exponent, reserved,
+                held.exponent, message,
             )  # fmt: skip
             outer = self.addressed(frame[:offset], egress)
             return egress, outer + header + held.values.astype(">u4").tobytes() + frame[end:]

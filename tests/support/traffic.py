@@ -26,6 +26,7 @@ def contribution(
     chunk: int,
     operation: int,
     elements: int | None = None,
+    message: int = 0,
 ) -> Packet:
     """What ``worker`` sends for ``chunk``, with values that reach the ends of int32."""
     edge = rng.choice(WORDS, (1, layout.values))
@@ -45,8 +46,14 @@ def contribution(
         worker=worker,
         elements=elements,
         exponent=int(rng.integers(0, 300)),
+        message=message,
     )
     return job.members[worker].port, frames[0].tobytes()
+
+
+def meaning(rng: np.random.Generator, layout: Layout) -> tuple[int, int, int]:
+    """An operation, a number of elements, and which all-reduce it is."""
+    return int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
 
 
 def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
@@ -74,7 +81,7 @@ def traffic(
     workers = len(job.members)
     sent: list[Packet] = []
     for chunk in range(first_chunk, first_chunk + chunks):
-        meant = int(rng.integers(1, 4)), int(rng.integers(1, layouts[0].values + 1))
+        meant = meaning(rng, layouts[0])
         # In some chunks, a worker that reduces something else.
         odd = int(rng.integers(0, workers)) if rng.random() < 0.1 else -1
         turn: list[Packet] = []
@@ -82,7 +89,7 @@ def traffic(
             layout = layouts[rng.integers(len(layouts))]
             said = meant
             if worker == odd:
-                said = int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1))
+                said = meaning(rng, layout)
             packet = contribution(rng, layout, job, int(worker), chunk, *said)
             turn.append(packet)
             if rng.random() < 0.3:  # a retransmission, before or after the slot is complete

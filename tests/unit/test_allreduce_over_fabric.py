@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.slot_oracle import STALE, SlotOracle
+from support.slot_oracle import DISAGREES, STALE, SlotOracle
 
 from innet.errors import StalledError
 from innet.fabric import Faults, FaultyFabric, MemoryFabric, Recorder, drive
@@ -271,10 +271,22 @@ def test_worker_that_sends_less_than_the_others_is_named() -> None:
     rack = Rack(2, timing=Timing(0.01, 2.0, 0.5, give_up=5.0))
     for worker, length in zip(rack.workers, (4, 9), strict=True):
         worker.start([Segment(Operation.SUM, np.ones(length, np.int32))], 0.0)
-    with pytest.raises(StalledError, match="worker 1 of 2: slot 1, version 0, sequence 2"):
+    with pytest.raises(StalledError, match="worker 0 of 2: slot 0, version 0, sequence 1"):
         drive(dict(enumerate(rack.workers, 1)), rack.fabric, 0.0)
-    assert rack.workers[0].done
-    assert rack.workers[1].diagnose(rack.registers, 5.0).missing == (0,)
+    assert rack.workers[0].diagnose(rack.registers, 5.0).missing == (1,)
+    assert rack.switch.refused[DISAGREES] > 0
+
+
+def test_an_all_reduce_is_never_added_to_another() -> None:
+    """Lengths that differ by whole packets, so that no chunk's number of elements tells."""
+    rack = Rack(2, timing=Timing(0.01, 2.0, 0.5, give_up=5.0))
+    short, long = rack.workers
+    short.start([Segment(Operation.SUM, np.ones(4, np.int32))], 0.0)
+    long.start([Segment(Operation.SUM, np.ones(8, np.int32))], 0.0)
+    with pytest.raises(StalledError):
+        drive(dict(enumerate(rack.workers, 1)), rack.fabric, 0.0)
+    assert not short.done
+    assert not long.done
 
 
 def traces(seed: int) -> Iterator[bytes]:

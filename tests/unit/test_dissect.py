@@ -23,7 +23,7 @@ from innet.wire import HEADER, Endpoint, Flag, Layout, pack, parse, parse_strict
 from innet.words import Operation
 
 LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
-FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "width", "reserved"}]
+FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "width"}]
 
 
 def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:
@@ -236,3 +236,30 @@ def test_import_is_quiet_and_leaves_logging_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("first", ["scapy.all", "innet.dissect"])
+def test_found_by_scapy_in_any_order_of_imports(first: str) -> None:
+    """Scapy's own VXLAN layer claims UDP port 48879 too."""
+    second = {"scapy.all": "innet.dissect", "innet.dissect": "scapy.all"}[first]
+    frame = pack(
+        Layout(4),
+        Endpoint.of_worker(0),
+        Endpoint.of_switch(),
+        np.ones((1, 4), np.int32),
+        operation=1,
+        job=1,
+        epoch=0,
+        sequence=1,
+        slot=0,
+        slot_version=0,
+        worker=0,
+    )[0].tobytes()
+    code = (
+        f"import warnings; warnings.simplefilter('ignore'); import {first}; import {second};"
+        f"from scapy.layers.l2 import Ether; print(Ether({frame!r}).lastlayer().name)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout.strip() == "innet"

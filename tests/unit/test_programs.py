@@ -118,6 +118,7 @@ def test_every_register_is_accessed_once_per_packet():
     document = programs.find("slots", 32).json()
     touching: dict[str, set[str]] = {}
     for action in document["actions"]:
+        order: dict[str, list[str]] = {}
         for primitive in action["primitives"]:
             if primitive["op"] in ("register_read", "register_write"):
                 parameters = primitive["parameters"]
@@ -125,10 +126,19 @@ def test_every_register_is_accessed_once_per_packet():
                 index = parameters[2 if primitive["op"] == "register_read" else 1]
                 assert index["value"] == ["scalars", "metadata_t.index"]
                 touching.setdefault(array, set()).add(action["name"])
+                order.setdefault(array, []).append(primitive["op"])
+        for array, operations in order.items():
+            # Read at most once, then written at most once: one access of a stateful ALU.
+            assert operations in (
+                ["register_read"],
+                ["register_write"],
+                ["register_read", "register_write"],
+            ), (action["name"], array)
     tables = [set(t["actions"]) for p in document["pipelines"] for t in p["tables"]]
-    assert len(touching) == 5 + 32
+    assert len(touching) == 6 + 32
     for array, actions in touching.items():
-        # All of them belong to one table, which runs one of its actions and runs once.
+        # One table alone runs these actions, one of them, once: a pipeline has no loops.
+        assert sum(bool(actions & table) for table in tables) == 1, array
         assert any(actions <= table for table in tables), array
 
 

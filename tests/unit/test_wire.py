@@ -34,7 +34,7 @@ INNET_BYTES = bytes.fromhex(
     "80000001"  # bitmap
     "0002 0004"  # worker, count
     "0002 0020"  # elements, width
-    "8001 0000"  # exponent, reserved
+    "8001 0000"  # exponent, message
     "00000001 fffffffe 7fffffff"  # 1, -2, 2**31 - 1
 )
 FIELDS = {

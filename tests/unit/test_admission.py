@@ -14,7 +14,6 @@ from innet.switch import Switch
 from innet.wire import Endpoint, Layout
 from innet.words import Operation, Segment
 
-
 STRANGER = 5
 
 

@@ -15,7 +15,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 def main() -> None:
     """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
     try:
-        from innet.cli.app import run  # noqa: PLC0415 - see above
+        from innet.cli.app import run
 
         status = run()
         if sys.stdout is not None:

@@ -78,12 +78,12 @@ def allreduce(
         },
     )
     # Imported here, as Numba takes longer to import than a mistake in an option should.
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from innet import collective  # noqa: PLC0415
-    from innet.experiments.allreduce import gradients  # noqa: PLC0415
-    from innet.experiments.outputs import check_writable, unwritable  # noqa: PLC0415
-    from innet.report.tables import report_table  # noqa: PLC0415
+    from innet import collective
+    from innet.experiments.allreduce import gradients
+    from innet.experiments.outputs import check_writable, unwritable
+    from innet.report.tables import report_table
 
     if output is not None:
         check_writable(output)
@@ -138,7 +138,7 @@ def codecs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the codecs, and the parts of which others can be made."""
-    from innet.cli.codec_list import catalogue, tables  # noqa: PLC0415 - brings Numba
+    from innet.cli.codec_list import catalogue, tables
 
     if as_json:
         say_json(catalogue())

@@ -59,10 +59,10 @@ def demo(
         },
     )
     # Imported here, as they take longer to import than a mistake in an option should.
-    from innet.experiments.demo import run  # noqa: PLC0415
-    from innet.report.plots import draw_demo  # noqa: PLC0415
-    from innet.report.progress import ProgressDisplay  # noqa: PLC0415
-    from innet.report.tables import demo_table  # noqa: PLC0415
+    from innet.experiments.demo import run
+    from innet.report.plots import draw_demo
+    from innet.report.progress import ProgressDisplay
+    from innet.report.tables import demo_table
 
     with ProgressDisplay(err) as display:
         result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_demo)

@@ -16,9 +16,9 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.record import ExperimentRecord  # noqa: PLC0415 - as in demo
-    from innet.report.plots import draw_demo  # noqa: PLC0415
-    from innet.report.tables import demo_table  # noqa: PLC0415
+    from innet.record import ExperimentRecord
+    from innet.report.plots import draw_demo
+    from innet.report.tables import demo_table
 
     loaded = ExperimentRecord.load(record)
     if plot is not None:

@@ -178,9 +178,12 @@ def find_p4c(path: str | None = None) -> Path:
 
 def p4c_version(p4c: Path) -> str:
     """Such as "1.2.4.17"."""
-    result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
-        [p4c, "--version"], capture_output=True, text=True, timeout=30, check=False
-    )
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+            [p4c, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "unknown"
     match = re.search(r"\d+(\.\d+)+", result.stdout + result.stderr)
     return match.group() if match else "unknown"
 

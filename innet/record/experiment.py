@@ -86,7 +86,7 @@ class ExperimentRecord(Frozen):
             raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
 
     @classmethod
-    def load(cls, path: str | Path, format: str | None = None) -> ExperimentRecord:  # noqa: A002
+    def load(cls, path: str | Path, format: str | None = None) -> ExperimentRecord:  # noqa: A002 - the key
         """Reads a record.
 
         Args:

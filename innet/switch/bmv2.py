@@ -31,6 +31,7 @@ Packets = Sequence[tuple[int, bytes]]
 
 _START_SECONDS = 6  # simple_switch waits this long for its control plane before it plays packets
 _STOP_SECONDS = 5.0
+_CONTROL_SECONDS = 60.0
 _PCAP_HEADER = struct.Struct("=IHHiIII")
 _PCAP_RECORD = struct.Struct("=IIII")
 _REMEDY = (
@@ -203,14 +204,19 @@ def _all_read(pid: int, inputs: set[Path]) -> bool:
 
 def _control(cli: Path, thrift: int, commands: Sequence[str]) -> str:
     """Send commands; return what the CLI printed."""
-    result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
-        [cli, "--thrift-port", str(thrift)],
-        input="\n".join(commands) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
+            [cli, "--thrift-port", str(thrift)],
+            input="\n".join(commands) + "\n",
+            capture_output=True,
+            text=True,
+            timeout=_CONTROL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise StalledError(
+            f"simple_switch_CLI did not answer {len(commands)} commands in {_CONTROL_SECONDS:g} s."
+        ) from None
     wrong = re.search(r"^.*(?:Error|Invalid|Unknown|Could not).*$", result.stdout, re.MULTILINE)
     if wrong or result.returncode != 0:
         said = wrong.group() if wrong else result.stderr.strip()

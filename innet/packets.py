@@ -29,6 +29,8 @@ class PacketBatch:
             meaning. May be read-only, and any strides will do (C-contiguous is fastest).
         length: shape (n,), int32, bytes; 0 <= length <= stride, which the switch checks.
         port: shape (n,), int32. The switch port a packet arrives at or leaves from.
+        origin: shape (n,), int32, or None where it is not known. For what a switch sent: the row of
+            the batch received that each packet stems from.
 
     Raises:
         InputError: an array of another shape or dtype, or arrays of different n.
@@ -37,6 +39,7 @@ class PacketBatch:
     data: NDArray[np.uint8]
     length: NDArray[np.int32]
     port: NDArray[np.int32]
+    origin: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         # Compiled code trusts these shapes: it reads past the arrays where they do not agree.
@@ -48,6 +51,12 @@ class PacketBatch:
                 f"a batch needs one row of data, one length and one port per packet; found "
                 f"{len(self.data)} rows, {len(self.length)} lengths and {len(self.port)} ports"
             )
+        if self.origin is not None:
+            _require("origin", self.origin, _NUMBERS, 1)
+            if len(self.origin) != len(self.length):
+                raise InputError(
+                    f"a batch of {len(self.length)} packets has {len(self.origin)} origins"
+                )
 
     def __len__(self) -> int:
         return len(self.length)
@@ -99,11 +108,13 @@ class PacketBatch:
             data,
             np.concatenate([batch.length for batch in filled]),
             np.concatenate([batch.port for batch in filled]),
+            _joined([batch.origin for batch in filled]),
         )
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> PacketBatch:
         """The packets at ``rows`` (indices, in that order, or a mask)."""
-        return PacketBatch(self.data[rows], self.length[rows], self.port[rows])
+        origin = None if self.origin is None else self.origin[rows]
+        return PacketBatch(self.data[rows], self.length[rows], self.port[rows], origin)
 
     def to_packets(self) -> list[tuple[int, bytes]]:
         """As (port, bytes) pairs, for tests and for people."""
@@ -111,6 +122,12 @@ class PacketBatch:
             (int(port), row[:length].tobytes())
             for port, length, row in zip(self.port, self.length, self.data, strict=True)
         ]
+
+
+def _joined(origins: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32] | None:
+    """One after the other; not known where one of them is not."""
+    known = [each for each in origins if each is not None]
+    return np.concatenate(known) if len(known) == len(origins) else None
 
 
 def _require(name: str, array: object, dtype: np.dtype[Any], ndim: int) -> None:

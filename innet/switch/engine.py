@@ -193,7 +193,8 @@ class Engine(Protocol):
         """Run packets in arrival order.
 
         The output follows the input: all copies of packet i come before those of packet i+1, in the
-        order of replication. simple_switch promises that order only per port.
+        order of replication. simple_switch promises that order only per port. ``origin`` of the
+        output says which packet of ``batch`` each stems from.
 
         Raises:
             InputError: a length that is negative or longer than a row.

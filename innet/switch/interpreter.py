@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
+
 from innet.packets import PacketBatch
 from innet.switch import hashes, ir
 from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState, check_lengths
@@ -84,9 +86,12 @@ class InterpretEngine:
         """Run packets in arrival order; see ``engine.Engine``."""
         check_lengths(batch)
         out: list[tuple[int, bytes]] = []
-        for port, data in batch.to_packets():
+        origin: list[int] = []
+        for row, (port, data) in enumerate(batch.to_packets()):
             out += self._receive(port, data)
-        return PacketBatch.from_packets(out)
+            origin += [row] * (len(out) - len(origin))
+        sent = PacketBatch.from_packets(out)
+        return PacketBatch(sent.data, sent.length, sent.port, np.array(origin, np.int32))
 
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Everything that one packet from outside leads to."""

@@ -52,6 +52,17 @@ def test_one_port_for_all_or_one_each():
     assert len(PacketBatch.from_packets([])) == 0
 
 
+def test_origins_go_along():
+    known = PacketBatch(DATA, TWO, TWO, np.array([4, 7], np.int32))
+    assert known.take(np.array([1])).origin.tolist() == [7]
+    assert PacketBatch.concatenate([known, known]).origin.tolist() == [4, 7, 4, 7]
+    unknown = PacketBatch(DATA, TWO, TWO)
+    assert PacketBatch.concatenate([known, unknown]).origin is None
+    assert unknown.take(np.array([0])).origin is None
+    with pytest.raises(InputError, match="2 packets has 1 origins"):
+        PacketBatch(DATA, TWO, TWO, np.zeros(1, np.int32))
+
+
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 @pytest.mark.parametrize("length", [-1, 21, 1 << 30])
 def test_lengths_outside_the_row(engine, length):

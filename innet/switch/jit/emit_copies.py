@@ -180,6 +180,7 @@ class Copies:
             line(f"sent = min(sent, {LONGEST.name})")
         line("out_length[produced] = sent")
         line("out_port[produced] = leaves")
+        line("out_origin[produced] = i - 1")
         line("produced += 1")
         self._count("packets_out")
         self._count("bytes_out", "sent")

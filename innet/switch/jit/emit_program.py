@@ -61,6 +61,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         ("out", "uint8[:, ::1]"),
         ("out_length", "int32[::1]"),
         ("out_port", "int32[::1]"),
+        ("out_origin", "int32[::1]"),
         ("statistics", "int64[::1]"),
         ("clock", "int64"),
         ("room", "int64"),

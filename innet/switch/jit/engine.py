@@ -109,6 +109,7 @@ class JitEngine:
                 out.data,
                 out.length,
                 out.port,
+                out.origin,
                 statistics,
                 self._state.clock,
                 room,
@@ -186,13 +187,16 @@ class _Buffer:
     data: NDArray[np.uint8]
     length: NDArray[np.int32]
     port: NDArray[np.int32]
+    origin: NDArray[np.int32]
 
     def batch(self, count: int) -> PacketBatch:
-        return PacketBatch(self.data[:count], self.length[:count], self.port[:count])
+        return PacketBatch(
+            self.data[:count], self.length[:count], self.port[:count], self.origin[:count]
+        )
 
     def references(self) -> int:
         """Grows with every view of the buffer's arrays that somebody holds."""
-        return sum(map(sys.getrefcount, (self.data, self.length, self.port)))
+        return sum(map(sys.getrefcount, (self.data, self.length, self.port, self.origin)))
 
 
 class _Buffers:
@@ -210,7 +214,7 @@ class _Buffers:
             if fits and buffer.references() == unused:
                 return buffer
         buffer = _Buffer(
-            np.empty((rows, stride), np.uint8), np.empty(rows, np.int32), np.empty(rows, np.int32)
+            np.empty((rows, stride), np.uint8), *(np.empty(rows, np.int32) for _ in range(3))
         )
         self._pool = [*self._pool[-(_POOL - 1) :], (buffer, buffer.references())]
         return buffer

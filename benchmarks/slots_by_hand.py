@@ -1,0 +1,312 @@
+"""The slot pool written by hand: what ``p4/slots.p4`` does, as one Numba loop over batches.
+
+No P4, no tables, no general switch: the bar that the compiled program is measured against. It makes
+the same checks in the same order, keeps the same state, counts the same refusals and writes the
+same packets; ``benchmarks.switch`` compares the two byte by byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from innet.packets import PacketBatch
+from innet.protocol.admission import Job
+from innet.switch.jit.runtime import (
+    copy,
+    folded,
+    get,
+    hidden,
+    load8,
+    load16,
+    load32,
+    put,
+    store8,
+    store16,
+    store32,
+)
+
+SLOTS = 1024
+ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32
+UDP_PORT = 48879
+RESULT = 16
+SUM, OR, MAX = 1, 2, 3
+# Why a packet was refused, by the numbers of slots.p4.
+FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES = range(1, 9)
+# Columns of the state of a slot's copy.
+OWNER, SEQUENCE, AGREEMENT, BITMAP, COUNT, EXPONENT = range(6)
+FIELDS = 6
+# Columns of what a worker is admitted to.
+BIT, WORKERS, BASE, MASK = range(4)
+PLACES = 1024  # of the hash table of workers
+
+kernel: Any = numba.njit(
+    boundscheck=False, error_model="numpy", nogil=True, cache=True, forceinline=True
+)
+
+
+class SlotsByHand:
+    """A switch that can do nothing but run the slot pool, for one job.
+
+    Args:
+        job: who is admitted.
+        values: per packet.
+    """
+
+    def __init__(self, job: Job, values: int) -> None:
+        self.values = values
+        self.pool = np.zeros(2 * SLOTS * FIELDS, np.int64)
+        self.sums = np.zeros(2 * SLOTS * values, np.uint32)
+        self.refused = np.zeros((9, 2), np.int64)
+        self.keys = np.full(PLACES, -1, np.int64)
+        self.admitted = np.zeros(PLACES * 4, np.int64)
+        self.addresses = np.zeros(512 * 3, np.int64)
+        for worker, member in enumerate(job.members):
+            key = member.port << 48 | job.number << 32 | job.epoch << 16 | worker
+            place = place_of(key)
+            while self.keys[place] >= 0:
+                place = (place + 1) % PLACES
+            self.keys[place] = key
+            self.admitted[4 * place :][:4] = (
+                1 << worker,
+                len(job.members),
+                job.slot_base,
+                job.slots - 1,
+            )
+            end = member.endpoint
+            mac = int.from_bytes(end.mac_bytes, "big")
+            self.addresses[3 * member.port :][:3] = (mac, end.ip_number, end.udp_port)
+        self.ports = np.array([member.port for member in job.members], np.int64)
+        self._out = (np.empty((0, 0), np.uint8), np.empty(0, np.int32), np.empty(0, np.int32))
+
+    def process_batch(self, batch: PacketBatch) -> PacketBatch:
+        """What leaves the switch; valid until the next call.
+
+        Raises:
+            ValueError: the batch led to more packets than it holds, which one job's traffic cannot.
+        """
+        room = len(batch) + len(self.ports)
+        if self._out[0].shape != (room, batch.data.shape[1]):
+            self._out = (
+                np.empty((room, batch.data.shape[1]), np.uint8),
+                np.empty(room, np.int32),
+                np.empty(room, np.int32),
+            )
+        state = (self.pool, self.sums, self.refused)
+        job = (self.keys, self.admitted, self.addresses, self.ports)
+        produced = run(batch.data, batch.length, batch.port, *self._out, self.values, *state, *job)
+        if produced < 0:
+            raise ValueError("more packets leave than came in: repeated requests for results")
+        data, length, port = self._out
+        return PacketBatch(data[:produced], length[:produced], port[:produced])
+
+
+@kernel
+def place_of(key: int) -> int:
+    """Where the search for a worker begins."""
+    return (key * 0x9E3779B97F4A7C1) >> 40 & (PLACES - 1)
+
+
+@kernel
+def header_sum(data: Any, start: int) -> Any:
+    """The sum of an IPv4 header's ten 16-bit words, not folded."""
+    first, second, third = load32(data, start), load32(data, start + 4), load32(data, start + 8)
+    return first + second + third + load32(data, start + 12) + load32(data, start + 16)
+
+
+@kernel
+def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 - one per check
+    """The offset of the innet header in a whole packet, or minus the reason to refuse it."""
+    if size < ETHERNET:
+        return -TRUNCATED
+    kind = load16(data, base + 12)
+    if kind == 0x88B5:
+        offset, damaged = ETHERNET, False
+    elif kind != 0x0800:
+        return -FOREIGN
+    else:
+        if size < ETHERNET + IPV4:
+            return -TRUNCATED
+        ip = base + ETHERNET
+        damaged = folded(header_sum(data, ip)) != 0
+        plain = load8(data, ip) == 0x45 and load16(data, ip + 6) & 0x3FFF == 0
+        if not plain or load8(data, ip + 9) != 17:
+            return -CHECKSUM if damaged else -FOREIGN
+        if size < ETHERNET + IPV4 + UDP:
+            return -TRUNCATED
+        offset = ETHERNET + IPV4 + UDP
+        if load16(data, ip + IPV4 + 2) != UDP_PORT:
+            return -CHECKSUM if damaged else -FOREIGN
+    if size < offset + INNET:
+        return -TRUNCATED
+    if load32(data, base + offset) >> 8 != 0x494E01:
+        return -CHECKSUM if damaged else -FOREIGN
+    if size < offset + INNET + 4 * values:
+        return -TRUNCATED
+    return -CHECKSUM if damaged else offset
+
+
+@kernel
+def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
+    """Whether a worker could have sent the innet header at ``at``."""
+    operation, elements = load8(data, at + 3), load16(data, at + 24)
+    sane = SUM <= operation <= MAX and 1 <= elements <= values and load16(data, at + 26) == 32
+    sane &= load8(data, at + 14) <= 1 and load8(data, at + 15) & RESULT == 0
+    if offset != ETHERNET:
+        udp = UDP + INNET + 4 * values
+        sane &= load16(data, base + ETHERNET + IPV4 + 4) == udp
+        sane &= load16(data, base + ETHERNET + 2) == udp + IPV4
+    return sane
+
+
+@kernel
+def combine(  # noqa: PLR0917 - a kernel
+    data: Any, at: int, sums: Any, row: int, values: int, operation: int, fresh: bool
+) -> None:
+    """Put a packet's values into a slot, whose own begin at ``row``."""
+    values = hidden(values)
+    if fresh:
+        for k in range(values):
+            put(sums, row + k, load32(data, at + 4 * k))
+    elif operation == SUM:
+        for k in range(values):
+            put(sums, row + k, get(sums, row + k) + load32(data, at + 4 * k))
+    elif operation == OR:
+        for k in range(values):
+            put(sums, row + k, get(sums, row + k) | load32(data, at + 4 * k))
+    else:
+        for k in range(values):
+            one, other = np.int32(get(sums, row + k)), np.int32(load32(data, at + 4 * k))
+            put(sums, row + k, max(one, other))
+
+
+@kernel
+def answer(  # noqa: PLR0917 - a kernel
+    data: Any, base: int, size: int, offset: int, out: Any, to: int, addresses: Any,
+    port: int, addressee: int, pool: Any, held: int, sums: Any, row: int, values: int,
+) -> None:  # fmt: skip
+    """Write the result of a slot, addressed to one worker."""
+    copy(out, to, data, base, offset + INNET)
+    address = 3 * port
+    if get(addresses, address + 2) != 0:
+        mac = get(addresses, address)
+        store32(out, to, mac >> 16)
+        store16(out, to + 4, mac)
+        copy(out, to + 6, data, base, 6)
+        if offset != ETHERNET:
+            ip = to + ETHERNET
+            copy(out, ip + 12, data, base + ETHERNET + 16, 4)
+            store32(out, ip + 16, get(addresses, address + 1))
+            store16(out, ip + IPV4, UDP_PORT)
+            store16(out, ip + IPV4 + 2, get(addresses, address + 2))
+            store16(out, ip + IPV4 + 6, 0)
+    if offset != ETHERNET:
+        ip = to + ETHERNET
+        store16(out, ip + 10, 0)
+        store16(out, ip + 10, folded(header_sum(out, ip)))
+    head = to + offset
+    store8(out, head + 15, load8(data, base + offset + 15) | RESULT)
+    store32(out, head + 16, get(pool, held + BITMAP))
+    store16(out, head + 20, addressee)
+    store16(out, head + 22, get(pool, held + COUNT))
+    store16(out, head + 28, get(pool, held + EXPONENT))
+    start = head + INNET
+    values = hidden(values)
+    for k in range(values):
+        store32(out, start + 4 * k, get(sums, row + k))
+    tail = offset + INNET + 4 * values
+    if size > tail:
+        copy(out, to + tail, data, base + tail, size - tail)
+
+
+@kernel
+def aggregate(  # noqa: PLR0917 - a kernel
+    data: Any, base: int, offset: int, place: int, admitted: Any, pool: Any, sums: Any, values: int
+) -> Any:
+    """Take one admitted packet into its slot: (refusal or 0, index, seen before)."""
+    at = base + offset
+    slot = load16(data, at + 12)
+    if slot & ~get(admitted, place + MASK):
+        return SLOT, 0, False
+    index = (get(admitted, place + BASE) | slot) << 1 | load8(data, at + 14)
+    held = index * FIELDS
+    owner, sequence = load32(data, at + 4), load32(data, at + 8)
+    age = (sequence - get(pool, held + SEQUENCE)) & 0xFFFFFFFF
+    if get(pool, held + OWNER) != owner:
+        age = 1
+    put(pool, held + OWNER, owner)
+    if age >= 1 << 31:
+        return STALE, 0, False
+    fresh = age != 0
+    put(pool, held + SEQUENCE, sequence)
+    operation = load8(data, at + 3)
+    said = load16(data, at + 30) << 16 | (operation & 15) << 12 | load16(data, at + 24) & 0xFFF
+    exponent = load16(data, at + 28)
+    bitmap, count = get(pool, held + BITMAP), get(pool, held + COUNT)
+    if fresh:
+        put(pool, held + AGREEMENT, said)
+        bitmap, count = 0, 0
+    elif get(pool, held + AGREEMENT) != said:
+        return DISAGREES, 0, False
+    bit = get(admitted, place + BIT)
+    if bitmap & bit:
+        return 0, index, True
+    put(pool, held + BITMAP, bitmap | bit)
+    put(pool, held + COUNT, count + 1)
+    if fresh or exponent > get(pool, held + EXPONENT):
+        put(pool, held + EXPONENT, exponent)
+    combine(data, at + INNET, sums, index * values, values, operation, fresh)
+    return 0, index, False
+
+
+@kernel
+def run(  # noqa: PLR0917 - a kernel
+    data: Any, length: Any, port: Any, out: Any, out_length: Any, out_port: Any, values: int,
+    pool: Any, sums: Any, refused: Any, keys: Any, admitted: Any, addresses: Any, ports: Any,
+) -> int:  # fmt: skip
+    """How many packets leave; -1 when there is no room for them."""
+    stride, out_stride = data.shape[1], out.shape[1]
+    produced = 0
+    for i in range(len(length)):
+        base, size = i * stride, np.int64(length[i])
+        offset = find(data, base, size, values)
+        reason, index, seen = max(-offset, 0), 0, False
+        if reason == 0:
+            at = base + offset
+            if not well_formed(data, base, at, offset, values):
+                reason = MALFORMED
+            else:
+                key = np.int64(port[i]) << 48 | load32(data, at + 4) << 16 | load16(data, at + 20)
+                place = place_of(key)
+                while get(keys, place) >= 0 and get(keys, place) != key:
+                    place = (place + 1) & (PLACES - 1)
+                if get(keys, place) != key:
+                    reason = STRANGER
+                else:
+                    reason, index, seen = aggregate(
+                        data, base, offset, 4 * place, admitted, pool, sums, values
+                    )
+        if reason != 0:
+            refused[reason, 0] += 1
+            refused[reason, 1] += size
+            continue
+        held = index * FIELDS
+        if get(pool, held + COUNT) != len(ports):
+            continue
+        copies = 1 if seen else len(ports)
+        if produced + copies > len(out_length):
+            return -1
+        for number in range(copies):
+            leaves = np.int64(port[i]) if seen else get(ports, number)
+            addressee = load16(data, base + offset + 20) if seen else number
+            to = produced * out_stride
+            answer(
+                data, base, size, offset, out, to, addresses, leaves, addressee, pool, held, sums,
+                index * values, values,
+            )  # fmt: skip
+            out_length[produced] = size
+            out_port[produced] = leaves
+            produced += 1
+    return produced

@@ -12,6 +12,7 @@ from innet.switch.jit.emit_statements import STATISTICS, Statements
 from innet.switch.jit.layout import ArrayVariable
 from innet.switch.jit.liveness import written_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
+from innet.switch.jit.lower_stacks import packet_scalars
 from innet.switch.jit.tree import walk
 
 #: What ``LONGEST`` is as long as nobody truncates: more than any packet has.
@@ -151,7 +152,7 @@ class Copies:
         for scalar in (PACKET_LENGTH, LONGEST):
             if any(node == scalar for node in walk(bodies)):
                 names.append(scalar.name)
-        return names
+        return names + [scalar.name for scalar in packet_scalars(self.program, bodies)]
 
     def _arrays_kept_between_copies(self) -> list[ArrayVariable]:
         if self.program.standard.mcast_grp is None:

@@ -31,6 +31,7 @@ from innet.switch.jit.layout import START, Layout
 from innet.switch.jit.liveness import live_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_program import STATES_VISITED, looked_up, lower_program
+from innet.switch.jit.lower_stacks import packet_scalars
 from innet.switch.jit.ranges import wild_fields
 from innet.switch.jit.tree import walk
 from innet.switch.jit.untouched import untouched_runs
@@ -208,7 +209,7 @@ class _Emitter:
 
     def _zero_fields(self) -> None:
         """Every variable starts at 0; several share a line."""
-        names = []
+        names = [scalar.name for scalar in packet_scalars(self.program, self.bodies)]
         for header, instance in enumerate(self.program.headers):
             for field in range(len(self.program.type_of(header).fields)):
                 reference = ir.FieldRef(header, field)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from innet.switch import ir
 from innet.switch.engine import DROP_PORT, InstanceType
 from innet.switch.jit import plan
-from innet.switch.jit.emit_bytes import emit_stores, header_parts
-from innet.switch.jit.emit_statements import STATISTICS, Statements
+from innet.switch.jit.emit_arrival import ENDLESS
+from innet.switch.jit.emit_departure import Departure
+from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.layout import ArrayVariable
 from innet.switch.jit.liveness import written_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_stacks import packet_scalars
-from innet.switch.jit.tree import walk
-
-#: What ``LONGEST`` is as long as nobody truncates: more than any packet has.
-ENDLESS = hex((1 << 63) - 1)
+from innet.switch.jit.tree import mentions, walk
 
 
 class Copies:
@@ -35,10 +31,7 @@ class Copies:
         self.expressions = statements.expressions
         self.program = statements.program
         self.live = statements.live
-
-    def uses(self, scalar: Any) -> bool:
-        """Whether a statement of the program mentions a variable."""
-        return any(node == scalar for node in walk(self.plan.bodies))
+        self.departure = Departure(statements, rolled)
 
     def emit(self) -> None:
         """Decide where the packet goes, then run its copies through egress."""
@@ -62,24 +55,24 @@ class Copies:
             line(f"first_copy = group_start[{group}]")
             line(f"last_copy = group_start[{group} + 1]")
         line("copies = last_copy - first_copy")
-        self._count("replicated", "copies")
+        self.departure.count("replicated", "copies")
         with self.writer.block("if copies == 0:"):
-            self._count("unknown_groups")
+            self.departure.count("unknown_groups")
             line("continue")
-        if self.uses(LONGEST):
+        if mentions(self.plan.bodies, LONGEST):
             # What ingress truncated is not cut in the copies.
             line(f"{LONGEST.name} = {ENDLESS}")
-        self._set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
+        self.departure.set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
 
     def _unicast(self, spec: str) -> None:
         line = self.writer.line
         with self.writer.block(f"if {spec} == {DROP_PORT}:"):
-            self._count("dropped_ingress")
+            self.departure.count("dropped_ingress")
             line("continue")
         line("copies = 0")
         line("first_copy = 0")
         line("last_copy = 1")
-        self._set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
+        self.departure.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
 
     def _drop_by_priority(self) -> None:
         """simple_switch has one queue per port and drops what asks for another."""
@@ -87,14 +80,8 @@ class Copies:
         if priority is None or priority not in self.live:
             return
         with self.writer.block(f"if {self.expressions.field_text(priority)} != 0:"):
-            self._count("dropped_ingress", "last_copy - first_copy")
+            self.departure.count("dropped_ingress", "last_copy - first_copy")
             self.writer.line("continue")
-
-    def _count(self, name: str, by: str = "1") -> None:
-        self.writer.line(f"statistics[{STATISTICS[name]}] += {by}")
-
-    def _set_constant(self, reference: ir.FieldRef | None, value: int) -> None:
-        self.statements.set_field(reference, str(int(value)), value, value)
 
     # ── Egress ──
 
@@ -117,25 +104,14 @@ class Copies:
                 line("leaves = replica_port[copy_number]")
                 rid = self.program.standard.egress_rid
                 self.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
-            self._set_metadata()
+            self.departure.set_metadata()
             self.statements.pipeline(self.plan.egress)
             with self.writer.block(f"if {spec} == {DROP_PORT}:"):
-                self._count("dropped_egress")
+                self.departure.count("dropped_egress")
                 line("continue")
             self.statements.body(self.plan.update)
-            self._deparse()
-
-    def _set_metadata(self) -> None:
-        standard = self.program.standard
-        self.statements.set_field(standard.egress_port, "leaves", 0, DROP_PORT)
-        self._set_constant(standard.egress_spec, DROP_PORT + 1)
-        if standard.packet_length in self.live:
-            self.statements.statement(plan.Assign(standard.packet_length, PACKET_LENGTH))
-        for field in (standard.egress_global_timestamp, standard.enq_timestamp):
-            self.statements.set_field(field, "clock", 0, (1 << 63) - 1)
-        for field in (standard.enq_qdepth, standard.deq_timedelta, standard.deq_qdepth):
-            self._set_constant(field, 0)
-        self._set_constant(standard.qid, 0)
+            self.departure.deparse("produced * out_stride")
+            self.departure.send()
 
     def _kept_between_copies(self) -> list[str]:
         """Variables that egress changes and that the next copy must find as ingress left them."""
@@ -160,28 +136,3 @@ class Copies:
         fields, _ = written_fields((self.plan.egress, self.plan.update))
         written = {self.layout.array(field.header, field.field) for field in fields}
         return [array for array in self.layout.arrays if array in written]
-
-    def _deparse(self) -> None:
-        line = self.writer.line
-        line("# deparser")
-        line("to = produced * out_stride")
-        line("start = to")
-        for header in self.program.deparser.order:
-            if self.program.headers[header].metadata:
-                continue
-            with self.writer.block(f"if {self.layout.name(header, ir.VALID)}:"):
-                parts = header_parts(self.expressions, header, leaving=True)
-                size = emit_stores(self.writer, "out", "to", parts)
-                line(f"to += {size}")
-        with self.writer.block("if size > at:"):
-            line("copy(out, to, data, base + at, size - at)")
-            line("to += size - at")
-        line("sent = to - start")
-        if self.uses(LONGEST):
-            line(f"sent = min(sent, {LONGEST.name})")
-        line("out_length[produced] = sent")
-        line("out_port[produced] = leaves")
-        line("out_origin[produced] = i - 1")
-        line("produced += 1")
-        self._count("packets_out")
-        self._count("bytes_out", "sent")

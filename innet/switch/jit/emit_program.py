@@ -22,18 +22,18 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan, runtime
-from innet.switch.jit.emit_copies import ENDLESS, Copies
+from innet.switch.jit.emit_arrival import Arrival
+from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash
 from innet.switch.jit.emit_lookups import lookup_arguments
-from innet.switch.jit.emit_statements import STATISTICS, RegisterPlaces, Statements
+from innet.switch.jit.emit_statements import RegisterPlaces, Statements
 from innet.switch.jit.expressions import Expressions, Value
-from innet.switch.jit.layout import START, Layout
+from innet.switch.jit.layout import Layout
 from innet.switch.jit.liveness import live_fields
-from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
-from innet.switch.jit.lower_program import STATES_VISITED, looked_up, lower_program
-from innet.switch.jit.lower_stacks import packet_scalars
+from innet.switch.jit.lower_actions import LONGEST
+from innet.switch.jit.lower_program import looked_up, lower_program
 from innet.switch.jit.ranges import wild_fields
-from innet.switch.jit.tree import walk
+from innet.switch.jit.tree import mentions, walk
 from innet.switch.jit.untouched import untouched_runs
 from innet.switch.jit.vectorise import roll
 from innet.switch.jit.writer import Writer
@@ -111,10 +111,11 @@ class _Emitter:
         self.expressions = Expressions(self.layout, self._hash, wild)
         places = RegisterPlaces(tuple(tuple(group.registers) for group in groups))
         self.statements = Statements(self.writer, self.layout, self.expressions, places)
+        self.arrival = Arrival(self.statements, rolled)
         self.copies = Copies(self.statements, rolled)
 
     def _hash(self, calculation: int) -> Value:
-        kept = f"min(size - at, {LONGEST.name})" if self.copies.uses(LONGEST) else "size - at"
+        kept = f"min(size - at, {LONGEST.name})" if mentions(self.bodies, LONGEST) else "size - at"
         payload = ("base + at", kept)
         found = self.program.calculations[calculation]
         return emit_hash(self.writer, self.expressions, payload, found)
@@ -170,79 +171,17 @@ class _Emitter:
     # ── One packet ──
 
     def _packet(self) -> None:
-        line = self.writer.line
-        line(f"statistics[{STATISTICS['packets_in']}] += 1")
-        line(f"statistics[{STATISTICS['bytes_in']}] += size")
-        self._zero_fields()
-        line("at = 0")
-        line("parser_error = 0")
-        if self.copies.uses(PACKET_LENGTH) or self.program.standard.packet_length in self.live:
-            line(f"{PACKET_LENGTH.name} = size")
-        if self.copies.uses(STATES_VISITED):
-            line(f"{STATES_VISITED.name} = 0")
-        if self.copies.uses(LONGEST):
-            line(f"{LONGEST.name} = {ENDLESS}")
-        standard = self.program.standard
-        self.statements.set_field(standard.ingress_port, "arrived", 0, (1 << 31) - 1)
-        self.statements.set_field(standard.packet_length, "size", 0, (1 << 31) - 1)
-        self.statements.set_field(standard.ingress_global_timestamp, "clock", 0, (1 << 63) - 1)
-        line("# parser")
-        self.statements.region(self.plan.parser)
-        with self.writer.block(f"if parser_error != {self.program.errors['NoError']}:"):
-            line(f"statistics[{STATISTICS['parser_errors']}] += 1")
-        self.statements.set_field(standard.parser_error, "parser_error", 0, (1 << 32) - 1)
-        self._zero_arrays_of_absent_headers()
-        self._verify()
-        line("# ingress")
+        self.arrival.count()
+        self.arrival.zero()
+        self.arrival.set_ingress_port()
+        self.arrival.set_received()
+        self.arrival.parse()
+        self.arrival.set_parser_error()
+        self.arrival.zero_arrays_of_absent_headers()
+        self.arrival.verify()
+        self.writer.line("# ingress")
         self.statements.pipeline(self.plan.ingress)
         self.copies.emit()
-
-    def _verify(self) -> None:
-        if not self.plan.verify:
-            return
-        self.writer.line("# checksums")
-        self.statements.body(self.plan.verify)
-        error = self.program.standard.checksum_error
-        assert error is not None
-        with self.writer.block(f"if {self.expressions.field_text(error)} != 0:"):
-            self.writer.line(f"statistics[{STATISTICS['checksum_errors']}] += 1")
-
-    def _zero_fields(self) -> None:
-        """Every variable starts at 0; several share a line."""
-        names = [scalar.name for scalar in packet_scalars(self.program, self.bodies)]
-        for header, instance in enumerate(self.program.headers):
-            for field in range(len(self.program.type_of(header).fields)):
-                reference = ir.FieldRef(header, field)
-                if reference in self.live and self.layout.array(header, field) is None:
-                    names.append(self.layout.name(header, field))
-            if not instance.metadata:
-                self.writer.line(f"{self.layout.name(header, ir.VALID)} = False")
-                if header in self.layout.untouched:
-                    names.append(self.layout.name(header, START))
-        for start in range(0, len(names), 5):
-            self.writer.line(f"{' = '.join(names[start : start + 5])} = 0")
-        for array in self.layout.arrays:
-            early = self.program.headers[array.header].metadata or self._parser_uses(array)
-            if early:
-                self._fill(array.name, array.count)
-
-    def _parser_uses(self, array: Any) -> bool:
-        return any(
-            isinstance(node, ir.FieldRef | plan.Lane) and node.header == array.header
-            for node in walk(self.plan.parser)
-        )
-
-    def _zero_arrays_of_absent_headers(self) -> None:
-        """Fields of a header that was not extracted read as 0."""
-        for array in self.layout.arrays:
-            if not self.program.headers[array.header].metadata and not self._parser_uses(array):
-                valid = self.layout.name(array.header, ir.VALID)
-                with self.writer.block(f"if not {valid}:"):
-                    self._fill(array.name, array.count)
-
-    def _fill(self, name: str, count: int) -> None:
-        with self.writer.lanes(count):
-            self.writer.line(f"{name}[k] = 0")
 
     # ── Sizes ──
 

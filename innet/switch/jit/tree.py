@@ -31,6 +31,11 @@ def walk(node: Any) -> Iterator[Any]:
             pending.extend(getattr(current, name) for name in reversed(names))
 
 
+def mentions(tree: Any, node: Any) -> bool:
+    """Whether ``node`` is somewhere in ``tree``."""
+    return any(each == node for each in walk(tree))
+
+
 def rebuild(node: Any, replace: Callable[[Any], Any]) -> Any:
     """``node`` with every dataclass in it passed through ``replace``, the innermost first.
 

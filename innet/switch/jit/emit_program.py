@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan, runtime
+from innet.switch.jit import plan, runtime, wide
 from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash
@@ -213,13 +213,10 @@ _SCRATCH = "scratch = np.empty"
 def _imports(body: str) -> list[str]:
     """What emitted code imports, for the names that it uses."""
     words = set(re.findall(r"\w+", body))
-    used = [name for name in runtime.__all__ if name in words]
-    listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)
-    return [
-        "import numpy as np",
-        "from numba import int64, njit",
-        "",
-        "from innet.switch.jit.runtime import (",
-        *(f"    {line}" for line in listed),
-        ")",
-    ]
+    lines = ["import numpy as np", "from numba import int64, njit", ""]
+    for module in (runtime, wide):
+        used = [name for name in module.__all__ if name in words]
+        if used:
+            listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)
+            lines += [f"from {module.__name__} import (", *(f"    {each}" for each in listed), ")"]
+    return lines

@@ -1,6 +1,7 @@
 """Where fields live in emitted code: variables, arrays, or variables inside one loop.
 
-* A field that belongs to no run is an int64 variable.
+* A field that belongs to no run is a variable: int64 up to 64 bits, ``wide.Wide`` above.
+* A varbit field is two int64 variables: where its bits are in ``data``, and how many (``WIDTH``).
 * Fields of one width that a ``Loop`` steps through, or that lie side by side in a packet header,
   are elements of an array, so that loops over them become vector operations.
 * A run of metadata fields that only one lane of one loop ever uses at a time (the temporaries that
@@ -20,6 +21,8 @@ from innet.switch.jit.tree import walk
 
 #: Stands for the position of a header's first byte where a field's number is expected.
 START = -2
+#: Stands for the present width of a header's varbit field, in bits.
+WIDTH = -3
 #: Fewer like fields of a header stay variables.
 SHORTEST_RUN = 8
 
@@ -73,6 +76,8 @@ class Layout:
         self.program = program
         self.live = live
         self.untouched = untouched
+        #: Signed fields that may hold values above their range (``ranges``), once they are known.
+        self.wild: frozenset[ir.FieldRef] = frozenset()
         everything = tuple(bodies)
         self.locals = _loop_locals(program, everything)
         self.arrays: list[ArrayVariable] = []
@@ -90,6 +95,7 @@ class Layout:
             stem = _word(instance.name)
             self._names[header, ir.VALID] = _unique(f"{stem}__valid", taken)
             self._names[header, START] = _unique(f"{stem}__start", taken)
+            self._names[header, WIDTH] = _unique(f"{stem}__width", taken)
             for i, field in enumerate(program.type_of(header).fields):
                 if (header, i) not in self._arrays:
                     self._names[header, i] = _unique(f"{stem}__{_word(field.name)}", taken)
@@ -97,9 +103,37 @@ class Layout:
     def name(self, header: int, field: int) -> str:
         """The variable of a field that is in no array.
 
-        Also of a header's validity (``ir.VALID``) and of where its first byte is (``START``).
+        Also of a header's validity (``ir.VALID``), of where its first byte is (``START``) and of
+        how wide its varbit field is (``WIDTH``). The variable of a varbit field itself is the
+        position in ``data``, in bits, of its first bit; a negative one: all its bits are 0.
         """
         return self._names[header, field]
+
+    def limbs(self, header: int, field: int) -> int:
+        """How many 64-bit words the variable of a field takes.
+
+        1: it is an int64, as ``START``, ``WIDTH`` and varbit fields always are (``VALID`` is a
+        boolean); more: it is a ``wide.Wide(64 * limbs)``. Fields in arrays have 1.
+        """
+        if field < 0:
+            return 1
+        spec = self.program.type_of(header).fields[field]
+        if spec.variable:
+            return 1
+        # A value above a signed field's range needs a sign of its own.
+        return words_of(spec.width + (ir.FieldRef(header, field) in self.wild))
+
+    def words(self, header: int, field: int) -> list[str]:
+        """Sources of the int64 words of a field's variable, the most significant first."""
+        name, count = self.name(header, field), self.limbs(header, field)
+        if count == 1:
+            return [name]
+        return [f"word({name}, {64 * i})" for i in reversed(range(count))]
+
+    def zero(self, header: int, field: int) -> str:
+        """What to assign to a field's variable so that it is 0."""
+        count = self.limbs(header, field)
+        return "0" if count == 1 else f"wide(0, {64 * count})"
 
     def array(self, header: int, field: int) -> ArrayVariable | None:
         """The array that holds a field, or None."""
@@ -129,6 +163,16 @@ class Layout:
         header, first, last = run
         count = sum(ir.FieldRef(header, field) in self.live for field in range(first, last + 1))
         return count >= SHORTEST_RUN
+
+
+def words_of(width: int) -> int:
+    """How many 64-bit words hold a number of ``width`` bits; at least one."""
+    return max(1, (width + 63) // 64)
+
+
+def from_words(words: Sequence[str]) -> str:
+    """What to assign to a field's variable so that ``Layout.words`` of it are these sources."""
+    return words[0] if len(words) == 1 else f"words(({', '.join(words)}))"
 
 
 def _header_runs(header: int, kind: ir.HeaderType) -> list[Run]:

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from pathlib import Path
 
 import pytest
 
-from innet.errors import MissingToolError, StalledError
-from innet.switch import bmv2
+from innet.errors import ControlError, MissingToolError, ProgramError, StalledError
+from innet.switch import bmv2, bmv2_control, bmv2_session
+
+LISTEN = """
+import socket, sys, time
+port = int(sys.argv[sys.argv.index("--thrift-port") + 1])
+listener = socket.create_server(("127.0.0.1", port))
+"""
+ANSWER = """
+import sys
+print("RuntimeCmd: ", end="", flush=True)
+for line in sys.stdin:
+    print(f"{line.strip()} done\\nRuntimeCmd: ", end="", flush=True)
+"""
 
 
-def tool(folder: Path, name: str, script: str) -> Path:
+def tool(folder: Path, name: str, script: str, interpreter: str = "/usr/bin/env python3") -> Path:
     path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.write_text(f"#!{interpreter}\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """A simple_switch that listens and sleeps, and a simple_switch_CLI that says done."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    tool(tmp_path, "simple_switch", LISTEN + "time.sleep(20)")
+    tool(tmp_path, "simple_switch_CLI", ANSWER)
+    return tmp_path
 
 
 def test_without_simple_switch_the_remedy_is_named(monkeypatch):
@@ -23,16 +46,103 @@ def test_without_simple_switch_the_remedy_is_named(monkeypatch):
         bmv2.run({}, [])
 
 
-def test_a_command_line_that_does_not_answer_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(bmv2, "_CONTROL_SECONDS", 0.2)
-    cli = tool(tmp_path, "simple_switch_CLI", "exec sleep 20")
-    with pytest.raises(StalledError, match=r"did not answer 1 commands in 0\.2 s"):
-        bmv2._control(cli, 9, ["register_read x"])
+def test_the_checked_build_is_taken_where_it_is(tools):
+    assert bmv2.find_simple_switch(checked=True)[0] == tools / "simple_switch"
+    tool(tools, "simple_switch_checked", "")
+    assert bmv2.find_simple_switch(checked=True)[0] == tools / "simple_switch_checked"
+    assert bmv2.find_simple_switch()[0] == tools / "simple_switch"
 
 
-def test_a_switch_that_never_listens_is_named(tmp_path, monkeypatch):
-    tool(tmp_path, "simple_switch", "exec sleep 20")
-    tool(tmp_path, "simple_switch_CLI", "exit 0")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+def test_a_command_line_that_does_not_answer_is_named(tools, monkeypatch):
+    monkeypatch.setattr(bmv2_control, "ANSWER_SECONDS", 0.2)
+    tool(tools, "simple_switch_CLI", "exec sleep 20", "/bin/sh")
+    with pytest.raises(StalledError, match=r"did not answer to start in 0\.2 s"):
+        bmv2.run({}, [])
+
+
+def test_a_command_line_that_ends_is_quoted(tools):
+    tool(tools, "simple_switch_CLI", "echo No module named thrift", "/bin/sh")
+    with pytest.raises(ControlError, match="simple_switch_CLI ended: No module named thrift"):
+        bmv2.run({}, [])
+
+
+def test_a_refused_command_is_quoted(tools):
+    tool(tools, "simple_switch_CLI", ANSWER.replace("{line.strip()} done", "Error: no, {line}"))
+    with pytest.raises(ControlError, match="set_queue_depth 10000000: Error: no"):
+        bmv2.run({}, [])
+
+
+def test_answers_belong_to_their_commands(tools):
+    with bmv2.open_session({}, []) as session:
+        many = [f"command {i}" for i in range(130)]
+        assert [each.strip() for each in session.commands(many)] == [f"{i} done" for i in many]
+        with pytest.raises(ControlError, match="not one command"):
+            session.command("# nothing")
+
+
+def test_a_switch_that_never_listens_is_named(tools):
+    tool(tools, "simple_switch", "exec sleep 20", "/bin/sh")
     with pytest.raises(StalledError, match="waiting for simple_switch to listen"):
         bmv2.run({}, [], deadline=0.3)
+
+
+def test_a_switch_that_refuses_the_program_is_quoted(tools):
+    tool(tools, "simple_switch", "echo Add more fields; exit 1", "/bin/sh")
+    with pytest.raises(ProgramError, match=r"(?s)ended with status 1;.*Add more fields"):
+        bmv2.run({}, [])
+
+
+def test_a_switch_that_aborts_is_quoted(tools):
+    abort = "pipe.read(16); sys.stderr.write('Assertion failed'); sys.stderr.flush(); os.abort()"
+    tool(
+        tools,
+        "simple_switch",
+        f"import os\npipe = open('p3_in.pcap', 'rb', 0); pipe.read(24)\n{LISTEN}\n{abort}",
+    )
+    with pytest.raises(ProgramError, match=r"signal SIGABRT.*Assertion failed"):
+        bmv2.run({}, [(3, b"abc"), (3, b"d")])
+
+
+def test_packets_arrive_in_order_whatever_their_ports(tools):
+    """A stand-in that reads like simple_switch does: the earliest of all ports, then its next."""
+    copy = """
+import struct
+out, files, heads = open("p1_out.pcap", "wb", 0), {}, {}
+out.write(bytes(24))
+def advance(port):
+    head = files[port].read(16)
+    heads.pop(port, None)
+    if head:
+        heads[port] = head, files[port].read(struct.unpack("=IIII", head)[2])
+for port in (1, 2, 5):
+    files[port] = open(f"p{port}_in.pcap", "rb", 0)
+    files[port].read(24)
+    open(f"p{port}_out.pcap", "ab").close()
+"""
+    play = """
+for port in files:
+    advance(port)
+while heads:
+    port = min(heads, key=lambda each: struct.unpack("=IIII", heads[each][0])[:2])
+    out.write(b"".join(heads[port]))
+    advance(port)
+time.sleep(20)
+"""
+    tool(tools, "simple_switch", copy + LISTEN + play)
+    packets = [(port, bytes([i]) * i * 50) for i, port in enumerate([5, 2, 2, 1, 5, 5, 1, 2] * 20)]
+    with bmv2.open_session({}, packets) as session:
+        assert session.play(0) == {}
+        assert session.play(1) == {1: [packets[0][1]]}
+        assert session.play(7) == {1: [data for _, data in packets[1:8]]}
+        assert session.play() == {1: [data for _, data in packets[8:]]}
+        assert len(session.times()) == len(packets)
+
+
+def test_ports_that_commands_name():
+    commands = ["mc_node_create 1 4 6 | 2", "mirroring_add 5 9", "table_add t a 1 =>"]
+    assert bmv2.ports_of(commands) == {4, 6, 9}
+
+
+def test_records_that_are_cut_are_left_out():
+    record = struct.pack("=IIII", 3, 500_000, 2, 2) + b"ab"
+    assert bmv2_session._records(record + record[:-1]) == [(3.5, b"ab")]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from innet.cli import allreduce, demo, p4, report
+from innet.cli import allreduce, demo, p4, report, switch
 from innet.cli.output import say_error
 from innet.errors import InnetError
 
@@ -25,6 +25,7 @@ app.command("allreduce")(allreduce.allreduce)
 app.command("codecs")(allreduce.codecs)
 app.command("report")(report.report)
 app.add_typer(p4.app, name="p4")
+app.add_typer(switch.app, name="switch")
 
 
 def _version(value: bool) -> None:

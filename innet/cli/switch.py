@@ -1,0 +1,66 @@
+"""``innet switch``: packet tests, captures, measurements and a look inside compiled programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from innet.cli.output import out, say_json
+
+app = typer.Typer(
+    help="Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
+    no_args_is_help=True,
+)
+
+ProgramArgument = Annotated[
+    str,
+    typer.Argument(metavar="PROGRAM", help="p4c's JSON (plain, gzip, xz), or slots-32 and so on."),
+]
+EngineOption = Annotated[str, typer.Option("--engine", "-e", help="jit or interpret.")]
+CommandsOption = Annotated[
+    Path | None,
+    typer.Option("--commands", "-c", help="Control plane: simple_switch_CLI's commands, by line."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("stf")
+def stf(
+    *,
+    program: ProgramArgument,
+    tests: Annotated[
+        list[Path], typer.Argument(metavar="TEST.stf ...", help="Packet tests as p4c has them.")
+    ],
+    engine: EngineOption = "jit",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show what commands print, too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run packet tests of p4c's simple test framework; exit status 1 when one fails."""
+    from innet.cli.switch_stf import as_document, failure_lines, summary
+    from innet.tools import stf as runner
+    from innet.tools import stf_syntax
+    from innet.tools.opening import engine_named, open_program
+
+    chosen = engine_named(engine)
+    loaded = open_program(program)
+    read = [stf_syntax.read(path) for path in tests]
+    outcomes = [runner.run(loaded, test, chosen) for test in read]
+    if as_json:
+        say_json([as_document(outcome) for outcome in outcomes])
+    else:
+        for outcome in outcomes:
+            for line, text in outcome.printed if verbose else ():
+                _say(out, f"{outcome.test}:{line}: {text}")
+            for text in failure_lines(outcome):
+                _say(out, text)
+        out.print(summary(outcomes))
+    if not all(outcome.passed for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _say(console: Any, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

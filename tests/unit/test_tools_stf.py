@@ -1,0 +1,248 @@
+"""Packet tests as p4c has them: what a test file says, and what the runner makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.switch_cases import program
+
+from innet.errors import ControlError, InputError
+from innet.switch import ir, load_program
+from innet.tools import stf, stf_syntax
+from innet.tools.hexdiff import differences, shown
+from innet.tools.stf_names import Names, arguments_of, match_of
+
+FOLDER = Path(__file__).parents[1] / "stf"
+
+
+def parse(line):
+    (statement,) = stf_syntax.parse(line, "t.stf").statements
+    return statement
+
+
+def run(name, text, engine="interpret"):
+    return stf.run(load_program(program(name)), stf_syntax.parse(text, "t.stf"), engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("switch_tables", "interpret"), ("switch_tables", "jit"), ("switch_state", "interpret")],
+)
+def test_files_that_pass(name, engine):
+    test = stf_syntax.read(FOLDER / f"{name}.stf")
+    outcome = stf.run(load_program(program(name)), test, engine)
+    assert outcome.failures == ()
+    assert outcome.passed
+    assert outcome.packets == outcome.compared > 2
+
+
+def test_a_file_that_fails():
+    test = stf_syntax.read(FOLDER / "failing.stf")
+    outcome = stf.run(load_program(program("switch_state")), test, "interpret")
+    assert not outcome.passed
+    assert [(failure.line, str(failure)) for failure in outcome.failures] == [
+        (3, "table I.counted already has an entry with this match"),
+        (14, "packets arrive at ports 511..511; a switch has ports 0..510"),
+        (15, "counter hits($A): expected packets == 4, got 5"),
+        (16, "no entry is called C. Named entries: A."),
+        (
+            17,
+            "unknown register 'nowhere'. Known: I.narrow, I.signed_words, I.wide, I.widest, "
+            "I.words.",
+        ),
+        (5, "port 1, packet 0: not the packet that was expected"),
+        (7, "port 1, packet 1: not the packet that was expected"),
+        (9, "port 1, packet 2: not the packet that was expected"),
+        (None, "port 1, packet 4: nothing more was expected, but a packet left"),
+        (11, "port 2, packet 0: a packet was expected, but none left"),
+    ]
+
+
+class TestSyntax:
+    def test_statements(self):
+        text = """
+            ADD tab.le 10 h[1].f:0x1* "g h":3/8 act(a:1, b:0x2) = $E  # a comment
+            setdefault t x.y()
+            remove ALL
+            remove $E
+            packet 0x  # fails below, in a test of its own
+            """.replace("packet 0x  # fails below, in a test of its own", "wait\nno_packet")
+        assert stf_syntax.parse(text, "t").statements == (
+            stf_syntax.Add(
+                2,
+                "tab.le",
+                10,
+                (("h[1].f", "0x1*"), ("g h", "3/8")),
+                stf_syntax.ActionCall("act", (("a", "1"), ("b", "0x2"))),
+                "$E",
+            ),
+            stf_syntax.SetDefault(3, "t", stf_syntax.ActionCall("x.y", ())),
+            stf_syntax.Remove(4, None),
+            stf_syntax.Remove(5, "E"),
+            stf_syntax.Wait(6),
+            stf_syntax.NoPacket(7),
+        )
+
+    def test_packets(self):
+        assert parse("packet 3 0A 0b\t0c") == stf_syntax.Send(1, 3, b"\n\x0b\x0c")
+        assert parse("packet 3") == stf_syntax.Send(1, 3, b"")
+        assert parse("expect 03 0* ab") == stf_syntax.Expect(1, 3, "0*AB", exact=False)
+        assert parse("expect 3 0aB $ # all") == stf_syntax.Expect(1, 3, "0AB", exact=True)
+        assert parse("expect 3 $") == stf_syntax.Expect(1, 3, "", exact=True)
+        assert parse("expect 3") == stf_syntax.Expect(1, 3, None, exact=False)
+
+    def test_counters_and_commands(self):
+        assert parse("check_counter c.d(5) bytes<=0x10") == stf_syntax.CheckCounter(
+            1, "c.d", 5, "bytes", "<=", 16
+        )
+        assert parse("check_counter c($A)") == stf_syntax.CheckCounter(1, "c", "A", None, "==", 0)
+        assert parse("mc_node_create 0 1 2") == stf_syntax.Command(1, "mc_node_create 0 1 2")
+
+    @pytest.mark.parametrize(
+        ("line", "problem"),
+        [
+            ("packet", "packet needs a port"),
+            ("packet x 00", "'x' is no port"),
+            ("packet 1 0", "ends in half a byte"),
+            ("packet 1 0*", "hexadecimal digits"),
+            ("expect", "expect needs a port"),
+            ("expect 1 0$0", "a last \\$"),
+            ("add", "expected a table, found the end of the line"),
+            ("add t", "expected a key field or an action"),
+            ("add t a:1", "expected a key field or an action"),
+            ("add t a:b c()", "expected a value, found b"),
+            ("add t 1* c()", "cannot read|expected"),
+            ("add t 0x1* c()", "0x1\\* is no whole number"),
+            ("add t c(1)", "expected an argument's name, found 1"),
+            ("add t c(a:1 b:1)", "expected ,, found b"),
+            ("add t c() d", "'d' is too much"),
+            ("add t c() = 5", "expected a name for the entry"),
+            ("add t; c()", "cannot read '; c\\(\\)'"),
+            ("setdefault t c", "expected \\(, found the end"),
+            ("check_counter c(1) packet == 3", "expected packets or bytes, found packet"),
+            ("check_counter c(1) packets = 3", "expected == or"),
+            ("wait 5", "nothing follows wait"),
+            ("no_packet 5", "nothing follows no_packet"),
+            ("é 1", "begins no statement"),
+        ],
+    )
+    def test_problems_name_file_and_line(self, line, problem):
+        with pytest.raises(InputError, match=rf"some\.stf:3: .*{problem}"):
+            stf_syntax.parse(f"wait\n\n{line}\n", "some.stf")
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        with pytest.raises(InputError, match=r"a\.stf cannot be read: No such file"):
+            stf_syntax.read(tmp_path / "a.stf")
+
+
+def key(match, width):
+    return ir.TableKey(match, ir.FieldRef(0, 0), width, None, "k")
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("kind", "width", "text", "expected"),
+        [
+            ("EXACT", 16, None, ir.ExactMatch(0)),
+            ("EXACT", 16, "0010", ir.ExactMatch(10)),
+            ("TERNARY", 16, None, ir.TernaryMatch(0, 0)),
+            ("TERNARY", 16, "0x1*2*", ir.TernaryMatch(0x1020, 0xF0F0)),
+            # As many digits as were written are compared, so p4c's runner reads it.
+            ("TERNARY", 16, "0x12", ir.TernaryMatch(0x12, 0xFF)),
+            ("TERNARY", 9, "0x1ff", ir.TernaryMatch(0x1FF, 0x1FF)),
+            ("TERNARY", 16, "0b*1", ir.TernaryMatch(1, 1)),
+            ("TERNARY", 16, "0o7*", ir.TernaryMatch(0o70, 0o70)),
+            ("TERNARY", 16, "7", ir.TernaryMatch(7, 0xFFFF)),
+            ("TERNARY", 16, "0x7&&&0x3", ir.TernaryMatch(7, 3)),
+            ("LPM", 32, None, ir.LpmMatch(0, 0)),
+            ("LPM", 32, "0x0a01****", ir.LpmMatch(0x0A010000, 16)),
+            ("LPM", 32, "0x0a000000/7", ir.LpmMatch(0x0A000000, 7)),
+            ("LPM", 32, "5", ir.LpmMatch(5, 32)),
+            ("LPM", 9, "0x1ff", ir.LpmMatch(0x1FF, 9)),
+            ("RANGE", 8, None, ir.RangeMatch(0, 255)),
+            ("RANGE", 8, "5..0x9", ir.RangeMatch(5, 9)),
+            ("RANGE", 8, "5", ir.RangeMatch(5, 5)),
+        ],
+    )
+    def test_keys(self, kind, width, text, expected):
+        assert match_of(key(ir.MatchKind[kind], width), text) == expected
+
+    @pytest.mark.parametrize(
+        ("kind", "text"),
+        [("EXACT", "0x1*"), ("EXACT", "1/8"), ("LPM", "0x1&&&3"), ("TERNARY", "0x1..5")],
+    )
+    def test_keys_of_another_kind(self, kind, text):
+        with pytest.raises(ControlError, match="no value for key field k"):
+            match_of(key(ir.MatchKind[kind], 16), text)
+
+    def test_arguments(self):
+        loaded = load_program(program("switch_tables"))
+        action = Names(loaded).action(Names(loaded).table("run_table"), "two")
+        assert arguments_of(action, [("port", "0x5")]) == [5]
+        with pytest.raises(ControlError, match="needs port as well"):
+            arguments_of(action, [])
+        with pytest.raises(ControlError, match="unknown parameter 'p'"):
+            arguments_of(action, [("p", "1")])
+        with pytest.raises(ControlError, match="given twice"):
+            arguments_of(action, [("port", "1"), ("port", "1")])
+        with pytest.raises(ControlError, match="no value for parameter port"):
+            arguments_of(action, [("port", "0x*")])
+
+    def test_names(self):
+        names = Names(load_program(program("switch_tables")))
+        assert names.table("I.run_table").name == names.table("run_table").name == "I.run_table"
+        with pytest.raises(ControlError, match=r"'_table' is ambiguous: I\.constant_table"):
+            names.table("_table")
+        with pytest.raises(ControlError, match="unknown table 'run'"):
+            names.table("run")
+        table = names.table("ternary_table")
+        positions = [names.key(table, each) for each in ("h.key.masked", "small", "extra", "valid")]
+        assert positions == [0, 1, 2, 2]
+        with pytest.raises(ControlError, match=r"unknown key field 'x' of I\.ternary_table"):
+            names.key(table, "x")
+
+
+class TestComparison:
+    """What is compared: all packets of all ports that the test names, in order."""
+
+    def test_ports_that_a_test_does_not_name_are_not_looked_at(self):
+        silent = "packet 0 03050000001000000000200100000000000000\n"
+        assert run("switch_state", silent).passed
+        outcome = run("switch_state", silent + "no_packet\n")
+        assert [str(each) for each in outcome.failures] == [
+            "port 1, packet 0: nothing more was expected, but a packet left"
+        ]
+
+    def test_a_port_that_sends_is_looked_at(self):
+        assert not run("switch_state", "packet 1 030500000010000000002001000000000000").passed
+
+    def test_ternary_entries_need_a_priority(self):
+        outcome = run("switch_tables", "add ternary_table masked:0x12**** ternary_(v:0x41)")
+        assert "its entries need a priority" in str(outcome.failures[0])
+
+    def test_time_passes_between_commands_and_packets(self):
+        # Commands, then packets: one pause for each change from the one to the other.
+        loaded = load_program(program("switch_state"))
+        test = stf_syntax.parse("packet 0 00\npacket 0 00\nwait\nwait\npacket 0 00", "t")
+        running = stf._Run(stf.Switch(loaded, "interpret"))
+        running.run(test)
+        assert running.switch.state.clock == 2 * stf.PAUSE
+
+
+class TestDifference:
+    def test_marks(self):
+        (row,) = differences("0A*B", bytes.fromhex("0BCC"))
+        assert (row.offset, row.expected, row.got, row.marks) == (0, "0A*B", "0BCC", " ^ ^")
+
+    def test_what_follows_may_be_anything_or_nothing(self):
+        assert differences("0A", b"\n\n", exact=False) == []
+        (row,) = differences("0A", b"\n\n", exact=True)
+        assert row.marks == "  ^^"
+        (row,) = differences("0A**", b"\n", exact=False)
+        assert row.marks == "  ^^"
+
+    def test_long_packets_are_cut(self):
+        lines = shown("00" * 1000, b"\1" * 1000)
+        assert len(lines) == 3 * 8 + 1
+        assert lines[-1] == "55 more rows of 16 bytes differ"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,9 +123,10 @@ class SwitchState:
 
     Args:
         program: what is loaded.
-        random: source of ``random()``.
+        random: seeds ``random()``.
 
     Attributes:
+        random_state: shape (1,), of ``randomness.uniform``.
         register_groups, registers: the storage, and one view (size,) per ``Program.registers``
             into it. Writing to a view writes to the storage.
         counters: per ``Program.counters``: uint64 (size, 2), columns ``tables.PACKETS`` and
@@ -141,7 +142,8 @@ class SwitchState:
     """
 
     program: ir.Program
-    random: np.random.Generator
+    random: InitVar[np.random.Generator]
+    random_state: NDArray[np.uint64] = field(init=False)
     register_groups: tuple[RegisterGroup, ...] = field(init=False)
     registers: tuple[NDArray[Any], ...] = field(init=False)
     counters: tuple[NDArray[np.uint64], ...] = field(init=False)
@@ -154,8 +156,9 @@ class SwitchState:
     statistics: Statistics = field(init=False, default_factory=Statistics)
     generation: Generation = field(init=False, default_factory=Generation)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, random: np.random.Generator) -> None:
         program = self.program
+        self.random_state = random.integers(1 << 64, size=1, dtype=np.uint64)
         self.register_groups = allocate_registers(program)
         self.registers = tuple(
             group.matrix[:, column]

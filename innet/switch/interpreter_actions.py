@@ -14,6 +14,7 @@ from innet.switch.interpreter_expressions import (
     ExpressionCompiler,
 )
 from innet.switch.interpreter_packet import Layout, Packet
+from innet.switch.randomness import uniform
 from innet.switch.tables import BYTES, PACKETS
 
 Step = Callable[[Packet], int | None]
@@ -150,12 +151,12 @@ class ActionCompiler:
     def _(self, primitive: ir.Random) -> Step:
         store = self.make.store(primitive.target)
         low, high = self.make.data(primitive.low), self.make.data(primitive.high)
-        random = self.state.random
+        random_state = self.state.random_state
 
         def assign(packet: Packet) -> None:
             least, greatest = low(packet) & UINT64, high(packet) & UINT64
             if least <= greatest:
-                store(packet, int(random.integers(least, greatest, dtype="u8", endpoint=True)))
+                store(packet, uniform(random_state, least, greatest))
 
         return assign
 

@@ -39,6 +39,8 @@ def agree(first: SwitchState, second: SwitchState) -> None:
     for one, other in zip(first.tables, second.tables, strict=True):
         np.testing.assert_array_equal(one.counters, other.counters, err_msg=one.table.name)
     assert first.statistics.as_dict() == second.statistics.as_dict()
+    assert first.digests == second.digests
+    np.testing.assert_array_equal(first.random_state, second.random_state)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

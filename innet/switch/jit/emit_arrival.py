@@ -14,6 +14,7 @@ from innet.switch.jit.emit_statements import STATISTICS, Statements
 from innet.switch.jit.layout import START
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_program import STATES_VISITED
+from innet.switch.jit.lower_requests import REQUESTS
 from innet.switch.jit.lower_stacks import packet_scalars
 from innet.switch.jit.tree import mentions, walk
 
@@ -53,6 +54,9 @@ class Arrival:
             line(f"{PACKET_LENGTH.name} = size")
         if mentions(self.plan.bodies, STATES_VISITED):
             line(f"{STATES_VISITED.name} = 0")
+        for request, nothing in REQUESTS.items():
+            if mentions(self.plan.bodies, request):
+                line(f"{request.name} = {nothing}")
         if mentions(self.plan.bodies, LONGEST):
             line(f"{LONGEST.name} = {ENDLESS}")
 

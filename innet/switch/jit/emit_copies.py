@@ -7,10 +7,12 @@ from innet.switch.engine import DROP_PORT, InstanceType
 from innet.switch.jit import plan
 from innet.switch.jit.emit_arrival import ENDLESS
 from innet.switch.jit.emit_departure import Departure
+from innet.switch.jit.emit_digests import emit_digest
 from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.layout import ArrayVariable
 from innet.switch.jit.liveness import written_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
+from innet.switch.jit.lower_requests import LEARN_LIST
 from innet.switch.jit.lower_stacks import packet_scalars
 from innet.switch.jit.tree import mentions, walk
 
@@ -35,6 +37,8 @@ class Copies:
 
     def emit(self) -> None:
         """Decide where the packet goes, then run its copies through egress."""
+        if mentions(self.plan.bodies, LEARN_LIST):
+            emit_digest(self.writer, self.expressions)
         group = self.program.standard.mcast_grp
         spec = self.expressions.field_text(self.program.standard.egress_spec)
         if group is None:

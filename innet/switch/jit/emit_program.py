@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan, runtime, wide
+from innet.switch.jit import plan, runtime, runtime_queue, runtime_random, wide
 from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash
@@ -74,9 +74,25 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         dtype = "uint32" if group.matrix.dtype.itemsize == 4 else "int64"
         arguments.append((f"r{number}", f"{dtype}[::1]"))
     arguments += [(f"c{number}", "int64[::1]") for number in range(len(program.counters))]
+    if draws(program):
+        arguments.append(("random_state", "int64[::1]"))
     for index in looked_up(program):
         arguments += lookup_arguments(program.tables[index], index)
     return arguments
+
+
+def draws(program: ir.Program) -> bool:
+    """Whether a program calls random()."""
+    return any(isinstance(node, ir.Random) for node in walk(_code(program)))
+
+
+def digests(program: ir.Program) -> bool:
+    """Whether a program sends digests."""
+    return any(isinstance(node, ir.Digest) for node in walk(_code(program)))
+
+
+def _code(program: ir.Program) -> tuple[Any, ...]:
+    return program.parser.states, program.actions, program.deparser.operations
 
 
 def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
@@ -141,7 +157,7 @@ class _Emitter:
             *_imports(body),
             "",
             f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer",
-            f'SIGNATURE = "UniTuple(int64, 2)({types})"',
+            f'SIGNATURE = "{self._returned()}({types})"',
             "",
             "",
         ]
@@ -157,6 +173,9 @@ class _Emitter:
         line("stride = data.shape[1]")
         line("out_stride = out.shape[1]")
         line("produced = 0")
+        if digests(self.program):
+            line("digests = np.empty(0, np.int64)")
+            line("digested = 0")
         line("i = first")
         with self.writer.block("while i < len(length):"):
             with self.writer.block("if produced + room > len(out_length):"):
@@ -166,7 +185,17 @@ class _Emitter:
             line("arrived = int64(port[i])")
             line("i += 1")
             self._packet()
-        line("return i, produced")
+        line(
+            "return i, produced, digests[:digested]"
+            if digests(self.program)
+            else "return i, produced"
+        )
+
+    def _returned(self) -> str:
+        """The Numba type of what the function returns."""
+        if digests(self.program):
+            return "Tuple((int64, int64, int64[::1]))"
+        return "UniTuple(int64, 2)"
 
     # ── One packet ──
 
@@ -214,7 +243,7 @@ def _imports(body: str) -> list[str]:
     """What emitted code imports, for the names that it uses."""
     words = set(re.findall(r"\w+", body))
     lines = ["import numpy as np", "from numba import int64, njit", ""]
-    for module in (runtime, wide):
+    for module in (runtime, runtime_queue, runtime_random, wide):
         used = [name for name in module.__all__ if name in words]
         if used:
             listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)

@@ -103,6 +103,9 @@ class Statements:
                 self._register(statement)
             case plan.Count(counter, index):
                 self._count(counter, self.expressions.data(index))
+            case plan.Draw(target, low, high):
+                bounds = f"{self.expressions.data(low).text}, {self.expressions.data(high).text}"
+                line(f"{target.name} = uniform(random_state, {bounds})")
             case plan.If():
                 self._if(statement)
             case plan.Loop():

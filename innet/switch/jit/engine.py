@@ -16,7 +16,8 @@ from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState, allocate_registers, check_lengths, refusal
 from innet.switch.jit import cache
-from innet.switch.jit.emit_program import Emitted, emit
+from innet.switch.jit.emit_digests import decoded
+from innet.switch.jit.emit_program import Emitted, draws, emit
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
 from innet.switch.jit.table_arrays import Argument, replica_arrays, table_arguments
@@ -58,6 +59,7 @@ class JitEngine:
         self._fixed = [
             *(_integers(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
+            *([state.random_state.view(np.int64)] if draws(program) else []),
         ]
         self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
         self._versions = dict.fromkeys(self._tables, -1)
@@ -101,7 +103,7 @@ class JitEngine:
         first = 0
         while first < len(batch) or not parts:
             out = self._buffers.take(self._capacity, stride)
-            first, produced = self._process(
+            first, produced, *digests = self._process(
                 data,
                 length,
                 port,
@@ -118,6 +120,8 @@ class JitEngine:
                 *tables,
             )
             parts.append(out.batch(produced))
+            for words in digests:
+                self._state.digests.extend(decoded(self._program, words))
         self._add(statistics)
         if len(parts) == 1:
             return parts[0]

@@ -35,6 +35,8 @@ def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.Fie
         live.update(field for field in _fields(program, header) if field not in copied)
     for table in program.tables:
         live.update(key.field for key in table.keys if key.field.field != ir.VALID)
+    for learn_list in program.learn_lists:
+        live.update(learn_list.elements)
     for calculation in program.calculations:
         for part in calculation.inputs:
             if isinstance(part, ir.FieldRef):

@@ -8,6 +8,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
+from innet.switch.jit.lower_requests import lower_random, lower_request
 from innet.switch.jit.tree import rebuild
 
 # Any: expressions of the plan stand where the program's own types name only the program's.
@@ -100,7 +101,7 @@ def _without_leaving(body: plan.Body) -> plan.Body:
     )
 
 
-def lower_primitive(  # noqa: PLR0911 - one branch per primitive
+def lower_primitive(  # noqa: PLR0911, PLR0912 - one branch per primitive
     program: ir.Program, primitive: ir.Primitive, arguments: Arguments
 ) -> plan.Body:
     """The statements of one primitive that is no jump."""
@@ -129,6 +130,10 @@ def lower_primitive(  # noqa: PLR0911 - one branch per primitive
         case ir.Truncate(length):
             shorter = ir.Compare(ir.Comparison.LT, data(length), LONGEST)
             return (plan.If(shorter, (plan.Assign(LONGEST, data(length)),), ()),)
+        case ir.Random():
+            return lower_random(primitive, data)
+        case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
+            return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
             return (plan.Assign(data(target), _hash(data(base), calculation, data(size))),)
         case _:

@@ -165,6 +165,15 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """A random number of ``low`` .. ``high``, both below 2**64 and in this order, to a variable."""
+
+    target: Scalar
+    low: Expression
+    high: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class If:
     """``condition`` is a boolean expression."""
 
@@ -254,6 +263,7 @@ Statement = (
     | RegisterRead
     | RegisterWrite
     | Count
+    | Draw
     | If
     | Loop
     | Lookup

@@ -28,8 +28,6 @@ _NODES: dict[type, str] = {
     ir.Pop: "pop_front",
     ir.Assert: "assert or assume",
     ir.ExecuteMeter: "a meter",
-    ir.Random: "random()",
-    ir.Digest: "digest()",
     ir.Clone: "clone()",
     ir.Resubmit: "resubmit()",
     ir.Recirculate: "recirculate()",

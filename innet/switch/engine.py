@@ -18,6 +18,7 @@ from innet.errors import InputError
 from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.hashes import CrcParameters
+from innet.switch.meters import MeterState
 from innet.switch.replication import Replication
 from innet.switch.tables import Generation, TableState, zeros
 
@@ -131,6 +132,7 @@ class SwitchState:
             into it. Writing to a view writes to the storage.
         counters: per ``Program.counters``: uint64 (size, 2), columns ``tables.PACKETS`` and
             ``tables.BYTES``. For a direct counter it is its table's matrix.
+        meters: per ``Program.meters``; those of a table are indexed by ``RuntimeEntry.index``.
         tables: per ``Program.tables``.
         replication: multicast groups and mirror sessions.
         value_sets: per ``Program.value_sets``: the values, without padding.
@@ -147,6 +149,7 @@ class SwitchState:
     register_groups: tuple[RegisterGroup, ...] = field(init=False)
     registers: tuple[NDArray[Any], ...] = field(init=False)
     counters: tuple[NDArray[np.uint64], ...] = field(init=False)
+    meters: tuple[MeterState, ...] = field(init=False)
     tables: tuple[TableState, ...] = field(init=False)
     replication: Replication = field(init=False)
     value_sets: tuple[set[int], ...] = field(init=False)
@@ -167,6 +170,7 @@ class SwitchState:
         )
         self.tables = tuple(TableState(table, self.generation) for table in program.tables)
         self.counters = tuple(self._counter(counter) for counter in program.counters)
+        self.meters = tuple(MeterState(meter) for meter in program.meters)
         self.replication = Replication(self.generation)
         self.value_sets = tuple(set() for _ in program.value_sets)
 

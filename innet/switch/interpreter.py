@@ -51,7 +51,6 @@ class InterpretEngine:
     def unsupported(program: ir.Program) -> list[str]:
         """What ``program`` uses that the interpreter does not have, each with where it is used."""
         reasons = [f"extern instance {name}" for name in program.externs]
-        reasons += [f"meter {meter.name}" for meter in program.meters]
         reasons += [f"action profile {profile.name}" for profile in program.action_profiles]
         for action in program.actions:
             reasons += [

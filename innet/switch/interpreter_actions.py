@@ -135,6 +135,18 @@ class ActionCompiler:
         return count
 
     @step.register
+    def _(self, primitive: ir.ExecuteMeter) -> Step:
+        store, index = self.make.store(primitive.target), self.make.data(primitive.index)
+        meter, state = self.state.meters[primitive.meter], self.state
+
+        def execute(packet: Packet) -> None:
+            i = index(packet) & UINT64
+            if i < meter.array.size:
+                store(packet, meter.execute(i, packet.ingress_length, state.clock))
+
+        return execute
+
+    @step.register
     def _(self, primitive: ir.Hash) -> Step:
         store = self.make.store(primitive.target)
         base, size = self.make.data(primitive.base), self.make.data(primitive.size)

@@ -62,7 +62,7 @@ class PipelineUnit:
         table = self.state.tables[index]
         parts = [self._key_part(key) for key in table.table.keys]
         bodies = self.bodies
-        counters = table.counters
+        counters, colour = table.counters, self._direct_meter(table.table)
 
         def visit(packet: Packet) -> ir.Node | None:
             found = table.lookup([part(packet) for part in parts]) if parts else None
@@ -73,6 +73,7 @@ class PipelineUnit:
                 if counters is not None:
                     counters[found.index, PACKETS] += 1
                     counters[found.index, BYTES] += packet.ingress_length
+                colour(packet, found.index)
             if action is None:
                 return table.next_node(None, hit=False)
             packet.arguments = action.arguments
@@ -80,6 +81,17 @@ class PipelineUnit:
             return table.next_node(action.action, hit=found is not None)
 
         return visit
+
+    def _direct_meter(self, table: ir.Table) -> Callable[[Packet, int], None]:
+        """What the meter of a table does on a hit, before the entry's action."""
+        if table.meter is None:
+            return lambda _, __: None
+        meter, state = self.state.meters[table.meter], self.state
+        assert meter.array.result is not None
+        store = self.make.store(meter.array.result)
+        return lambda packet, index: store(
+            packet, meter.execute(index, packet.ingress_length, state.clock)
+        )
 
     def _key_part(self, key: ir.TableKey) -> Callable[[Packet], int]:
         header = key.field.header

@@ -38,6 +38,9 @@ from innet.switch.loader_pipeline import PipelineLoader
 MAJOR_VERSION = 2
 LEAST_MINOR_VERSION = 18
 
+MAX_RATES = 64
+"""Rates of a meter; p4c gives every meter two."""
+
 
 def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
     """A program from a file (JSON, or JSON compressed by gzip or xz) or from parsed JSON.
@@ -91,6 +94,8 @@ def _load(root: Tree) -> ir.Program:
     tables = pipelines.tables()
     conditionals, calls = pipelines.conditionals(), pipelines.action_calls()
     refuse_cycles(tables, conditionals, calls)
+    meters = tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays"))
+    _require_direct(tables, meters)
     program = root.find("program")
     return ir.Program(
         name="program" if program is None else Path(program.string()).name,
@@ -125,7 +130,7 @@ def _load(root: Tree) -> ir.Program:
             for tree in root.each("register_arrays")
         ),
         counters=tuple(_counter(tree, names, tables) for tree in root.each("counter_arrays")),
-        meters=tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays")),
+        meters=meters,
         actions=actions,
         tables=tables,
         conditionals=conditionals,
@@ -223,6 +228,15 @@ def _counter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.Count
     return ir.CounterArray(name, tables[table].max_size, table)
 
 
+def _require_direct(tables: tuple[ir.Table, ...], meters: tuple[ir.MeterArray, ...]) -> None:
+    for number, table in enumerate(tables):
+        if table.meter is not None and meters[table.meter].table != number:
+            raise ProgramError(
+                f"the direct meter of table {table.name}, {meters[table.meter].name}, is not bound "
+                "to that table"
+            )
+
+
 def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterArray:
     kind = tree["type"].string()
     if kind not in ("packets", "bytes"):
@@ -235,5 +249,10 @@ def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterAr
     else:
         size = tree["size"].size()
     return ir.MeterArray(
-        tree["name"].string(), size, kind == "bytes", tree["rate_count"].integer(), table, result
+        tree["name"].string(),
+        size,
+        kind == "bytes",
+        tree["rate_count"].integer(0, MAX_RATES),
+        table,
+        result,
     )

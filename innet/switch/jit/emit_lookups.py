@@ -62,8 +62,10 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
                 names += ["rows"]
             case _:
                 names += ["keys", "rows", "seed"]
+        if table.with_counters or table.meter is not None:
+            names += ["indices"]
         if table.with_counters:
-            names += ["indices", "counters"]
+            names += ["counters"]
     return [(f"t{index}_{name}", "int64" if name == "seed" else "int64[::1]") for name in names]
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan, runtime, runtime_queue, runtime_random, wide
+from innet.switch.jit import plan, runtime, runtime_meters, runtime_queue, runtime_random, wide
 from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash
@@ -76,6 +76,8 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     arguments += [(f"c{number}", "int64[::1]") for number in range(len(program.counters))]
     if draws(program):
         arguments.append(("random_state", "int64[::1]"))
+    for number in range(len(program.meters)):
+        arguments += [(f"m{number}_rates", "float64[::1]"), (f"m{number}_cells", "int64[::1]")]
     for index in looked_up(program):
         arguments += lookup_arguments(program.tables[index], index)
     return arguments
@@ -243,7 +245,7 @@ def _imports(body: str) -> list[str]:
     """What emitted code imports, for the names that it uses."""
     words = set(re.findall(r"\w+", body))
     lines = ["import numpy as np", "from numba import int64, njit", ""]
-    for module in (runtime, runtime_queue, runtime_random, wide):
+    for module in (runtime, runtime_meters, runtime_queue, runtime_random, wide):
         used = [name for name in module.__all__ if name in words]
         if used:
             listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)

@@ -106,6 +106,8 @@ class Statements:
             case plan.Draw(target, low, high):
                 bounds = f"{self.expressions.data(low).text}, {self.expressions.data(high).text}"
                 line(f"{target.name} = uniform(random_state, {bounds})")
+            case plan.ExecuteMeter(target, meter, index):
+                self._execute_meter(target, meter, self.expressions.data(index))
             case plan.If():
                 self._if(statement)
             case plan.Loop():
@@ -225,6 +227,17 @@ class Statements:
         with self.writer.block(f"if {_inside(name, index, size)}:"):
             self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
             self.writer.line(f"bump(c{counter}, {name} * 2 + 1, size)")
+
+    def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
+        array = self.program.meters[meter]
+        name, amount = self._named(index.text, "index"), "size" if array.bytes else "1"
+        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
+            colour = self.writer.fresh("colour")
+            arrays = f"m{meter}_rates, m{meter}_cells"
+            call = f"meter_colour({arrays}, {array.rates}, {name}, {amount}, clock)"
+            self.writer.line(f"{colour} = {call}")
+            if self._is_live(target):
+                self._store(target, Value(colour, 0, array.rates))
 
     # ── Control flow ──
 

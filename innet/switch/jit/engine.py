@@ -60,6 +60,7 @@ class JitEngine:
             *(_integers(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
             *([state.random_state.view(np.int64)] if draws(program) else []),
+            *(each.reshape(-1) for meter in state.meters for each in (meter.rates, meter.cells)),
         ]
         self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
         self._versions = dict.fromkeys(self._tables, -1)

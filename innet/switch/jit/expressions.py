@@ -96,6 +96,9 @@ class Expressions:
             case plan.Peek(offset, width):
                 text = f"peek(data, base + at, base + size, {offset}, {width})"
                 return Value(text, 0, (1 << width) - 1)
+            case plan.EntryIndex(table):
+                size = self.program.tables[table].max_size
+                return Value(f"get(t{table}_indices, t{table}_row)", 0, size - 1)
             case plan.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):

@@ -62,6 +62,9 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
         rest: Any = node.value if isinstance(node, plan.Assign) else node.index
         _add_reads(rest, live)
         return
+    if isinstance(node, plan.ExecuteMeter):
+        _add_reads(node.index, live)
+        return
     if isinstance(node, ir.FieldRef):
         live.add(node)
         return
@@ -96,7 +99,7 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
             return
         case plan.SetValid(header, _):
             headers.add(header)
-        case plan.Assign(target) | plan.RegisterRead(target):
+        case plan.Assign(target) | plan.RegisterRead(target) | plan.ExecuteMeter(target):
             if isinstance(target, ir.FieldRef):
                 fields.add(target)
             elif isinstance(target, plan.Lane):

@@ -120,6 +120,8 @@ def lower_primitive(  # noqa: PLR0911, PLR0912 - one branch per primitive
             return (plan.RegisterWrite(register, 0, data(index), data(value)),)
         case ir.Count(counter, index):
             return (plan.Count(counter, data(index)),)
+        case ir.ExecuteMeter(meter, index, target):
+            return (plan.ExecuteMeter(data(target), meter, data(index)),)
         case ir.MarkToDrop(egress_spec, mcast_grp):
             drop = plan.Assign(egress_spec, ir.Const(511))
             if mcast_grp is None:

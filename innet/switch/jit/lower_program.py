@@ -197,7 +197,11 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[plan.Body, ...])
         )
         for action in table.actions
     )
-    statements: plan.Body = (plan.Lookup(index), plan.Dispatch(index, actions))
+    statements: plan.Body = (
+        plan.Lookup(index),
+        *_direct_meter(program, index),
+        plan.Dispatch(index, actions),
+    )
     if len(bodies) == 1:
         return statements
     if table.by_hit:
@@ -210,6 +214,17 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[plan.Body, ...])
             condition = ir.Logical(ir.Connective.OR, condition, _action_is(index, position))
         chain = (plan.If(condition, body, chain),)
     return (*statements, *chain)
+
+
+def _direct_meter(program: ir.Program, index: int) -> plan.Body:
+    """The entry's meter runs on a hit, before its action."""
+    meter = program.tables[index].meter
+    if meter is None:
+        return ()
+    result = program.meters[meter].result
+    assert result is not None, "the loader refuses a direct meter without one"
+    execute = plan.ExecuteMeter(result, meter, plan.EntryIndex(index))
+    return (plan.If(plan.Hit(index), (execute,), ()),)
 
 
 def _action_is(table: int, position: int) -> Any:

@@ -79,6 +79,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryIndex:
+    """``RuntimeEntry.index`` of the entry that the last look-up in ``table`` hit."""
+
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
 class ActionIs:
     """The matched row of ``table`` names the ``position``-th of its actions (a boolean)."""
 
@@ -103,6 +110,7 @@ Expression = (
     | Peek
     | HashValue
     | Hit
+    | EntryIndex
     | ActionIs
     | Flag
 )
@@ -171,6 +179,15 @@ class Draw:
     target: Scalar
     low: Expression
     high: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteMeter:
+    """The colour of a cell for this packet; out of bounds nothing happens."""
+
+    target: Target
+    meter: int
+    index: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +281,7 @@ Statement = (
     | RegisterWrite
     | Count
     | Draw
+    | ExecuteMeter
     | If
     | Loop
     | Lookup

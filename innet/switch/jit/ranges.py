@@ -32,7 +32,7 @@ def wild_fields(
         more: set[Any] = {
             node.target
             for node in walk(bodies)
-            if isinstance(node, plan.Assign | plan.RegisterRead)
+            if isinstance(node, plan.Assign | plan.RegisterRead | plan.ExecuteMeter)
             and _overflows(program, expressions, node)
         }
         if more <= wild:
@@ -41,7 +41,9 @@ def wild_fields(
 
 
 def _overflows(
-    program: ir.Program, expressions: Expressions, write: plan.Assign | plan.RegisterRead
+    program: ir.Program,
+    expressions: Expressions,
+    write: plan.Assign | plan.RegisterRead | plan.ExecuteMeter,
 ) -> bool:
     """Whether a write to a signed field may leave a value above the field's range in it."""
     target = write.target
@@ -52,6 +54,8 @@ def _overflows(
         return False
     if isinstance(write, plan.RegisterRead):
         high = (1 << program.registers[write.register].width) - 1
+    elif isinstance(write, plan.ExecuteMeter):
+        high = program.meters[write.meter].rates
     else:
         high = expressions.data(write.value).high
     return high >= 1 << (field.width - 1)

@@ -52,9 +52,10 @@ def _table_arrays(program: ir.Program, state: TableState) -> list[Argument]:
             arrays += _direct(table, packing, entries)
         case _:
             arrays += _hashed(packing, entries)
+    if table.with_counters or table.meter is not None:
+        arrays.append(np.array([0, *(entry.index for entry in entries)], np.int64))
     if table.with_counters:
         assert state.counters is not None
-        arrays.append(np.array([0, *(entry.index for entry in entries)], np.int64))
         arrays.append(state.counters.view(np.int64))
     return arrays
 

@@ -27,7 +27,6 @@ _NODES: dict[type, str] = {
     ir.Push: "push_front",
     ir.Pop: "pop_front",
     ir.Assert: "assert or assume",
-    ir.ExecuteMeter: "a meter",
     ir.Clone: "clone()",
     ir.Resubmit: "resubmit()",
     ir.Recirculate: "recirculate()",
@@ -85,8 +84,6 @@ def _tables(program: ir.Program) -> Iterator[str]:
     for table in program.tables:
         if table.kind is not ir.TableKind.SIMPLE:
             yield f"an action profile ({table.name})"
-        if table.meter is not None:
-            yield f"a direct meter ({table.name})"
     for action in program.actions:
         for parameter in action.parameters:
             if parameter.width > 64:

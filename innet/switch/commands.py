@@ -6,38 +6,12 @@ parameter too many are refused rather than cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from innet.errors import ControlError, UnknownNameError
+from innet.switch import commands_meters as _meters  # noqa: F401 - it registers commands
 from innet.switch import ir
+from innet.switch.command_table import COMMANDS, Arguments, command, integer, truth
 from innet.switch.control import ControlPlane, describe
 from innet.switch.hashes import CrcParameters
-
-Arguments = list[str]
-Handler = Callable[[ControlPlane, Arguments], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """``usage`` is its arguments for people; ``most`` None: any number from ``least`` up."""
-
-    name: str
-    usage: str
-    least: int
-    most: int | None
-    handler: Handler
-
-
-COMMANDS: dict[str, Command] = {}
-
-
-def _command(name: str, usage: str, least: int, most: int | None) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
-        COMMANDS[name] = Command(name, usage, least, most, handler)
-        return handler
-
-    return register
 
 
 def run(control: ControlPlane, line: str) -> str:
@@ -49,15 +23,13 @@ def run(control: ControlPlane, line: str) -> str:
     words = line.split("#", 1)[0].split()
     if not words:
         return ""
-    command = COMMANDS.get(words[0])
-    if command is None:
+    found = COMMANDS.get(words[0])
+    if found is None:
         raise ControlError(str(UnknownNameError("command", words[0], COMMANDS)))
     arguments = words[1:]
-    if len(arguments) < command.least or (
-        command.most is not None and len(arguments) > command.most
-    ):
-        raise ControlError(f"usage: {command.name} {command.usage}".rstrip())
-    return command.handler(control, arguments)
+    if len(arguments) < found.least or (found.most is not None and len(arguments) > found.most):
+        raise ControlError(f"usage: {found.name} {found.usage}".rstrip())
+    return found.handler(control, arguments)
 
 
 def run_all(control: ControlPlane, text: str) -> str:
@@ -75,30 +47,15 @@ def run_all(control: ControlPlane, text: str) -> str:
     return "\n".join(each for each in printed if each)
 
 
-def _integer(text: str, what: str) -> int:
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise ControlError(f"{text!r} is no integer for {what}") from None
-
-
-def _truth(text: str) -> bool:
-    if text.lower() in ("1", "true", "yes"):
-        return True
-    if text.lower() in ("0", "false", "no"):
-        return False
-    raise ControlError(f"{text!r} is neither true nor false")
-
-
 # ── Tables ──
 
 
-@_command("table_add", "TABLE ACTION KEY ... => [PARAMETER ...] [PRIORITY]", 3, None)
+@command("table_add", "TABLE ACTION KEY ... => [PARAMETER ...] [PRIORITY]", 3, None)
 def _table_add(control: ControlPlane, words: Arguments) -> str:
     table, action, *rest = words
     priority = None
     if control.table(table).table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE):
-        priority = _integer(rest.pop(), "the priority, which comes last")
+        priority = integer(rest.pop(), "the priority, which comes last")
     if "=>" not in rest:
         raise ControlError("expected => between the key fields and the action's parameters")
     split = rest.index("=>")
@@ -106,21 +63,21 @@ def _table_add(control: ControlPlane, words: Arguments) -> str:
     return f"Entry has been added with handle {handle}"
 
 
-@_command("table_set_default", "TABLE ACTION [PARAMETER ...]", 2, None)
+@command("table_set_default", "TABLE ACTION [PARAMETER ...]", 2, None)
 def _table_set_default(control: ControlPlane, words: Arguments) -> str:
     control.table_set_default(words[0], words[1], _after_arrow(words[2:]))
     return ""
 
 
-@_command("table_reset_default", "TABLE", 1, 1)
+@command("table_reset_default", "TABLE", 1, 1)
 def _table_reset_default(control: ControlPlane, words: Arguments) -> str:
     control.table(words[0]).reset_default()
     return ""
 
 
-@_command("table_modify", "TABLE ACTION HANDLE [PARAMETER ...]", 3, None)
+@command("table_modify", "TABLE ACTION HANDLE [PARAMETER ...]", 3, None)
 def _table_modify(control: ControlPlane, words: Arguments) -> str:
-    handle = _integer(words[2], "the handle")
+    handle = integer(words[2], "the handle")
     control.table_modify(words[0], words[1], handle, _after_arrow(words[3:]))
     return ""
 
@@ -130,24 +87,24 @@ def _after_arrow(words: Arguments) -> Arguments:
     return words[1:] if words[:1] == ["=>"] else words
 
 
-@_command("table_delete", "TABLE HANDLE", 2, 2)
+@command("table_delete", "TABLE HANDLE", 2, 2)
 def _table_delete(control: ControlPlane, words: Arguments) -> str:
-    control.table(words[0]).delete(_integer(words[1], "the handle"))
+    control.table(words[0]).delete(integer(words[1], "the handle"))
     return ""
 
 
-@_command("table_clear", "TABLE", 1, 1)
+@command("table_clear", "TABLE", 1, 1)
 def _table_clear(control: ControlPlane, words: Arguments) -> str:
     control.table(words[0]).clear()
     return ""
 
 
-@_command("table_num_entries", "TABLE", 1, 1)
+@command("table_num_entries", "TABLE", 1, 1)
 def _table_num_entries(control: ControlPlane, words: Arguments) -> str:
     return str(len(control.table(words[0])))
 
 
-@_command("table_dump", "TABLE", 1, 1)
+@command("table_dump", "TABLE", 1, 1)
 def _table_dump(control: ControlPlane, words: Arguments) -> str:
     table = control.table(words[0])
     lines = [describe(entry, control.program) for entry in table]
@@ -158,7 +115,7 @@ def _table_dump(control: ControlPlane, words: Arguments) -> str:
     return "\n".join(lines)
 
 
-@_command("show_tables", "", 0, 0)
+@command("show_tables", "", 0, 0)
 def _show_tables(control: ControlPlane, _: Arguments) -> str:
     lines = []
     for table in control.program.tables:
@@ -170,43 +127,43 @@ def _show_tables(control: ControlPlane, _: Arguments) -> str:
 # ── Registers and counters ──
 
 
-@_command("register_read", "REGISTER [INDEX]", 1, 2)
+@command("register_read", "REGISTER [INDEX]", 1, 2)
 def _register_read(control: ControlPlane, words: Arguments) -> str:
     if len(words) == 1:
         cells = control.register(words[0])[1]
         return f"{words[0]}= " + ", ".join(str(int(cell)) for cell in cells)
-    index = _integer(words[1], "the index")
+    index = integer(words[1], "the index")
     return f"{words[0]}[{index}]= {control.register_read(words[0], index)}"
 
 
-@_command("register_write", "REGISTER INDEX VALUE", 3, 3)
+@command("register_write", "REGISTER INDEX VALUE", 3, 3)
 def _register_write(control: ControlPlane, words: Arguments) -> str:
-    index, value = _integer(words[1], "the index"), _integer(words[2], "the value")
+    index, value = integer(words[1], "the index"), integer(words[2], "the value")
     control.register_write(words[0], index, value)
     return ""
 
 
-@_command("register_reset", "REGISTER", 1, 1)
+@command("register_reset", "REGISTER", 1, 1)
 def _register_reset(control: ControlPlane, words: Arguments) -> str:
     control.register_reset(words[0])
     return ""
 
 
-@_command("counter_read", "COUNTER INDEX", 2, 2)
+@command("counter_read", "COUNTER INDEX", 2, 2)
 def _counter_read(control: ControlPlane, words: Arguments) -> str:
-    index = _integer(words[1], "the index")
+    index = integer(words[1], "the index")
     packets, size = control.counter_read(words[0], index)
     return f"{words[0]}[{index}]= ({size} bytes, {packets} packets)"
 
 
-@_command("counter_write", "COUNTER INDEX PACKETS BYTES", 4, 4)
+@command("counter_write", "COUNTER INDEX PACKETS BYTES", 4, 4)
 def _counter_write(control: ControlPlane, words: Arguments) -> str:
-    index, packets, size = (_integer(word, "a counter") for word in words[1:])
+    index, packets, size = (integer(word, "a counter") for word in words[1:])
     control.counter_write(words[0], index, packets, size)
     return ""
 
 
-@_command("counter_reset", "COUNTER", 1, 1)
+@command("counter_reset", "COUNTER", 1, 1)
 def _counter_reset(control: ControlPlane, words: Arguments) -> str:
     control.counter_reset(words[0])
     return ""
@@ -215,61 +172,61 @@ def _counter_reset(control: ControlPlane, words: Arguments) -> str:
 # ── Replication ──
 
 
-@_command("mc_mgrp_create", "GROUP", 1, 1)
+@command("mc_mgrp_create", "GROUP", 1, 1)
 def _mc_mgrp_create(control: ControlPlane, words: Arguments) -> str:
-    control.state.replication.create_group(_integer(words[0], "the group"))
+    control.state.replication.create_group(integer(words[0], "the group"))
     return ""
 
 
-@_command("mc_mgrp_destroy", "GROUP", 1, 1)
+@command("mc_mgrp_destroy", "GROUP", 1, 1)
 def _mc_mgrp_destroy(control: ControlPlane, words: Arguments) -> str:
-    control.state.replication.destroy_group(_integer(words[0], "the group"))
+    control.state.replication.destroy_group(integer(words[0], "the group"))
     return ""
 
 
 def _ports_and_lags(words: Arguments) -> tuple[list[int], list[int]]:
     split = words.index("|") if "|" in words else len(words)
-    ports = [_integer(word, "a port") for word in words[:split]]
-    return ports, [_integer(word, "a lag") for word in words[split + 1 :]]
+    ports = [integer(word, "a port") for word in words[:split]]
+    return ports, [integer(word, "a lag") for word in words[split + 1 :]]
 
 
-@_command("mc_node_create", "RID PORT ... [ | LAG ...]", 1, None)
+@command("mc_node_create", "RID PORT ... [ | LAG ...]", 1, None)
 def _mc_node_create(control: ControlPlane, words: Arguments) -> str:
-    rid = _integer(words[0], "the replication id")
+    rid = integer(words[0], "the replication id")
     handle = control.state.replication.create_node(rid, *_ports_and_lags(words[1:]))
     return f"node was created with handle {handle}"
 
 
-@_command("mc_node_update", "NODE PORT ... [ | LAG ...]", 2, None)
+@command("mc_node_update", "NODE PORT ... [ | LAG ...]", 2, None)
 def _mc_node_update(control: ControlPlane, words: Arguments) -> str:
     ports, lags = _ports_and_lags(words[1:])
     if lags:
         raise ControlError("link aggregation groups are not supported; name ports instead")
-    control.state.replication.update_node(_integer(words[0], "the node"), ports)
+    control.state.replication.update_node(integer(words[0], "the node"), ports)
     return ""
 
 
-@_command("mc_node_associate", "GROUP NODE", 2, 2)
+@command("mc_node_associate", "GROUP NODE", 2, 2)
 def _mc_node_associate(control: ControlPlane, words: Arguments) -> str:
-    group, node = _integer(words[0], "the group"), _integer(words[1], "the node")
+    group, node = integer(words[0], "the group"), integer(words[1], "the node")
     control.state.replication.associate(group, node)
     return ""
 
 
-@_command("mc_node_dissociate", "GROUP NODE", 2, 2)
+@command("mc_node_dissociate", "GROUP NODE", 2, 2)
 def _mc_node_dissociate(control: ControlPlane, words: Arguments) -> str:
-    group, node = _integer(words[0], "the group"), _integer(words[1], "the node")
+    group, node = integer(words[0], "the group"), integer(words[1], "the node")
     control.state.replication.dissociate(group, node)
     return ""
 
 
-@_command("mc_node_destroy", "NODE", 1, 1)
+@command("mc_node_destroy", "NODE", 1, 1)
 def _mc_node_destroy(control: ControlPlane, words: Arguments) -> str:
-    control.state.replication.destroy_node(_integer(words[0], "the node"))
+    control.state.replication.destroy_node(integer(words[0], "the node"))
     return ""
 
 
-@_command("mc_dump", "", 0, 0)
+@command("mc_dump", "", 0, 0)
 def _mc_dump(control: ControlPlane, _: Arguments) -> str:
     replication = control.state.replication
     return "\n".join(
@@ -278,47 +235,47 @@ def _mc_dump(control: ControlPlane, _: Arguments) -> str:
     )
 
 
-@_command("mirroring_add", "SESSION PORT", 2, 2)
+@command("mirroring_add", "SESSION PORT", 2, 2)
 def _mirroring_add(control: ControlPlane, words: Arguments) -> str:
-    session, port = _integer(words[0], "the session"), _integer(words[1], "the port")
+    session, port = integer(words[0], "the session"), integer(words[1], "the port")
     control.state.replication.set_session(session, port, None)
     return ""
 
 
-@_command("mirroring_add_mc", "SESSION GROUP", 2, 2)
+@command("mirroring_add_mc", "SESSION GROUP", 2, 2)
 def _mirroring_add_mc(control: ControlPlane, words: Arguments) -> str:
-    session, group = _integer(words[0], "the session"), _integer(words[1], "the group")
+    session, group = integer(words[0], "the session"), integer(words[1], "the group")
     control.state.replication.set_session(session, None, group)
     return ""
 
 
-@_command("mirroring_delete", "SESSION", 1, 1)
+@command("mirroring_delete", "SESSION", 1, 1)
 def _mirroring_delete(control: ControlPlane, words: Arguments) -> str:
-    control.state.replication.delete_session(_integer(words[0], "the session"))
+    control.state.replication.delete_session(integer(words[0], "the session"))
     return ""
 
 
 # ── Parser value sets and hashes ──
 
 
-@_command("pvs_add", "VALUE_SET VALUE", 2, 2)
+@command("pvs_add", "VALUE_SET VALUE", 2, 2)
 def _pvs_add(control: ControlPlane, words: Arguments) -> str:
     control.value_set_add(words[0], words[1])
     return ""
 
 
-@_command("pvs_remove", "VALUE_SET VALUE", 2, 2)
+@command("pvs_remove", "VALUE_SET VALUE", 2, 2)
 def _pvs_remove(control: ControlPlane, words: Arguments) -> str:
     control.value_set_remove(words[0], words[1])
     return ""
 
 
-@_command("pvs_get", "VALUE_SET", 1, 1)
+@command("pvs_get", "VALUE_SET", 1, 1)
 def _pvs_get(control: ControlPlane, words: Arguments) -> str:
     return "\n".join(hex(value) for value in sorted(control.value_set(words[0])[1]))
 
 
-@_command("pvs_clear", "VALUE_SET", 1, 1)
+@command("pvs_clear", "VALUE_SET", 1, 1)
 def _pvs_clear(control: ControlPlane, words: Arguments) -> str:
     control.value_set_clear(words[0])
     return ""
@@ -328,8 +285,8 @@ _CRC_USAGE = "CALCULATION POLYNOMIAL INITIAL FINAL_XOR REFLECT_DATA REFLECT_REMA
 
 
 def _set_crc(control: ControlPlane, words: Arguments, width: int) -> str:
-    polynomial, initial, final_xor = (_integer(word, "a CRC parameter") for word in words[1:4])
-    reflect_data, reflect_remainder = (_truth(word) for word in words[4:6])
+    polynomial, initial, final_xor = (integer(word, "a CRC parameter") for word in words[1:4])
+    reflect_data, reflect_remainder = (truth(word) for word in words[4:6])
     control.set_crc(
         words[0],
         CrcParameters(width, polynomial, initial, final_xor, reflect_data, reflect_remainder),
@@ -337,11 +294,11 @@ def _set_crc(control: ControlPlane, words: Arguments, width: int) -> str:
     return ""
 
 
-@_command("set_crc16_parameters", _CRC_USAGE, 6, 6)
+@command("set_crc16_parameters", _CRC_USAGE, 6, 6)
 def _set_crc16(control: ControlPlane, words: Arguments) -> str:
     return _set_crc(control, words, 16)
 
 
-@_command("set_crc32_parameters", _CRC_USAGE, 6, 6)
+@command("set_crc32_parameters", _CRC_USAGE, 6, 6)
 def _set_crc32(control: ControlPlane, words: Arguments) -> str:
     return _set_crc(control, words, 32)

@@ -11,6 +11,7 @@ import numpy as np
 from innet.errors import ControlError
 from innet.switch import ir
 from innet.switch.engine import SwitchState
+from innet.switch.guided_meters import fill_meters
 
 INTERESTING = (0, 1, 2, 3, 7, 8, 15, 127, 128, 255)
 
@@ -137,6 +138,7 @@ class Guide:
                 for rid, port in pairs:
                     node = state.replication.create_node(rid, [port])
                     state.replication.associate(group, node)
+        fill_meters(self.rng, states)
 
     def registers(self, states: list[SwitchState]) -> None:
         """The same random contents of all registers."""

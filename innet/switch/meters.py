@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,7 @@ class MeterState:
                 raise ControlError(f"{rate.per_microsecond} is no rate of meter {name}")
             if not 0 <= whole(rate.burst, "the burst size") <= MAX_TOKENS:
                 raise ControlError(f"burst size {rate.burst} is not in 0..{MAX_TOKENS}")
-        for low, high in zip(rates, rates[1:], strict=False):
+        for low, high in pairwise(rates):
             if low.per_microsecond > high.per_microsecond:
                 raise ControlError(f"the rates of meter {name} must ascend")
         self.rates[indices] = [rate.per_microsecond for rate in reversed(rates)]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from innet.errors import InputError, UnknownNameError, UnsupportedError
 from innet.packets import PacketBatch
 from innet.switch import commands, ir
-from innet.switch.control import ControlPlane, Key, Number
+from innet.switch.control import ControlPlane
+from innet.switch.control_values import Key, Number
 from innet.switch.engine import Engine, Statistics, SwitchState, refusal
 from innet.switch.interpreter import InterpretEngine
 from innet.switch.loader import load_program

@@ -36,6 +36,8 @@ def agree(first: SwitchState, second: SwitchState) -> None:
         np.testing.assert_array_equal(one, other, err_msg=name)
     for one, other in zip(first.counters, second.counters, strict=True):
         np.testing.assert_array_equal(one, other)
+    for one, other in zip(first.meters, second.meters, strict=True):
+        np.testing.assert_array_equal(one.cells, other.cells, err_msg=one.array.name)
     for one, other in zip(first.tables, second.tables, strict=True):
         np.testing.assert_array_equal(one.counters, other.counters, err_msg=one.table.name)
     assert first.statistics.as_dict() == second.statistics.as_dict()

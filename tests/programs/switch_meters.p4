@@ -45,19 +45,18 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         size = 64;
     }
     table masked_table {
-        key = { h.probe.key: ternary; h.probe.kind: exact; }
+        key = { h.probe.key: ternary; h.probe.kind: ternary; }
         actions = { limited; dropped; NoAction; }
         default_action = NoAction();
         meters = masked_meter;
         size = 64;
     }
     apply {
-        s.egress_spec = (bit<9>)h.probe.next & 7;
         if (h.probe.isValid()) {
+            s.egress_spec = (bit<9>)h.probe.next & 7;
             h.colours.setValid();
             m.direct = 3;
             m.masked = 9;
-            m.held = 7;  // what an index that is out of bounds leaves
             by_packets.execute_meter((bit<32>)h.probe.index, m.held);
             h.colours.packets = (bit<8>)m.held;
             if (h.probe.index > 3) {

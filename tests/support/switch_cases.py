@@ -107,6 +107,13 @@ def _parser(rng: Rng) -> bytes:
     return bytes([rng.integers(0, 9)]) + value + rest + items
 
 
+def _meters(rng: Rng) -> bytes:
+    index = rng.integers(0, 12) if rng.random() < 0.8 else rng.integers(12, 200)
+    key = _some(rng, b"\x12\x34", b"\x12\x35", b"\x00\x07", rng.bytes(2))
+    head = bytes([index, rng.integers(0, 8)]) + key + rng.bytes(1)
+    return head + rng.bytes(int(rng.integers(0, 60)))
+
+
 @dataclass(frozen=True)
 class Case:
     """Commands, packets and the registers to compare.
@@ -206,6 +213,30 @@ CASES = {
             ordered=False,
         ),
         Case("switch_checksums", (), _checksums),
+        # Rates so small that only bursts count: the recorder cannot hold simple_switch's clock.
+        Case(
+            "switch_meters",
+            (
+                *(f"meter_set_rates I.by_packets {i} 0:{3 * i} 1e-9:{5 * i + 2}" for i in range(9)),
+                "meter_array_set_rates I.by_bytes 1e-9:500 2e-9:800",
+                "meter_set_rates I.by_bytes 7 0:100 0:100",
+                "table_add I.exact_table I.metered 1 => 11",
+                "table_add I.exact_table I.metered 2 => 12",
+                "table_add I.exact_table I.silent 3 =>",
+                "table_add I.exact_table I.metered 4 => 14",
+                "meter_set_rates I.exact_meter 0 1e-9:20 1e-9:40",
+                "meter_set_rates I.exact_meter 2 1e-9:1 1e-9:30",
+                "table_delete I.exact_table 2",
+                "table_add I.exact_table I.metered 5 => 15",
+                "table_add I.masked_table I.limited 0x1200&&&0xff00 0&&&0 => 5",
+                "table_add I.masked_table I.dropped 7&&&0xffff 0&&&0 => 3",
+                "meter_set_rates I.masked_meter 0 1e-9:1000 1e-8:3000",
+                "meter_set_rates I.masked_meter 1 1e-9:10 1e-8:300",
+                "meter_set_rates E.by_port 3 1e-9:15 1e-9:30",
+                "meter_set_rates E.by_port 4 1e-9:0 1e-9:30",
+            ),
+            _meters,
+        ),
         # The value set stays empty: simple_switch_CLI 1.15 pads what pvs_add is given to 2 bytes.
         Case("switch_parser", (), _parser, cut=0.05),
     )

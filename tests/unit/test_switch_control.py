@@ -351,11 +351,9 @@ def test_unknown_engines_are_listed():
 
 def test_unsupported_programs_are_refused_with_every_reason():
     document = program("switch_tables")
-    document["meter_arrays"] = [
-        {"name": "I.m", "id": 0, "is_direct": False, "size": 8, "rate_count": 2, "type": "bytes"}
-    ]
-    document["pipelines"][0]["action_profiles"] = [{"name": "I.p", "id": 0, "max_size": 4}]
-    with pytest.raises(UnsupportedError, match=r"(?s)meter I\.m.*action profile I\.p"):
+    document["extern_instances"] = [{"name": "I.own", "id": 0, "type": "own"}]
+    document["calculations"] = [{"name": "calc", "id": 0, "algo": "random", "input": []}]
+    with pytest.raises(UnsupportedError, match=r"(?s)extern instance I\.own.*algorithm random"):
         Switch.load(document, "interpret")
     assert issubclass(UnsupportedError, ProgramError)
 

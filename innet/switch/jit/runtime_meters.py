@@ -1,4 +1,4 @@
-"""Meters in emitted code: as ``innet.switch.meters``, over the same arrays, which are passed flat."""
+"""Meters in emitted code: as ``innet.switch.meters`` does it, over the same arrays, flat."""
 
 from __future__ import annotations
 

@@ -1,0 +1,40 @@
+"""Commands of meters, in the dialect of simple_switch_CLI."""
+
+from __future__ import annotations
+
+from innet.errors import ControlError
+from innet.switch.command_table import Arguments, command, integer
+from innet.switch.control import ControlPlane
+from innet.switch.meters import Rate
+
+
+def _rate(text: str) -> Rate:
+    rate, separator, burst = text.partition(":")
+    try:
+        if separator:
+            return Rate(float(rate), int(burst))
+    except ValueError:
+        pass
+    raise ControlError(f"{text!r} is no RATE:BURST, such as 0.5:100, with the rate per microsecond")
+
+
+@command("meter_set_rates", "METER INDEX RATE:BURST ...", 2, None)
+def _meter_set_rates(control: ControlPlane, words: Arguments) -> str:
+    index = integer(words[1], "the index")
+    control.meter_set_rates(words[0], index, [_rate(word) for word in words[2:]])
+    return ""
+
+
+@command("meter_array_set_rates", "METER RATE:BURST ...", 1, None)
+def _meter_array_set_rates(control: ControlPlane, words: Arguments) -> str:
+    control.meter_array_set_rates(words[0], [_rate(word) for word in words[1:]])
+    return ""
+
+
+@command("meter_get_rates", "METER INDEX", 2, 2)
+def _meter_get_rates(control: ControlPlane, words: Arguments) -> str:
+    rates = control.meter_get_rates(words[0], integer(words[1], "the index"))
+    return "\n".join(
+        f"{position}: info rate = {rate.per_microsecond}, burst size = {rate.burst}"
+        for position, rate in enumerate(rates)
+    )

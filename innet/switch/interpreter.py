@@ -118,7 +118,9 @@ class InterpretEngine:
     def _run_ingress(self, packet: Packet) -> None:
         statistics, standard = self.state.statistics, self.standard
         received, received_length = packet.data, packet.length
-        self._parse(packet)
+        if not self._parse(packet):
+            statistics.dropped_ingress += 1
+            return
         statistics.parser_errors += packet.error != self.parser.no_error
         standard.parser_error(packet, packet.error)
         correct = self.checksums.verify(packet)
@@ -145,13 +147,14 @@ class InterpretEngine:
             standard.instance_type(packet, InstanceType.NORMAL)
             self._enqueue(egress_spec, packet)
 
-    def _parse(self, packet: Packet) -> None:
+    def _parse(self, packet: Packet) -> bool:
+        """False when an assertion failed."""
         try:
             self.parser.parse(packet)
         except FailedAssertionError:
-            # Only a primitive in a parser state can do this; p4c puts none there.
-            packet.data = packet.data[packet.position :]
             self.state.statistics.failed_assertions += 1
+            return False
+        return True
 
     def _run_pipeline(self, pipeline: ir.Pipeline, packet: Packet) -> bool:
         """False when an assertion failed."""
@@ -187,7 +190,9 @@ class InterpretEngine:
         clone.ingress_length = packet.ingress_length
         clone.length = received_length
         self.standard.ingress_port(clone, packet.ingress_port)
-        self._parse(clone)
+        if not self._parse(clone):
+            self.state.statistics.dropped_ingress += 1
+            return
         self.layout.reset_metadata(clone)
         self._keep_fields(packet, clone, field_list)
         self.standard.instance_type(clone, InstanceType.INGRESS_CLONE)
@@ -261,11 +266,22 @@ class InterpretEngine:
         if standard.egress_spec_of(packet) == DROP_PORT:
             statistics.dropped_egress += 1
             return []
-        self.deparser.deparse(packet)
+        if not self._deparse(packet):
+            statistics.dropped_egress += 1
+            return []
         if packet.recirculate:
             self._recirculate(packet)
             return []
         return [(port, packet.data[: packet.kept()])]
+
+    def _deparse(self, packet: Packet) -> bool:
+        """False when an assertion failed."""
+        try:
+            self.deparser.deparse(packet)
+        except FailedAssertionError:
+            self.state.statistics.failed_assertions += 1
+            return False
+        return True
 
     def _clone_egress(self, packet: Packet) -> None:
         session = self.state.replication.sessions.get(packet.clone_session or 0)

@@ -75,6 +75,7 @@ class Arrival:
         """Headers from bytes."""
         self.writer.line("# parser")
         self.statements.region(self.plan.parser)
+        self.statements.drop_failed(self.plan.parser, "dropped_ingress")
 
     def set_parser_error(self) -> None:
         """Count and tell an error of the parser."""
@@ -123,7 +124,8 @@ class Arrival:
 
     def _parser_uses(self, array: Any) -> bool:
         return any(
-            isinstance(node, ir.FieldRef | plan.Lane) and node.header == array.header
+            isinstance(node, ir.FieldRef | plan.Lane | plan.SetValid)
+            and node.header == array.header
             for node in walk(self.plan.parser)
         )
 

@@ -110,10 +110,12 @@ class Copies:
                 self.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
             self.departure.set_metadata()
             self.statements.pipeline(self.plan.egress)
+            self.statements.drop_failed(self.plan.egress, "dropped_egress")
             with self.writer.block(f"if {spec} == {DROP_PORT}:"):
                 self.departure.count("dropped_egress")
                 line("continue")
-            self.statements.body(self.plan.update)
+            self.statements.pipeline(self.plan.update)
+            self.statements.drop_failed(self.plan.update, "dropped_egress")
             self.departure.deparse("produced * out_stride")
             self.departure.send()
 

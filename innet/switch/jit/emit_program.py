@@ -80,6 +80,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         arguments += [(f"m{number}_rates", "float64[::1]"), (f"m{number}_cells", "int64[::1]")]
     for index in looked_up(program):
         arguments += lookup_arguments(program.tables[index], index)
+    arguments += [(f"vs{number}", "int64[::1]") for number in range(len(program.value_sets))]
     return arguments
 
 
@@ -212,6 +213,7 @@ class _Emitter:
         self.arrival.verify()
         self.writer.line("# ingress")
         self.statements.pipeline(self.plan.ingress)
+        self.statements.drop_failed(self.plan.ingress, "dropped_ingress")
         self.copies.emit()
 
     # ── Sizes ──

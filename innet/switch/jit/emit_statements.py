@@ -11,7 +11,7 @@ from innet.switch.jit.emit_bytes import emit_loads
 from innet.switch.jit.emit_lookups import emit_lookup
 from innet.switch.jit.expressions import Expressions, Value, counting, literal, truncated
 from innet.switch.jit.layout import Layout
-from innet.switch.jit.lower_actions import LEAVING
+from innet.switch.jit.lower_actions import FAILED, LEAVING, may_fail
 from innet.switch.jit.tree import rebuild, walk
 from innet.switch.jit.writer import Writer
 
@@ -70,6 +70,8 @@ class Statements:
         """A body that ``Stop`` and parser errors leave."""
         leaves = (plan.Stop, plan.Fail, plan.Need, plan.Extract)
         blocks = len(body) == 1 and isinstance(body[0], plan.Blocks)
+        if may_fail(body):
+            self.writer.line(f"{FAILED} = False")
         if blocks or not any(isinstance(node, leaves) for node in walk(body)):
             self.body(body)
             return
@@ -82,6 +84,14 @@ class Statements:
         if any(isinstance(node, plan.Flag) and node.name == LEAVING for node in walk(body)):
             self.writer.line(f"{LEAVING} = False")
         self.region(body)
+
+    def drop_failed(self, body: plan.Body, dropped: str) -> None:
+        """After a region: a packet for which an assertion was false goes no further."""
+        if may_fail(body):
+            with self.writer.block(f"if {FAILED}:"):
+                self.writer.line(f"statistics[{STATISTICS['failed_assertions']}] += 1")
+                self.writer.line(f"statistics[{STATISTICS[dropped]}] += 1")
+                self.writer.line("continue")
 
     def set_field(self, reference: ir.FieldRef | None, text: str, low: int, high: int) -> None:
         """The switch itself writes ``text``, of range low .. high, if the program has the field."""

@@ -20,7 +20,12 @@ from innet.switch.jit.emit_digests import decoded
 from innet.switch.jit.emit_program import Emitted, draws, emit
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
-from innet.switch.jit.table_arrays import Argument, replica_arrays, table_arguments
+from innet.switch.jit.table_arrays import (
+    Argument,
+    replica_arrays,
+    table_arguments,
+    value_set_array,
+)
 from innet.switch.jit.unsupported import structural_reasons
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
@@ -66,6 +71,7 @@ class JitEngine:
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
         self._replicas = replica_arrays(state.replication)
+        self._value_sets = _value_sets(program, state)
         self._buffers = _Buffers()
         self._capacity = 0
 
@@ -119,6 +125,7 @@ class JitEngine:
                 *groups,
                 *self._fixed,
                 *tables,
+                *self._value_sets,
             )
             parts.append(out.batch(produced))
             for words in digests:
@@ -141,6 +148,7 @@ class JitEngine:
                 self._tables[index] = table_arguments(self._program, table)
                 self._versions[index] = table.version
         self._replicas = replica_arrays(state.replication)
+        self._value_sets = _value_sets(self._program, state)
         self._generation = state.generation.value
 
     def _add(self, counts: NDArray[np.int64]) -> None:
@@ -148,6 +156,11 @@ class JitEngine:
         for name, position in STATISTICS.items():
             if counts[position]:
                 setattr(statistics, name, getattr(statistics, name) + int(counts[position]))
+
+
+def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int64]]:
+    sets = zip(program.value_sets, state.value_sets, strict=True)
+    return [value_set_array(described, members) for described, members in sets]
 
 
 def _trusted(array: NDArray[Any]) -> NDArray[Any]:

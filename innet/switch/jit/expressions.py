@@ -194,6 +194,10 @@ class Expressions:
                 return f"(t{table}_row != 0)"
             case plan.ActionIs(table, position):
                 return f"(t{table}_action == {position})"
+            case plan.InSet(value_set, words, masks):
+                key = "".join(f"{self.data(word).text}, " for word in words)
+                ones = "".join(f"{literal(mask)}, " for mask in masks)
+                return f"in_set(vs{value_set}, ({key}), ({ones}))"
             case plan.Flag(name):
                 return name
             case _:

@@ -13,6 +13,13 @@ from innet.switch import ir
 
 #: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
 DIRECT_BITS = 12
+#: Bits of the words that the members of a parser value set are kept in.
+WORD = 64
+
+
+def set_words(described: ir.ValueSet) -> int:
+    """How many words a member of a parser value set has, the lowest first."""
+    return max(1, -(-described.width // WORD))
 
 
 def is_direct(table: ir.Table) -> bool:

@@ -2,59 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
+from innet.switch.jit.lower_headers import (
+    PACKET_LENGTH,
+    add_header,
+    copy_header,
+    copy_union,
+    remove_header,
+)
 from innet.switch.jit.lower_requests import lower_random, lower_request
-from innet.switch.jit.tree import rebuild
+from innet.switch.jit.lower_stacks import copy_stack, copy_union_stack, shift
+from innet.switch.jit.lower_terms import Arguments, Terms, act
+from innet.switch.jit.tree import walk
+
+__all__ = [
+    "FAILED",
+    "LEAVING",
+    "LONGEST",
+    "PACKET_LENGTH",
+    "lower_action",
+    "lower_primitive",
+    "may_fail",
+]
 
 # Any: expressions of the plan stand where the program's own types name only the program's.
-#: Counts the bytes of headers that come and go; becomes packet_length in egress.
-PACKET_LENGTH: Any = plan.Scalar("packet_length", -(1 << 31), 1 << 31)
 #: Bytes of a packet that may leave; ``truncate`` lowers it.
 LONGEST: Any = plan.Scalar("longest", 0, (1 << 63) - 1)
 #: Set by ``exit`` where it depends on a condition.
 LEAVING = "leaving"
-
-Arguments = Callable[[int], plan.Expression]
-
-
-def resolve(program: ir.Program, expression: Any, arguments: Arguments) -> Any:
-    """An expression of the program with arguments put in and header operations spelled out."""
-
-    def replace(node: Any) -> Any:  # noqa: PLR0911 - one branch per node
-        match node:
-            case ir.Local(index):
-                return arguments(index)
-            case ir.HeaderField(ir.HeaderRef(header), field):
-                return ir.FieldRef(header, field)
-            case ir.FieldRef(header, ir.VALID):
-                return ir.BoolToData(ir.Valid(ir.HeaderRef(header)))
-            case ir.DataToBool(ir.BoolToData(operand)):
-                return operand
-            case ir.Valid(ir.HeaderRef(header)) if program.headers[header].metadata:
-                return ir.BoolConst(True)
-            case ir.HeaderCompare(operator, ir.HeaderRef(left), ir.HeaderRef(right)):
-                equal = _equal_headers(program, left, right)
-                return equal if operator is ir.Comparison.EQ else ir.Not(equal)
-            case _:
-                return node
-
-    return rebuild(expression, replace)
-
-
-def _equal_headers(program: ir.Program, left: int, right: int) -> ir.BoolExpression:
-    """As simple_switch compares: false when either is invalid, even when both are."""
-    equal: ir.BoolExpression = ir.Logical(
-        ir.Connective.AND, ir.Valid(ir.HeaderRef(left)), ir.Valid(ir.HeaderRef(right))
-    )
-    for field in range(len(program.type_of(left).fields)):
-        same = ir.Compare(ir.Comparison.EQ, ir.FieldRef(left, field), ir.FieldRef(right, field))
-        equal = ir.Logical(ir.Connective.AND, equal, same)
-    return equal
+#: Set by an assertion that failed: the packet is dropped.
+FAILED = "failed"
 
 
 def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -> plan.Body:
@@ -80,12 +61,16 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
         if isinstance(primitive, ir.JumpIfZero):
             if len(bodies) == 1:
                 return ()
-            value = resolve(program, primitive.condition, arguments)
+            terms = Terms(program, arguments)
+            value = terms.resolve(primitive.condition)
             condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
-            return (plan.If(condition, bodies[0], bodies[1]),)
+            return (*terms.prelude, plan.If(condition, bodies[0], bodies[1]))
         return lower_primitive(program, primitive, arguments)
 
     body = structure(0 if primitives else None, successors, write)
+    if any(isinstance(node, plan.Blocks) for node in walk(body)) and may_fail(body):
+        # The assertion only left the blocks.
+        body = (*body, plan.If(plan.Flag(FAILED), (plan.Stop(),), ()))
     if not any(isinstance(primitive, ir.Exit) for primitive in primitives):
         return body
     if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
@@ -101,21 +86,31 @@ def _without_leaving(body: plan.Body) -> plan.Body:
     )
 
 
-def lower_primitive(  # noqa: PLR0911, PLR0912 - one branch per primitive
+def may_fail(body: plan.Body) -> bool:
+    """Whether a body has an assertion."""
+    return any(isinstance(node, plan.SetFlag) and node.name == FAILED for node in walk(body))
+
+
+def lower_primitive(
     program: ir.Program, primitive: ir.Primitive, arguments: Arguments
 ) -> plan.Body:
     """The statements of one primitive that is no jump."""
+    terms = Terms(program, arguments)
+    body = _lower_plain(terms, primitive)
+    return (*terms.prelude, *body)
 
-    def data(expression: Any) -> Any:
-        return resolve(program, expression, arguments)
 
+def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
+    terms: Terms, primitive: ir.Primitive
+) -> plan.Body:
+    data = terms.resolve
     match primitive:
         case ir.NoOp() | ir.LogMessage():
             return ()
         case ir.Assign(target, value):
-            return (plan.Assign(data(target), data(value)),)
+            return terms.assign(target, data(value))
         case ir.RegisterRead(target, register, index):
-            return (plan.RegisterRead(data(target), register, 0, data(index)),)
+            return _register_read(terms, target, register, data(index))
         case ir.RegisterWrite(register, index, value):
             return (plan.RegisterWrite(register, 0, data(index), data(value)),)
         case ir.Count(counter, index):
@@ -129,17 +124,29 @@ def lower_primitive(  # noqa: PLR0911, PLR0912 - one branch per primitive
             return (drop, plan.Assign(mcast_grp, ir.Const(0)))
         case ir.Exit():
             return (plan.SetFlag(LEAVING, ir.BoolConst(True)),)
+        case ir.Assert(condition):
+            failed = (plan.SetFlag(FAILED, ir.BoolConst(True)), plan.Stop())
+            return (plan.If(ir.Not(data(condition)), failed, ()),)
         case ir.Truncate(length):
             shorter = ir.Compare(ir.Comparison.LT, data(length), LONGEST)
             return (plan.If(shorter, (plan.Assign(LONGEST, data(length)),), ()),)
         case ir.Random():
-            return lower_random(primitive, data)
+            return lower_random(primitive, terms)
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
             return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
-            return (plan.Assign(data(target), _hash(data(base), calculation, data(size))),)
+            return terms.assign(target, _hash(data(base), calculation, data(size)))
         case _:
-            return _lower_header_primitive(program, primitive)
+            return _lower_header_primitive(terms, primitive)
+
+
+def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -> plan.Body:
+    if isinstance(target, ir.RegisterElement):
+        # Out of bounds the cell is written back as it was.
+        cell = terms.resolve(target)
+        read = plan.RegisterRead(cell, register, 0, index)
+        return (read, *terms.assign(target, cell))
+    return terms.store(target, lambda place: (plan.RegisterRead(place, register, 0, index),))
 
 
 def _hash(base: Any, calculation: int, size: Any) -> Any:
@@ -152,42 +159,36 @@ def _hash(base: Any, calculation: int, size: Any) -> Any:
     return ir.Binary(ir.DataOperator.ADD, base, remainder)
 
 
-def _lower_header_primitive(program: ir.Program, primitive: ir.Primitive) -> plan.Body:
+def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
+    terms: Terms, primitive: ir.Primitive
+) -> plan.Body:
+    program = terms.program
     match primitive:
-        case ir.AddHeader(ir.HeaderRef(header)):
-            fields = range(len(program.type_of(header).fields))
-            zeros = tuple(plan.Assign(ir.FieldRef(header, i), ir.Const(0)) for i in fields)
-            valid = plan.SetValid(header, ir.BoolConst(True))
-            then = (*zeros, valid, _lengthen(program, header, 1))
-            return (plan.If(ir.Not(ir.Valid(ir.HeaderRef(header))), then, ()),)
-        case ir.RemoveHeader(ir.HeaderRef(header)):
-            invalid = plan.SetValid(header, ir.BoolConst(False))
-            then = (invalid, _lengthen(program, header, -1))
-            return (plan.If(ir.Valid(ir.HeaderRef(header)), then, ()),)
-        case ir.AssignHeader(ir.HeaderRef(target), ir.HeaderRef(source)):
-            return _copy_header(program, target, source)
-        case ir.AssignStack(target, source):
-            pairs = zip(program.stacks[target].headers, program.stacks[source].headers, strict=True)
-            return tuple(
-                statement
-                for left, right in pairs
-                for statement in _copy_header(program, left, right)
+        case ir.AddHeader(header):
+            return act(terms.headers(header), lambda each: add_header(program, each))
+        case ir.RemoveHeader(header):
+            return act(terms.headers(header), lambda each: remove_header(program, each))
+        case ir.AssignHeader(target, source):
+            origins = terms.headers(source)
+            return act(
+                terms.headers(target),
+                lambda to: act(
+                    origins,
+                    lambda origin: copy_header(program, to, origin),
+                    copy_header(program, to, None),
+                ),
             )
+        case ir.AssignUnion(target, source):
+            unions = terms.unions(source)
+            return act(
+                terms.unions(target),
+                lambda to: act(unions, lambda origin: copy_union(program, to, origin)),
+            )
+        case ir.AssignStack(target, source):
+            return copy_stack(program, target, source)
+        case ir.AssignUnionStack(target, source):
+            return copy_union_stack(program, target, source)
+        case ir.Push() | ir.Pop():
+            return shift(terms, primitive)
         case _:
             raise AssertionError(f"{type(primitive).__name__} was not refused at load")
-
-
-def _copy_header(program: ir.Program, target: int, source: int) -> plan.Body:
-    fields = range(len(program.type_of(source).fields))
-    copies = tuple(plan.Assign(ir.FieldRef(target, i), ir.FieldRef(source, i)) for i in fields)
-    if program.headers[source].metadata:
-        return copies
-    valid = plan.SetValid(target, ir.BoolConst(True))
-    invalid = plan.SetValid(target, ir.BoolConst(False))
-    return (plan.If(ir.Valid(ir.HeaderRef(source)), (valid, *copies), (invalid,)),)
-
-
-def _lengthen(program: ir.Program, header: int, sign: int) -> plan.Statement:
-    size = sign * (program.type_of(header).width // 8)
-    grown = ir.Binary(ir.DataOperator.ADD, PACKET_LENGTH, ir.Const(size))
-    return plan.Assign(PACKET_LENGTH, grown)

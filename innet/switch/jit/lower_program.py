@@ -9,7 +9,11 @@ from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
-from innet.switch.jit.lower_actions import lower_action, lower_primitive, resolve
+from innet.switch.jit.lower_actions import lower_action, lower_primitive
+from innet.switch.jit.lower_headers import only_member
+from innet.switch.jit.lower_select import select_branches
+from innet.switch.jit.lower_stacks import extract_next
+from innet.switch.jit.lower_terms import Terms
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = plan.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
@@ -22,7 +26,7 @@ def lower_program(program: ir.Program) -> plan.Plan:
         verify=_lower_verification(program),
         ingress=_lower_pipeline(program, program.ingress),
         egress=_lower_pipeline(program, program.egress),
-        update=_lower_updates(program),
+        update=(*_lower_updates(program), *_lower_deparser(program)),
     )
 
 
@@ -38,18 +42,20 @@ def _lower_parser(program: ir.Program) -> plan.Body:
     states = program.parser.states
 
     def successors(state: int) -> tuple[int | None, ...]:
-        return (*(next_ for _, next_ in _branches(program, states[state])), states[state].default)
+        branches = select_branches(Terms(program, no_arguments), states[state])
+        return (*(following for _, following in branches), states[state].default)
 
     def write(state: int, bodies: tuple[plan.Body, ...]) -> plan.Body:
         statements: list[plan.Statement] = []
         for operation in states[state].operations:
             statements.extend(_lower_operation(program, operation))
         chain = bodies[-1]
-        branches = _branches(program, states[state])
+        terms = Terms(program, no_arguments)
+        branches = select_branches(terms, states[state])
         for (condition, _), body in zip(reversed(branches), reversed(bodies[:-1]), strict=True):
             chain = (plan.If(condition, body, chain),)
         if branches:
-            statements.extend(chain)
+            statements.extend((*terms.prelude, *chain))
         return tuple(statements)
 
     return structure(program.parser.initial, successors, write, _count_states(program))
@@ -64,21 +70,31 @@ def _count_states(program: ir.Program) -> plan.Body:
 
 
 def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> plan.Body:
+    terms = Terms(program, no_arguments)
     match operation:
-        case ir.Extract(ir.HeaderRef(header), None):
-            return (plan.Extract(header),)
+        case ir.Extract():
+            return _lower_extract(program, operation)
         case ir.SetFromLookahead(target, ir.Lookahead(offset, width)):
             need = plan.Need(ir.Const((width + 7) // 8))
             return (need, plan.Assign(target, plan.Peek(offset, width)))
         case ir.Verify(condition, error):
-            failed = ir.Not(resolve(program, condition, no_arguments))
-            return (plan.If(failed, (plan.Fail(resolve(program, error, no_arguments)),), ()),)
+            failed = ir.Not(terms.resolve(condition))
+            fail = plan.Fail(terms.resolve(error))
+            return (*terms.prelude, plan.If(failed, (fail,), ()))
         case ir.Advance(bits):
-            return _lower_advance(program, resolve(program, bits, no_arguments))
-        case ir.Extract():
-            raise AssertionError("an extraction that was not refused at load")
+            body = _lower_advance(program, terms.resolve(bits))
+            return (*terms.prelude, *body)
         case _:
             return lower_primitive(program, operation, no_arguments)
+
+
+def _lower_extract(program: ir.Program, operation: ir.Extract) -> plan.Body:
+    def extract(header: int) -> plan.Body:
+        return (plan.Extract(header), *only_member(program, header))
+
+    if isinstance(operation.target, ir.HeaderRef):
+        return extract(operation.target.header)
+    return extract_next(program, operation.target, extract)
 
 
 def _lower_advance(program: ir.Program, bits: Any) -> plan.Body:
@@ -91,55 +107,17 @@ def _lower_advance(program: ir.Program, bits: Any) -> plan.Body:
     return (plan.If(ragged, (fail,), ()), plan.Need(size), plan.Skip(size))
 
 
-def _branches(program: ir.Program, state: ir.ParserState) -> list[tuple[Any, int | None]]:
-    """(condition, next state) of the transitions; neighbours that lead to one state are joined."""
-    branches: list[tuple[Any, int | None]] = []
-    for transition in state.transitions if state.key else ():
-        condition = _transition_condition(program, state.key, transition)
-        if branches and branches[-1][1] == transition.next:
-            condition = ir.Logical(ir.Connective.OR, branches[-1][0], condition)
-            branches.pop()
-        branches.append((condition, transition.next))
-    while branches and branches[-1][1] == state.default:
-        branches.pop()
-    return branches
-
-
-def _transition_condition(
-    program: ir.Program, key: tuple[ir.KeyPart, ...], transition: ir.Transition
-) -> Any:
-    condition: Any = None
-    for part, value, mask in zip(key, transition.values, transition.masks, strict=True):
-        full = (1 << part.width) - 1
-        if mask & full == 0:
-            if value != 0:
-                return ir.BoolConst(False)
-            continue
-        source: Any = part.source
-        if isinstance(source, ir.Lookahead):
-            source = plan.Peek(source.offset, source.width)
-        source = resolve(program, source, no_arguments)
-        if mask & full != full or _is_signed(program, source):
-            source = ir.Binary(ir.DataOperator.AND, source, ir.Const(mask & full))
-        same = ir.Compare(ir.Comparison.EQ, source, ir.Const(value))
-        condition = same if condition is None else ir.Logical(ir.Connective.AND, condition, same)
-    return ir.BoolConst(True) if condition is None else condition
-
-
-def _is_signed(program: ir.Program, source: Any) -> bool:
-    return isinstance(source, ir.FieldRef) and program.field(source).signed
-
-
 # ── Pipelines ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _lower_pipeline(program: ir.Program, pipeline: ir.Pipeline) -> plan.Body:
     def write(node: ir.Node, bodies: tuple[plan.Body, ...]) -> plan.Body:
         if node.kind is ir.NodeKind.CONDITIONAL:
-            condition = resolve(program, program.conditionals[node.index].condition, no_arguments)
             if len(bodies) == 1:
                 return ()
-            return (plan.If(condition, bodies[0], bodies[1]),)
+            terms = Terms(program, no_arguments)
+            condition = terms.resolve(program.conditionals[node.index].condition)
+            return (*terms.prelude, plan.If(condition, bodies[0], bodies[1]))
         if node.kind is ir.NodeKind.ACTION_CALL:
             action = program.actions[program.action_calls[node.index].action]
             return lower_action(program, action, no_arguments)
@@ -264,10 +242,17 @@ def _lower_updates(program: ir.Program) -> plan.Body:
     return tuple(statements)
 
 
+def _lower_deparser(program: ir.Program) -> plan.Body:
+    """What the deparser does before it emits headers."""
+    operations = ir.Action("deparser", (), program.deparser.operations)
+    return lower_action(program, operations, no_arguments)
+
+
 def _guarded(program: ir.Program, checksum: ir.Checksum, inner: plan.Statement) -> plan.Body:
     body: plan.Body = (inner,)
     if checksum.condition is not None:
-        condition = resolve(program, checksum.condition, no_arguments)
+        terms = Terms(program, no_arguments)
+        condition = terms.resolve(checksum.condition)
         if condition != ir.BoolConst(True):
-            body = (plan.If(condition, body, ()),)
+            body = (*terms.prelude, plan.If(condition, body, ()))
     return body

@@ -10,6 +10,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
+from innet.switch.jit.lower_terms import Terms
 
 # Any: expressions of the plan stand where the program's own types name only the program's.
 #: The mirror session that a clone goes to, -1 where none was asked for, and the metadata it keeps.
@@ -57,12 +58,12 @@ def _uint16(value: Any) -> Any:
     return ir.Choice(large, ir.Const(0xFFFF), word)
 
 
-def lower_random(primitive: ir.Random, data: Resolve) -> plan.Body:
+def lower_random(primitive: ir.Random, terms: Terms) -> plan.Body:
     """Draw and assign, unless the bounds are the wrong way round."""
-    low, high = _word(data(primitive.low)), _word(data(primitive.high))
+    low, high = _word(terms.resolve(primitive.low)), _word(terms.resolve(primitive.high))
     fixed = isinstance(low, ir.Const) and isinstance(high, ir.Const)
     drawn: Any = plan.Scalar("drawn", 0, high.value if fixed else _WORD)
-    then = (plan.Draw(drawn, low, high), plan.Assign(data(primitive.target), drawn))
+    then = (plan.Draw(drawn, low, high), *terms.assign(primitive.target, drawn))
     if fixed:
         return then if low.value <= high.value else ()
     return (plan.If(ir.Compare(ir.Comparison.LE, low, high), then, ()),)

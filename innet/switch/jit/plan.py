@@ -94,6 +94,17 @@ class ActionIs:
 
 
 @dataclass(frozen=True, slots=True)
+class InSet:
+    """A member of a parser value set equals the key in ``words`` where ``masks`` have ones (a
+    boolean). Words have 64 bits, the lowest comes first.
+    """
+
+    value_set: int
+    words: tuple[Expression, ...]
+    masks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     """A boolean variable of the emitted function."""
 
@@ -112,6 +123,7 @@ Expression = (
     | Hit
     | EntryIndex
     | ActionIs
+    | InSet
     | Flag
 )
 Target = ir.FieldRef | Lane | Scalar

@@ -36,6 +36,7 @@ __all__ = [  # what emitted code may import
     "get",
     "hidden",
     "identity",
+    "in_set",
     "less",
     "load8",
     "load16",
@@ -346,6 +347,19 @@ def find_range(  # noqa: PLR0917 - called by emitted code only
         if same:
             return entry + 1
     return 0
+
+
+@inlined
+def in_set(members: Any, key: Any, masks: Any) -> bool:
+    """Whether a member of a parser value set equals ``key`` where ``masks`` have ones."""
+    for member in range(len(members) // len(key)):
+        same = True
+        for position in range(len(key)):
+            different = get(members, member * len(key) + position) ^ key[position]
+            same &= different & masks[position] == 0
+        if same:
+            return True
+    return False
 
 
 # ── Hashes over bytes ────────────────────────────────────────────────────────────────────────────

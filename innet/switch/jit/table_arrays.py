@@ -9,14 +9,21 @@ the control plane has changed the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.jit.keys import KeyWords, data_width, is_direct, key_words
+from innet.switch.jit.keys import (
+    WORD,
+    KeyWords,
+    data_width,
+    is_direct,
+    key_words,
+    set_words,
+)
 from innet.switch.jit.runtime import MULTIPLIER
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
@@ -33,6 +40,14 @@ def table_arguments(program: ir.Program, state: TableState) -> list[Argument]:
     """The arguments of one table, in the order of ``emit_lookups.lookup_arguments``."""
     arrays = _table_arrays(program, state)
     return [each.reshape(-1) if isinstance(each, np.ndarray) else each for each in arrays]
+
+
+def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
+    """The members of a parser value set one after the other, each as ``set_words`` words."""
+    words = set_words(described)
+    every = (1 << WORD) - 1
+    rows = [[member >> WORD * i & every for i in range(words)] for member in sorted(members)]
+    return _wrapped(rows, words).reshape(-1)
 
 
 def _table_arrays(program: ir.Program, state: TableState) -> list[Argument]:

@@ -10,23 +10,7 @@ from innet.switch.jit.emit_hashes import ALGORITHMS
 from innet.switch.jit.tree import walk
 
 _NODES: dict[type, str] = {
-    ir.StackLastField: "the last element of a header stack",
-    ir.UnionStackLastField: "a header union",
-    ir.RegisterElement: "a register inside an expression",
-    ir.StackLastIndex: "the index of a header stack's last element",
-    ir.StackSize: "the size of a header stack",
-    ir.StackElement: "a header stack indexed at run time",
-    ir.UnionMember: "a header union",
-    ir.UnionRef: "a header union",
-    ir.UnionStackElement: "a header union",
-    ir.StackNext: "extraction to a header stack's next element",
-    ir.UnionStackNext: "extraction to a header union",
     ir.AssignVariable: "a varbit field",
-    ir.AssignUnion: "a header union",
-    ir.AssignUnionStack: "a header union",
-    ir.Push: "push_front",
-    ir.Pop: "pop_front",
-    ir.Assert: "assert or assume",
     ir.Clone: "clone()",
     ir.Resubmit: "resubmit()",
     ir.Recirculate: "recirculate()",
@@ -45,8 +29,6 @@ def structural_reasons(program: ir.Program) -> list[str]:
                 reasons[f"{_NODES[type(node)]} ({place})"] = None
             elif isinstance(node, ir.ExternCall):
                 reasons[f"the primitive {node.name} ({place})"] = None
-            elif isinstance(node, ir.Transition) and node.value_set is not None:
-                reasons[f"a parser value set ({place})"] = None
             elif isinstance(node, ir.Extract) and node.length is not None:
                 reasons[f"extraction of a header of variable length ({place})"] = None
     for reason in (*_fields(program), *_tables(program), *_others(program)):
@@ -59,6 +41,7 @@ def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
         yield f"parser state {state.name}", state
     for action in program.actions:
         yield f"action {action.name}", action
+    yield "deparser", program.deparser.operations
     for conditional in program.conditionals:
         yield f"condition {conditional.name}", conditional
     for checksum in program.checksums:
@@ -68,8 +51,6 @@ def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
 def _fields(program: ir.Program) -> Iterator[str]:
     for header in program.headers:
         kind = program.header_types[header.type]
-        if header.union is not None:
-            yield f"a header union ({header.name})"
         for field in kind.fields:
             if field.variable:
                 yield f"a varbit field ({header.name}.{field.name})"
@@ -91,8 +72,6 @@ def _tables(program: ir.Program) -> Iterator[str]:
 
 
 def _others(program: ir.Program) -> Iterator[str]:
-    if program.deparser.operations:
-        yield "primitives in the deparser"
     used = {
         node.calculation
         for node in walk((program.actions, program.checksums))

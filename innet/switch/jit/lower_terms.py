@@ -21,6 +21,8 @@ Arguments = Callable[[int], plan.Expression]
 # Any in this file: expressions of the plan stand where the program's own types name only its own.
 
 _UINT64 = (1 << 64) - 1
+#: So many parts of a conjunction are written one after the other.
+_FLAT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +309,11 @@ def _equal_unions(program: ir.Program, left: int, right: int) -> Any:
 
 
 def joined(connective: ir.Connective, parts: Sequence[Any]) -> Any:
-    """All ``parts`` in order; nested evenly, since Python limits how deep parentheses may go."""
+    """All ``parts`` in order; many are nested evenly, since Python limits how deep it parses."""
     if not parts:
         return ir.BoolConst(connective is ir.Connective.AND)
     if len(parts) == 1:
         return parts[0]
-    middle = len(parts) // 2
+    middle = len(parts) // 2 if len(parts) > _FLAT else len(parts) - 1
     left, right = joined(connective, parts[:middle]), joined(connective, parts[middle:])
     return ir.Logical(connective, left, right)

@@ -116,7 +116,7 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
         case ir.Count(counter, index):
             return (plan.Count(counter, data(index)),)
         case ir.ExecuteMeter(meter, index, target):
-            return (plan.ExecuteMeter(data(target), meter, data(index)),)
+            return _execute_meter(terms, target, meter, data(index))
         case ir.MarkToDrop(egress_spec, mcast_grp):
             drop = plan.Assign(egress_spec, ir.Const(511))
             if mcast_grp is None:
@@ -147,6 +147,20 @@ def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -
         read = plan.RegisterRead(cell, register, 0, index)
         return (read, *terms.assign(target, cell))
     return terms.store(target, lambda place: (plan.RegisterRead(place, register, 0, index),))
+
+
+def _execute_meter(terms: Terms, target: ir.LValue, meter: int, index: Any) -> plan.Body:
+    """The meter runs even where no field is meant that could take its colour."""
+    unseen: Any = plan.Scalar("unseen", 0, 2)
+    if isinstance(target, ir.RegisterElement):
+        cell = terms.resolve(target)
+        return (plan.ExecuteMeter(cell, meter, index), *terms.assign(target, cell))
+    tree, field = terms.places(target)
+    return act(
+        tree,
+        lambda header: (plan.ExecuteMeter(ir.FieldRef(header, field), meter, index),),
+        (plan.ExecuteMeter(unseen, meter, index),),
+    )
 
 
 def _hash(base: Any, calculation: int, size: Any) -> Any:

@@ -302,3 +302,13 @@ def _set_crc16(control: ControlPlane, words: Arguments) -> str:
 @command("set_crc32_parameters", _CRC_USAGE, 6, 6)
 def _set_crc32(control: ControlPlane, words: Arguments) -> str:
     return _set_crc(control, words, 32)
+
+
+@command("set_toeplitz_hash_key", "CALCULATION KEY", 2, 2)
+def _set_toeplitz_key(control: ControlPlane, words: Arguments) -> str:
+    try:
+        key = bytes.fromhex(words[1])
+    except ValueError:
+        raise ControlError(f"{words[1]!r} is no key in hexadecimal digits") from None
+    control.set_toeplitz_key(words[0], key)
+    return ""

@@ -215,16 +215,16 @@ class ControlPlane(MeterControl):
         self.state.generation.bump()
 
     def set_crc(self, calculation: str, parameters: hashes.CrcParameters) -> None:
-        """Change the CRC of a calculation whose algorithm is crc16_custom or crc32_custom."""
+        """Change the CRC of a calculation whose algorithm is crc16_custom, crc32_custom, ..."""
         index = self._calculations.find(calculation)
-        named = self.program.calculations[index]
-        if named.algorithm != f"crc{parameters.width}_custom":
-            raise ControlError(
-                f"calculation {named.name} is {named.algorithm}, not crc{parameters.width}_custom"
-            )
         for value in (parameters.polynomial, parameters.initial, parameters.final_xor):
             number(value, parameters.width, "a CRC parameter")
-        self.state.crc[index] = parameters
+        self.state.hashes[index].set_crc(parameters)
+        self.state.generation.bump()
+
+    def set_toeplitz_key(self, calculation: str, key: bytes) -> None:
+        """Change the key of a calculation whose algorithm is toeplitz."""
+        self.state.hashes[self._calculations.find(calculation)].set_key(key)
         self.state.generation.bump()
 
 

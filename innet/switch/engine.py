@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.errors import InputError
 from innet.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.hashes import CrcParameters
+from innet.switch.hashes import HashState
 from innet.switch.meters import MeterState
 from innet.switch.replication import Replication
 from innet.switch.tables import Generation, TableState, zeros
@@ -136,7 +136,7 @@ class SwitchState:
         tables: per ``Program.tables``.
         replication: multicast groups and mirror sessions.
         value_sets: per ``Program.value_sets``: the values, without padding.
-        crc: parameters of calculations that the control plane may set, by calculation index.
+        hashes: per ``Program.hashes``.
         digests: (learn list index, values) in the order in which ``digest`` was called.
         clock: microseconds; what timestamps read. Time is passed in: nothing here advances it.
         generation: ``.value`` grows whenever the control plane changes tables, replication, value
@@ -153,7 +153,7 @@ class SwitchState:
     tables: tuple[TableState, ...] = field(init=False)
     replication: Replication = field(init=False)
     value_sets: tuple[set[int], ...] = field(init=False)
-    crc: dict[int, CrcParameters] = field(init=False, default_factory=dict)
+    hashes: tuple[HashState, ...] = field(init=False)
     digests: list[tuple[int, tuple[int, ...]]] = field(init=False, default_factory=list)
     clock: int = field(init=False, default=0)
     statistics: Statistics = field(init=False, default_factory=Statistics)
@@ -170,6 +170,9 @@ class SwitchState:
         )
         self.tables = tuple(TableState(table, self.generation) for table in program.tables)
         self.counters = tuple(self._counter(counter) for counter in program.counters)
+        self.hashes = tuple(
+            HashState(each.algorithm, f"calculation {each.name}") for each in program.hashes
+        )
         self.meters = tuple(MeterState(meter) for meter in program.meters)
         self.replication = Replication(self.generation)
         self.value_sets = tuple(set() for _ in program.value_sets)

@@ -3,13 +3,20 @@
 Each is a function of bytes to an unsigned integer below 2**64. The CRCs follow the parameters that
 BMv2 documents for its hash names (Williams, "A Painless Guide to CRC Error Detection Algorithms",
 1993, gives the meaning of the parameters); ``csum16`` is the Internet checksum of RFC 1071.
+simple_switch has two names that are no hashes: ``round_robin`` counts its calls, and
+``round_robin_consistent`` numbers what it is given.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import ControlError
 
 HashFunction = Callable[[bytes], int]
 
@@ -98,20 +105,170 @@ def identity(data: bytes) -> int:
     return int.from_bytes(data[:8], "big")
 
 
-_OTHERS: dict[str, HashFunction] = {
+_LANE = (1 << 64) - 1
+_XXH = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+
+
+def _rotated(value: int, by: int) -> int:
+    return (value << by | value >> 64 - by) & _LANE
+
+
+def _xxh_round(accumulator: int, lane: int) -> int:
+    return _rotated(accumulator + lane * _XXH[1] & _LANE, 31) * _XXH[0] & _LANE
+
+
+def xxh64(data: bytes) -> int:
+    """XXH64 with seed 0 (xxHash fast digest algorithm, version 0.1.1)."""
+    words = [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data) - 7, 8)]
+    stripes = len(data) // 32
+    if stripes:
+        lanes = [_XXH[0] + _XXH[1] & _LANE, _XXH[1], 0, -_XXH[0] & _LANE]
+        for i, word in enumerate(words[: 4 * stripes]):
+            lanes[i % 4] = _xxh_round(lanes[i % 4], word)
+        state = sum(map(_rotated, lanes, (1, 7, 12, 18))) & _LANE
+        for lane in lanes:
+            state = (state ^ _xxh_round(0, lane)) * _XXH[0] + _XXH[3] & _LANE
+    else:
+        state = _XXH[4]
+    state = state + len(data) & _LANE
+    for word in words[4 * stripes :]:
+        state = _rotated(state ^ _xxh_round(0, word), 27) * _XXH[0] + _XXH[3] & _LANE
+    tail = data[8 * len(words) :]
+    if len(tail) >= 4:
+        half = int.from_bytes(tail[:4], "little")
+        state = _rotated(state ^ half * _XXH[0] & _LANE, 23) * _XXH[1] + _XXH[2] & _LANE
+        tail = tail[4:]
+    for byte in tail:
+        state = _rotated(state ^ byte * _XXH[4] & _LANE, 11) * _XXH[0] & _LANE
+    state = (state ^ state >> 33) * _XXH[1] & _LANE
+    state = (state ^ state >> 29) * _XXH[2] & _LANE
+    return state ^ state >> 32
+
+
+def toeplitz(data: bytes, key: bytes) -> int:
+    """The Toeplitz hash of receive side scaling; a key shorter than the data is used again."""
+    size = (len(data) + 3) // 4 * 4
+    number = int.from_bytes(data.ljust(size, b"\0"), "big")
+    repeated = (key * (size // len(key) + 2))[: size + 4]
+    windows = int.from_bytes(repeated, "big")
+    result = 0
+    for bit in range(8 * size):
+        if number >> (8 * size - 1 - bit) & 1:
+            result ^= windows >> (8 * size - bit) & 0xFFFFFFFF
+    return result
+
+
+_PLAIN: dict[str, HashFunction] = {
     "csum16": csum16,
     "cksum16": csum16,
     "xor16": _xor(2),
     "xor32": _xor(4),
     "identity": identity,
+    "xxh64": xxh64,
 }
 
-ALGORITHMS = frozenset(_OTHERS) | frozenset(CRC_PARAMETERS)
-"""The names, as the JSON uses them, that ``function`` knows."""
+RESULT_BITS = {
+    **{name: parameters.width for name, parameters in CRC_PARAMETERS.items()},
+    "csum16": 16,
+    "cksum16": 16,
+    "xor16": 16,
+    "xor32": 32,
+    "identity": 64,
+    "xxh64": 64,
+    "toeplitz": 32,
+    "round_robin": 64,
+    "round_robin_consistent": 64,
+}
+"""The algorithms that there are, by their names in the JSON, and the width of their results."""
 
 
-def function(algorithm: str, parameters: CrcParameters | None = None) -> HashFunction:
-    """The function of an algorithm in ``ALGORITHMS``; ``parameters`` replace those of a CRC."""
-    if algorithm in CRC_PARAMETERS:
-        return functools.partial(crc, parameters=parameters or CRC_PARAMETERS[algorithm])
-    return _OTHERS[algorithm]
+@dataclass(slots=True)
+class HashState:
+    """One hash of a program: its algorithm with what the control plane may change of it.
+
+    Attributes:
+        name: for messages.
+        parameters: of a CRC; only those of the custom ones are ever changed.
+        key: of ``toeplitz``: whole words of 4 bytes. BMv2 starts with one of zeros.
+        count: uint64 (1,): what ``round_robin`` and ``round_robin_consistent`` give out next.
+        seen: what ``round_robin_consistent`` gave out before, by data.
+    """
+
+    algorithm: str
+    name: str = "the hash"
+    parameters: CrcParameters | None = field(init=False)
+    key: bytes = field(init=False, default=bytes(4))
+    count: NDArray[np.uint64] = field(init=False)
+    seen: dict[bytes, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.parameters = CRC_PARAMETERS.get(self.algorithm)
+        self.count = np.zeros(1, np.uint64)
+
+    def value(self, data: bytes) -> int:
+        """The hash of ``data``; KeyError for an algorithm that is not in ``RESULT_BITS``."""
+        if self.parameters is not None:
+            return crc(data, self.parameters)
+        if self.algorithm == "toeplitz":
+            return toeplitz(data, self.key)
+        if self.algorithm == "round_robin":
+            return self._next()
+        if self.algorithm == "round_robin_consistent":
+            if data not in self.seen:
+                self.seen[data] = self._next()
+            return self.seen[data]
+        return _PLAIN[self.algorithm](data)
+
+    def words(self) -> NDArray[np.int64]:
+        """What compiled code gets to compute it: ``crc_words``, the words of the key, the count."""
+        if self.parameters is not None:
+            return np.array(crc_words(self.parameters), np.uint64).view(np.int64)
+        if self.algorithm == "toeplitz":
+            return np.frombuffer(self.key, ">u4").astype(np.int64)
+        return self.count.view(np.int64)
+
+    def _next(self) -> int:
+        number = int(self.count[0])
+        self.count[0] = number + 1 & _LANE
+        return number
+
+    def set_crc(self, parameters: CrcParameters) -> None:
+        """Change a custom CRC; ControlError when this is none of that width."""
+        if self.algorithm != f"crc{parameters.width}_custom":
+            wanted = f"crc{parameters.width}_custom"
+            raise ControlError(f"{self.name} is {self.algorithm}, not {wanted}")
+        self.parameters = parameters
+
+    def set_key(self, key: bytes) -> None:
+        """Change the key of ``toeplitz``; ControlError when this is another hash or no such key."""
+        if self.algorithm != "toeplitz":
+            raise ControlError(f"{self.name} is {self.algorithm}, not toeplitz")
+        if not key or len(key) % 4:
+            raise ControlError(f"a key of {len(key)} bytes; toeplitz takes a multiple of 4")
+        self.key = key
+
+
+CRC_INITIAL, CRC_FINAL_XOR, CRC_REFLECTED, CRC_TURNED = 256, 257, 258, 259
+"""Where ``crc_words`` has what follows the table."""
+
+
+def crc_words(parameters: CrcParameters) -> list[int]:
+    """A CRC as compiled code computes it: the table of 256 bytes' remainders, then four numbers.
+
+    Reflected data goes through a reflected register, which ends as the reflected remainder, so that
+    no byte needs to be turned around; the register is only at the end, when ``CRC_TURNED`` is 1.
+    """
+    width = parameters.width
+    table = list(_crc_table(width, parameters.polynomial))
+    initial = parameters.initial
+    if parameters.reflect_data:
+        table = [reflect(table[reflect(byte, 8)], width) for byte in range(256)]
+        initial = reflect(initial, width)
+    turned = parameters.reflect_data != parameters.reflect_remainder
+    return [*table, initial, parameters.final_xor, int(parameters.reflect_data), int(turned)]

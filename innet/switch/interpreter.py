@@ -71,8 +71,8 @@ class InterpretEngine:
         ]
         reasons += [
             f"algorithm {each.algorithm} of calculation {each.name}"
-            for each in program.calculations
-            if each.algorithm not in hashes.ALGORITHMS
+            for each in program.hashes
+            if each.algorithm not in hashes.RESULT_BITS
         ]
         reasons += [
             f"ageing of entries in table {table.name}"

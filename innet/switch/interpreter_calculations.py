@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from innet.switch import hashes, ir
+from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter_expressions import ExpressionCompiler
 from innet.switch.interpreter_packet import HeaderCodec, Layout, Packet
@@ -23,28 +23,17 @@ class CalculationCompiler:
         self.codecs = [HeaderCodec(layout, i) for i in range(len(self.program.headers))]
 
     def compile(self, index: int) -> Callable[[Packet], int]:
-        """The value of calculation ``index``; the parameters of its CRC may change meanwhile."""
-        calculation = self.program.calculations[index]
-        gather = [self._input(each) for each in calculation.inputs]
-        crc = self.state.crc
-        plain = hashes.function(calculation.algorithm)
+        """The value of hash ``index`` of ``Program.hashes``."""
+        gather = [self._input(each) for each in self.program.hashes[index].inputs]
+        state = self.state.hashes[index]
+        return lambda packet: state.value(_join(part(packet) for part in gather))
 
-        def calculate(packet: Packet) -> int:
-            data = _join(part(packet) for part in gather)
-            parameters = crc.get(index)
-            return plain(data) if parameters is None else hashes.crc(data, parameters)
-
-        return calculate
-
-    def _input(self, source: ir.CalculationInput) -> Callable[[Packet], Bits]:
+    def _input(self, source: ir.CalculationInput) -> Callable[[Packet], Bits | bytes]:
         if isinstance(source, ir.CalculationConstant):
             bits = (source.value, source.width)
             return lambda _: bits
         if isinstance(source, ir.Payload):
-            return lambda packet: (
-                int.from_bytes(packet.data[: packet.kept()], "big"),
-                8 * packet.kept(),
-            )
+            return lambda packet: packet.data[: packet.kept()]
         header = source.header
         if isinstance(source, ir.HeaderRef):
             codec = self.codecs[header]
@@ -74,14 +63,19 @@ class CalculationCompiler:
         return field
 
 
-def _join(parts: Iterable[Bits]) -> bytes:
-    """The parts one after the other, with zero bits up to a whole byte at the end."""
+def _join(parts: Iterable[Bits | bytes]) -> bytes:
+    """The parts one after the other, with zero bits up to a whole byte before bytes and the end."""
     number = width = 0
-    for value, bits in parts:
-        number = number << bits | value
-        width += bits
+    payload = b""
+    for part in parts:
+        if isinstance(part, bytes):
+            payload = part
+        else:
+            value, bits = part
+            number = number << bits | value
+            width += bits
     size = (width + 7) // 8
-    return (number << (8 * size - width)).to_bytes(size, "big")
+    return (number << (8 * size - width)).to_bytes(size, "big") + payload
 
 
 class ChecksumUnit:

@@ -945,8 +945,9 @@ CalculationInput = FieldRef | CalculationConstant | HeaderRef | Payload
 class Calculation:
     """A hash of the inputs' bits one after the other, padded with zero bits to a byte at the end.
 
-    Inputs of invalid headers are left out. ``algorithm``: one of crc16, crc32, crc16_custom,
-    crc32_custom, csum16, xor16, identity, random, cksum16 and so on, as the JSON names it.
+    Inputs of invalid headers are left out; a payload starts at a byte, after zero bits.
+    ``algorithm``: one of crc16, crc32, crc16_custom, crc32_custom, csum16, xor16, identity, random,
+    cksum16 and so on, as the JSON names it.
     """
 
     name: str
@@ -1284,6 +1285,17 @@ class Program:
     ingress: Pipeline
     egress: Pipeline
     externs: tuple[str, ...]
+
+    @property
+    def hashes(self) -> tuple[Calculation, ...]:
+        """All hashes: ``calculations``, then the selectors of ``action_profiles``."""
+        selectors = tuple(each.selector for each in self.action_profiles if each.selector)
+        return (*self.calculations, *selectors)
+
+    def selector_hash(self, profile: int) -> int:
+        """The position in ``hashes`` of the selector of a profile that has one."""
+        before = sum(each.selector is not None for each in self.action_profiles[:profile])
+        return len(self.calculations) + before
 
     def type_of(self, header: int) -> HeaderType:
         """The type of header instance ``header``."""

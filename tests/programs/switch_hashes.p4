@@ -26,11 +26,12 @@ header result_t {
     bit<64> odd_identity;
     bit<32> limited;
     bit<16> whole;
+    bit<16> absent;
     bit<16> payload;
 }
 
 struct headers_t { data_t data; more_t more; result_t result; }
-struct metadata_t { bit<9> loose; }
+struct metadata_t { bit<9> loose; bit<4> high; bit<12> low; }
 
 parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     state start {
@@ -46,6 +47,12 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         if (h.data.isValid()) {
             h.result.setValid();
             m.loose = h.data.address[8:0];
+            if (h.more.isValid()) {
+                m.high = h.more.high;
+                m.low = h.more.low;
+                hash(h.result.whole, HashAlgorithm.crc16, 16w0,
+                     { h.more, h.data.word }, 32w0x10000);
+            }
             tuple<bit<32>, bit<64>, bit<48>, bit<8>> even =
                 { h.data.word, h.data.long, h.data.address, h.data.kind };
             hash(h.result.crc32, HashAlgorithm.crc32, 32w0, even, 64w0x100000000);
@@ -57,21 +64,23 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
             hash(h.result.identity, HashAlgorithm.identity, 64w0,
                  { h.data.long, h.data.word }, 64w0xffffffffffffffff);
             tuple<bit<3>, bit<4>, bit<64>, bit<9>, bit<12>, bit<13>> odd =
-                { h.data.small, h.more.high, h.data.long, m.loose, h.more.low, h.data.odd };
+                { h.data.small, m.high, h.data.long, m.loose, m.low, h.data.odd };
             hash(h.result.odd_crc32, HashAlgorithm.crc32, 32w0, odd, 64w0x100000000);
             hash(h.result.odd_crc16, HashAlgorithm.crc16_custom, 16w0, odd, 32w0x10000);
             hash(h.result.odd_csum16, HashAlgorithm.csum16, 16w0, odd, 32w0x10000);
             hash(h.result.odd_xor16, HashAlgorithm.xor16, 16w0, odd, 32w0x10000);
             hash(h.result.odd_identity, HashAlgorithm.identity, 64w0, odd, 64w0xffffffffffffffff);
             hash(h.result.limited, HashAlgorithm.crc32_custom, 32w100,
-                 { h.data.odd, h.data.small, 8w7, h.more.tail }, (bit<32>)h.data.kind);
-            hash(h.result.whole, HashAlgorithm.crc16, 16w0, { h.more, h.data.word }, 32w0x10000);
+                 { h.data.odd, h.data.small, 8w7, m.low }, (bit<32>)h.data.kind);
         }
     }
 }
 control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply {} }
 control C(inout headers_t h, inout metadata_t m) {
     apply {
+        update_checksum(h.result.isValid(),
+            { h.data.small, h.more.low, h.data.odd, h.more.tail, h.data.word },
+            h.result.absent, HashAlgorithm.csum16);
         update_checksum_with_payload(h.result.isValid(),
             { h.data.odd, h.data.small, h.more.high }, h.result.payload, HashAlgorithm.crc16);
     }

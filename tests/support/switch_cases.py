@@ -114,6 +114,11 @@ def _meters(rng: Rng) -> bytes:
     return head + rng.bytes(int(rng.integers(0, 60)))
 
 
+def _hashes(rng: Rng) -> bytes:
+    head = bytes([rng.integers(0, 4) if rng.random() < 0.5 else rng.integers(0, 256)])
+    return head + rng.bytes(20) + rng.bytes(int(rng.integers(0, 12)))
+
+
 @dataclass(frozen=True)
 class Case:
     """Commands, packets and the registers to compare.
@@ -236,6 +241,14 @@ CASES = {
                 "meter_set_rates E.by_port 4 1e-9:0 1e-9:30",
             ),
             _meters,
+        ),
+        Case(
+            "switch_hashes",
+            (
+                "set_crc32_parameters calc_1 0x1edc6f41 0xffffffff 0x12345678 1 0",
+                "set_crc16_parameters calc_3 0x1021 0xffff 0x1 0 1",
+            ),
+            _hashes,
         ),
         # The value set stays empty: simple_switch_CLI 1.15 pads what pvs_add is given to 2 bytes.
         Case("switch_parser", (), _parser, cut=0.05),

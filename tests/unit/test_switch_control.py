@@ -42,7 +42,7 @@ def snapshot(switch):
         {h: (n.rid, n.ports, n.group) for h, n in state.replication.nodes.items()},
         dict(state.replication.sessions),
         [set(members) for members in state.value_sets],
-        dict(state.crc),
+        [each.parameters for each in state.hashes],
     )
 
 

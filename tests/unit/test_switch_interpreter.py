@@ -11,7 +11,7 @@ from innet.errors import InputError
 from innet.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.engine import MAX_LOOPS
-from innet.switch.hashes import function
+from innet.switch.hashes import HashState
 
 
 def switch_of(name):
@@ -97,7 +97,7 @@ def second_sum():
 
 def crc_of_second():
     # source, data, sum, then the bits 001, which stand at the top of the last byte
-    return f"{function('crc16')(bytes.fromhex('000100000002' + second_sum() + '20')):04x}"
+    return f"{HashState('crc16').value(bytes.fromhex('000100000002' + second_sum() + '20')):04x}"
 
 
 # ── Copies ──

@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from innet.switch import ir, meters
+from innet.switch import hashes, ir, meters
 
 
 def directory() -> Path:
@@ -64,7 +64,8 @@ def _environment() -> str:
     """Everything but the program that decides about compiled code."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    for source in sorted([*package.glob("*.py"), Path(ir.__file__), Path(meters.__file__)]):
+    shared = [Path(str(module.__file__)) for module in (hashes, ir, meters)]
+    for source in sorted([*package.glob("*.py"), *shared]):
         digest.update(source.read_bytes())
     versions = (sys.version, np.__version__, numba.__version__, llvm.get_host_cpu_name())
     digest.update(repr(versions).encode())

@@ -11,30 +11,39 @@ from itertools import groupby
 
 from innet.errors import UnsupportedError
 from innet.switch import ir
+from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit.emit_bytes import Bits, Part, emit_stores, field_bits, header_parts
 from innet.switch.jit.expressions import Expressions, Value, literal, truncated
 from innet.switch.jit.writer import Writer
 
-#: Algorithms that ``runtime`` has, and the bits of their results.
-ALGORITHMS = {
-    "csum16": 16,
-    "cksum16": 16,
-    "crc16": 16,
-    "crc32": 32,
-    "crcCCITT": 16,
-    "xor16": 16,
-    "xor32": 32,
-    "identity": 64,
-}
+#: CRCs whose table is an argument, since the control plane may change it.
+_CUSTOM = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
+#: Algorithms that take an argument of their own: a table, a key, a count.
+_WITH_STATE = (*_CUSTOM, "toeplitz", "round_robin")
+#: Algorithms that remember what they were given, which emitted code has no place for.
+_REMEMBERING = ("round_robin_consistent",)
+#: Algorithms that emitted code has.
+ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
+
+
+def hash_arguments(program: ir.Program) -> list[tuple[str, str]]:
+    """(name, Numba type) of what the hashes of a program need, in order."""
+    return [(f"h{index}", "int64[::1]") for index in hashes_with_state(program)]
+
+
+def hashes_with_state(program: ir.Program) -> list[int]:
+    """The numbers of the hashes that have an argument."""
+    return [i for i, each in enumerate(program.hashes) if each.algorithm in _WITH_STATE]
 
 
 def emit_hash(
-    writer: Writer, expressions: Expressions, payload: tuple[str, str], calculation: ir.Calculation
+    writer: Writer, expressions: Expressions, payload: tuple[str, str], number: int
 ) -> Value:
-    """Write what computes ``calculation`` of the fields as they are, and return its value.
+    """Write what computes hash ``number`` of the fields as they are, and return its value.
 
     ``payload`` is the source of the payload's first byte and of its length.
     """
+    calculation = expressions.program.hashes[number]
     inputs = _flattened(expressions.program, calculation.inputs)
     if calculation.algorithm in ("csum16", "cksum16") and _one_header(inputs) is not None:
         return _sum_of_fields(writer, expressions, inputs)
@@ -42,18 +51,47 @@ def emit_hash(
         raise UnsupportedError(f"hash algorithm {calculation.algorithm}")
     name = writer.fresh("hashed")
     writer.line(f"{name} = 0")
-    for header, group in groupby(inputs, key=_holder):
-        members = tuple(group)
+    bits = [part for part in inputs if not isinstance(part, ir.Payload)]
+    groups = [(header, tuple(group)) for header, group in groupby(bits, key=_holder)]
+    # Where absent headers leave parts of bytes out, what follows may begin at any bit.
+    loose = any(_width(expressions.program, members) % 8 for _, members in groups)
+    for header, members in groups:
         if header is None or expressions.program.headers[header].metadata:
-            _write(writer, expressions, name, members, payload)
+            _write(writer, expressions, name, members, loose)
         else:
             with writer.block(f"if {expressions.layout.name(header, ir.VALID)}:"):
-                _write(writer, expressions, name, members, payload)
-    text = f"{calculation.algorithm}(scratch, {name})"
-    return Value(text, 0, (1 << ALGORITHMS[calculation.algorithm]) - 1)
+                _write(writer, expressions, name, members, loose)
+    if loose:
+        writer.line(f"{name} = ({name} + 7) >> 3")
+    if len(bits) < len(inputs):
+        first, count = payload
+        writer.line(f"copy(scratch, {name}, data, {first}, {count})")
+        writer.line(f"{name} += {count}")
+    result = writer.fresh("hash")
+    writer.line(f"{result} = {_call(calculation.algorithm, number, name)}")
+    return Value(result, 0, (1 << RESULT_BITS[calculation.algorithm]) - 1)
+
+
+def _call(algorithm: str, number: int, size: str) -> str:
+    if algorithm in _CUSTOM:
+        return f"crc_of(scratch, {size}, h{number}, {RESULT_BITS[algorithm]})"
+    if algorithm == "toeplitz":
+        return f"toeplitz(scratch, {size}, h{number})"
+    if algorithm == "round_robin":
+        return f"round_robin(h{number})"
+    return f"{algorithm}(scratch, {size})"
 
 
 Input = ir.FieldRef | ir.CalculationConstant | ir.Payload
+
+
+def _width(program: ir.Program, members: tuple[Input, ...]) -> int:
+    """Bits of fields and constants."""
+    return sum(
+        program.field(part).width if isinstance(part, ir.FieldRef) else part.width
+        for part in members
+        if not isinstance(part, ir.Payload)
+    )
 
 
 def _flattened(program: ir.Program, inputs: tuple[ir.CalculationInput, ...]) -> list[Input]:
@@ -83,9 +121,12 @@ def _write(
     expressions: Expressions,
     name: str,
     members: tuple[Input, ...],
-    payload: tuple[str, str],
+    loose: bool,
 ) -> None:
-    """Append inputs of one header, or constants and payload, to the scratch buffer."""
+    """Append inputs of one header, or constants, to the scratch buffer.
+
+    ``name`` is the variable with the bytes in it; with the bits when they are ``loose``.
+    """
     parts: list[Part] = []
     for part in members:
         match part:
@@ -93,17 +134,15 @@ def _write(
                 parts.append(field_bits(expressions, part))
             case ir.CalculationConstant(value, width):
                 parts.append(Bits(literal(value), width, True))
-    width = sum(part.width for part in parts if isinstance(part, Bits))
-    if width % 8:
-        raise UnsupportedError("a calculation over parts that are no whole bytes")
+    if loose:
+        for bits in parts:
+            assert isinstance(bits, Bits)
+            writer.line(f"{name} = append_bits(scratch, {name}, {bits.text}, {bits.width})")
+        return
     whole = _whole_header(expressions, members)
     size = emit_stores(writer, "scratch", name, parts if whole is None else whole)
     if size:
         writer.line(f"{name} += {size}")
-    if any(isinstance(part, ir.Payload) for part in members):
-        first, count = payload
-        writer.line(f"copy(scratch, {name}, data, {first}, {count})")
-        writer.line(f"{name} += {count}")
 
 
 def _whole_header(expressions: Expressions, members: tuple[Input, ...]) -> list[Part] | None:

@@ -21,10 +21,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan, runtime, runtime_meters, runtime_queue, runtime_random, wide
+from innet.switch.jit import (
+    plan,
+    runtime,
+    runtime_hashes,
+    runtime_meters,
+    runtime_queue,
+    runtime_random,
+    wide,
+)
 from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
-from innet.switch.jit.emit_hashes import emit_hash
+from innet.switch.jit.emit_hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit_lookups import lookup_arguments
 from innet.switch.jit.emit_statements import RegisterPlaces, Statements
 from innet.switch.jit.expressions import Expressions, Value
@@ -78,6 +86,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         arguments.append(("random_state", "int64[::1]"))
     for number in range(len(program.meters)):
         arguments += [(f"m{number}_rates", "float64[::1]"), (f"m{number}_cells", "int64[::1]")]
+    arguments += hash_arguments(program)
     for index in looked_up(program):
         arguments += lookup_arguments(program.tables[index], index)
     arguments += [(f"vs{number}", "int64[::1]") for number in range(len(program.value_sets))]
@@ -136,8 +145,7 @@ class _Emitter:
     def _hash(self, calculation: int) -> Value:
         kept = f"min(size - at, {LONGEST.name})" if mentions(self.bodies, LONGEST) else "size - at"
         payload = ("base + at", kept)
-        found = self.program.calculations[calculation]
-        return emit_hash(self.writer, self.expressions, payload, found)
+        return emit_hash(self.writer, self.expressions, payload, calculation)
 
     def emit(self) -> Emitted:
         arguments = argument_types(self.program, self.groups)
@@ -228,7 +236,7 @@ class _Emitter:
     def _scratch_bytes(self) -> int:
         """Enough for every field of the program and a vector register beyond."""
         bits = 0
-        for calculation in self.program.calculations:
+        for calculation in self.program.hashes:
             for part in calculation.inputs:
                 match part:
                     case ir.FieldRef():
@@ -241,13 +249,15 @@ class _Emitter:
 
 
 _SCRATCH = "scratch = np.empty"
+#: Where emitted code imports from.
+_MODULES = (runtime, runtime_hashes, runtime_meters, runtime_queue, runtime_random, wide)
 
 
 def _imports(body: str) -> list[str]:
     """What emitted code imports, for the names that it uses."""
     words = set(re.findall(r"\w+", body))
     lines = ["import numpy as np", "from numba import int64, njit", ""]
-    for module in (runtime, runtime_meters, runtime_queue, runtime_random, wide):
+    for module in _MODULES:
         used = [name for name in module.__all__ if name in words]
         if used:
             listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)

@@ -17,6 +17,7 @@ from innet.switch import ir
 from innet.switch.engine import SwitchState, allocate_registers, check_lengths, refusal
 from innet.switch.jit import cache
 from innet.switch.jit.emit_digests import decoded
+from innet.switch.jit.emit_hashes import hashes_with_state
 from innet.switch.jit.emit_program import Emitted, draws, emit
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
@@ -67,6 +68,7 @@ class JitEngine:
             *([state.random_state.view(np.int64)] if draws(program) else []),
             *(each.reshape(-1) for meter in state.meters for each in (meter.rates, meter.cells)),
         ]
+        self._hashes: list[NDArray[np.int64]] = []
         self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
@@ -124,6 +126,7 @@ class JitEngine:
                 room,
                 *groups,
                 *self._fixed,
+                *self._hashes,
                 *tables,
                 *self._value_sets,
             )
@@ -147,6 +150,7 @@ class JitEngine:
             if table.version != self._versions[index]:
                 self._tables[index] = table_arguments(self._program, table)
                 self._versions[index] = table.version
+        self._hashes = [state.hashes[i].words() for i in hashes_with_state(self._program)]
         self._replicas = replica_arrays(state.replication)
         self._value_sets = _value_sets(self._program, state)
         self._generation = state.generation.value

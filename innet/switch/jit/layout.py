@@ -253,7 +253,7 @@ def _loop_locals(program: ir.Program, bodies: tuple[plan.Body, ...]) -> frozense
 def _implicit_uses(program: ir.Program) -> list[tuple[int, int]]:
     """Fields that the switch itself, keys, checksums and field lists use."""
     standard = program.standard
-    holders = (standard, program.tables, program.calculations, program.field_lists)
+    holders = (standard, program.tables, program.hashes, program.field_lists)
     more = (program.learn_lists, program.checksums, program.meters)
     return [
         (node.header, node.field) for node in walk((holders, more)) if isinstance(node, ir.FieldRef)

@@ -37,7 +37,7 @@ def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.Fie
         live.update(key.field for key in table.keys if key.field.field != ir.VALID)
     for learn_list in program.learn_lists:
         live.update(learn_list.elements)
-    for calculation in program.calculations:
+    for calculation in program.hashes:
         for part in calculation.inputs:
             if isinstance(part, ir.FieldRef):
                 live.add(part)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit import plan
-from innet.switch.jit.emit_hashes import ALGORITHMS
 from innet.switch.jit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.tree import walk
@@ -23,7 +23,7 @@ def wild_fields(
     """The least set of signed fields that is closed under the program's assignments."""
 
     def hash_value(calculation: int) -> Value:
-        width = ALGORITHMS.get(program.calculations[calculation].algorithm, 64)
+        width = RESULT_BITS[program.hashes[calculation].algorithm]
         return Value("", 0, (1 << width) - 1)
 
     wild: frozenset[ir.FieldRef] = frozenset()

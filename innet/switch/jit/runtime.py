@@ -20,22 +20,15 @@ from numba.extending import intrinsic
 __all__ = [  # what emitted code may import
     "SIGN",
     "bump",
-    "cksum16",
     "clamp",
     "copy",
-    "crc16",
-    "crc32",
-    "crcCCITT",
-    "csum16",
     "divide",
     "find_exact",
     "find_prefix",
     "find_range",
     "find_ternary",
-    "folded",
     "get",
     "hidden",
-    "identity",
     "in_set",
     "less",
     "load8",
@@ -52,8 +45,6 @@ __all__ = [  # what emitted code may import
     "store16",
     "store32",
     "store64",
-    "xor16",
-    "xor32",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -360,100 +351,3 @@ def in_set(members: Any, key: Any, masks: Any) -> bool:
         if same:
             return True
     return False
-
-
-# ── Hashes over bytes ────────────────────────────────────────────────────────────────────────────
-
-
-@inlined
-def folded(total: int) -> int:
-    """The Internet checksum of a sum of 16-bit words that is not negative."""
-    total = (total & 0xFFFFFFFF) + (total >> 32)
-    total = (total & 0xFFFF) + (total >> 16)
-    total = (total & 0xFFFF) + (total >> 16)
-    total = (total & 0xFFFF) + (total >> 16)
-    return total ^ 0xFFFF
-
-
-@inlined
-def csum16(data: Any, size: int) -> int:
-    """RFC 1071; an odd last byte is the upper half of a word."""
-    total = 0
-    for position in range(0, size - 1, 2):
-        total += load16(data, position)
-    if size & 1:
-        total += load8(data, size - 1) << 8
-    return folded(total)
-
-
-cksum16 = csum16
-
-
-@inlined
-def reflected(value: int, width: int) -> int:
-    """The low ``width`` bits in reverse order."""
-    result = 0
-    for _ in range(width):
-        result = (result << 1) | (value & 1)
-        value >>= 1
-    return result
-
-
-@inlined
-def crc16(data: Any, size: int) -> int:
-    """Polynomial 0x8005, reflected."""
-    remainder = 0
-    for position in range(size):
-        remainder ^= load8(data, position)
-        for _ in range(8):
-            remainder = (remainder >> 1) ^ (0xA001 if remainder & 1 else 0)
-    return remainder
-
-
-@inlined
-def crc32(data: Any, size: int) -> int:
-    """Polynomial 0x04C11DB7, reflected, as Ethernet's."""
-    remainder = 0xFFFFFFFF
-    for position in range(size):
-        remainder ^= load8(data, position)
-        for _ in range(8):
-            remainder = (remainder >> 1) ^ (0xEDB88320 if remainder & 1 else 0)
-    return remainder ^ 0xFFFFFFFF
-
-
-@inlined
-def crcCCITT(data: Any, size: int) -> int:  # noqa: N802 - BMv2's name of it, as programs use it
-    """Polynomial 0x1021 from 0xFFFF."""
-    remainder = 0xFFFF
-    for position in range(size):
-        remainder ^= load8(data, position) << 8
-        for _ in range(8):
-            remainder = ((remainder << 1) ^ (0x1021 if remainder & 0x8000 else 0)) & 0xFFFF
-    return remainder
-
-
-@inlined
-def xor16(data: Any, size: int) -> int:
-    """Of 16-bit words, the last one filled up with zeros."""
-    result = 0
-    for position in range(size):
-        result ^= load8(data, position) << (8 * (1 - (position & 1)))
-    return result
-
-
-@inlined
-def xor32(data: Any, size: int) -> int:
-    """Of 32-bit words, the last one filled up with zeros."""
-    result = 0
-    for position in range(size):
-        result ^= load8(data, position) << (8 * (3 - (position & 3)))
-    return result
-
-
-@inlined
-def identity(data: Any, size: int) -> int:
-    """The first 8 bytes as one number."""
-    result = 0
-    for position in range(min(size, 8)):
-        result = (result << 8) | load8(data, position)
-    return result

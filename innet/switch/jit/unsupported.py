@@ -78,6 +78,6 @@ def _others(program: ir.Program) -> Iterator[str]:
         if isinstance(node, ir.Hash | ir.Checksum)
     }
     for index in sorted(used):
-        calculation = program.calculations[index]
+        calculation = program.hashes[index]
         if calculation.algorithm not in ALGORITHMS:
             yield f"the hash algorithm {calculation.algorithm} ({calculation.name})"

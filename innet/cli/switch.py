@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from innet.cli.output import out, say_json
+from innet.cli.output import err, out, say_json
 
 app = typer.Typer(
     help="Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
@@ -60,6 +60,52 @@ def stf(
         out.print(summary(outcomes))
     if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(1)
+
+
+@app.command("replay")
+def replay_captures(
+    *,
+    program: ProgramArgument,
+    captures: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="IN.pcap ...", help="pcap or pcapng, plain or gzip."),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", "-o", help="An empty or new folder.")],
+    ports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port",
+            "-p",
+            metavar="PORT[=FILE]",
+            help="Where packets arrive: all, or those of FILE. Otherwise the file's name says so "
+            "(p3_in.pcap), or a pcapng's interfaces do. Repeatable.",
+        ),
+    ] = None,
+    commands: CommandsOption = None,
+    engine: EngineOption = "jit",
+    batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
+    as_json: JsonOption = False,
+) -> None:
+    """Play captures through a program; write p3_out.pcap and so on, a capture for each port."""
+    from innet.cli.switch_replay import Progress, as_document, inputs_of, remarks, summary
+    from innet.switch import Switch
+    from innet.tools.opening import engine_named, open_program, read_commands
+    from innet.tools.replay import Replay
+
+    inputs = inputs_of(captures or [], ports or [])
+    control = read_commands(commands)
+    loaded, chosen = open_program(program), engine_named(engine)
+    with Replay(inputs, folder) as replay:
+        switch = Switch(loaded, chosen)
+        control.run(switch)
+        with Progress(err, inputs) as progress:
+            result = replay.run(switch, batch, progress)
+    if as_json:
+        say_json(as_document(result, switch))
+    else:
+        out.print(summary(result))
+        for line in remarks(result, switch, folder):
+            _say(out, line)
 
 
 def _say(console: Any, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
@@ -35,23 +36,34 @@ def engine_named(name: str) -> EngineName:
     return cast("EngineName", name)
 
 
-def run_commands(switch: Switch, path: Path | None) -> str:
-    """Run the commands in a file (None: none), one a line; returns what they print.
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Commands for a switch, and the file that they come from; ``lines`` count from 1."""
 
-    Raises:
-        InputError: the file cannot be read.
-        ControlError: names file and line of the command that was refused.
-    """
+    path: Path | None
+    lines: tuple[str, ...]
+
+    def run(self, switch: Switch) -> str:
+        """Run them; returns what they print.
+
+        Raises:
+            ControlError: names file and line of the command that was refused.
+        """
+        printed = []
+        for number, line in enumerate(self.lines, 1):
+            try:
+                printed.append(switch.command(line))
+            except ControlError as error:
+                raise ControlError(f"{self.path}:{number}: {line.strip()}: {error}") from None
+        return "\n".join(each for each in printed if each)
+
+
+def read_commands(path: Path | None) -> Commands:
+    """The commands in a file, one a line; InputError when it cannot be read. None: no commands."""
     if path is None:
-        return ""
+        return Commands(None, ())
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
-    printed = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            printed.append(switch.command(line))
-        except ControlError as error:
-            raise ControlError(f"{path}:{number}: {line.strip()}: {error}") from None
-    return "\n".join(each for each in printed if each)
+    return Commands(path, tuple(text.splitlines()))

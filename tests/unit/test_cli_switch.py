@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from support import capture_files as files
 from typer.testing import CliRunner
 
 from innet.cli.app import app
-from innet.errors import InputError, ProgramError, UnknownNameError
+from innet.errors import ControlError, InnetError, InputError, ProgramError, UnknownNameError
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 STF = Path(__file__).parents[1] / "stf"
+CLOCK = PROGRAMS / "tools_clock.json"
 STATE = PROGRAMS / "switch_state.json"
 TABLES = PROGRAMS / "switch_tables.json"
 
@@ -75,3 +77,52 @@ class TestStf:
         (tmp_path / "x.stf").write_text("wait\nadd 5\n")
         with pytest.raises(InputError, match=r"x\.stf:2: expected a table, found 5: add 5"):
             switch("stf", TABLES, tmp_path / "x.stf")
+
+
+class TestReplay:
+    @pytest.fixture
+    def capture(self, tmp_path):
+        path = tmp_path / "p1_in.pcap"
+        path.write_bytes(files.pcap([(1_000, b"\2a"), (2_000, b"\xff"), (3_000, b"\x09")]))
+        return path
+
+    def test_table_and_files(self, tmp_path, capture):
+        (tmp_path / "commands").write_text(
+            "# two copies\nmc_mgrp_create 1\nmc_node_create 0 3 4\nmc_node_associate 1 0\n"
+        )
+        arguments = ["-c", tmp_path / "commands", "-o", tmp_path / "out", "-e", "interpret"]
+        result = switch("replay", CLOCK, capture, *arguments)
+        assert result.exit_code == 0
+        for text in ("p2_out.pcap", "p3_out.pcap", "p4_out.pcap", "unanswered"):
+            assert text in result.stdout
+        assert len((tmp_path / "out" / "p2_out.pcap").read_bytes()) == 24 + 16 + 14
+
+    def test_json(self, tmp_path, capture):
+        other = tmp_path / "other"
+        other.write_bytes(capture.read_bytes())
+        arguments = ["-p", f"7={other}", "-o", tmp_path / "out", "-e", "interpret", "--json"]
+        document = json.loads(switch("replay", CLOCK, capture, *arguments).stdout)
+        assert document["ports"]["1"]["packets_in"] == 3
+        assert document["ports"]["7"]["silent"] == 2
+        assert document["ports"]["2"]["file"] == str(tmp_path / "out" / "p2_out.pcap")
+        assert document["statistics"]["unknown_groups"] == 2
+
+    def test_a_command_that_is_refused(self, tmp_path, capture):
+        (tmp_path / "commands").write_text("\nmc_mgrp_create 1\ntable_add x y 1 =>\n")
+        arguments = ["-c", tmp_path / "commands", "-o", tmp_path / "out", "-e", "interpret"]
+        with pytest.raises(ControlError, match=r"commands:3: table_add x y 1 =>: unknown table"):
+            switch("replay", CLOCK, capture, *arguments)
+
+    def test_wrong_before_a_program_is_compiled(self, tmp_path, capture, monkeypatch):
+        monkeypatch.setattr("innet.switch.Switch.__init__", None)
+        out = ["-o", tmp_path / "out"]
+        for arguments, message in (
+            ([capture, *out, "-e", "fast"], "unknown switch engine 'fast'"),
+            ([capture, *out, "-c", "absent"], "absent cannot be read: No such file"),
+            (["absent.pcap", *out], r"absent\.pcap cannot be read: No such file"),
+            ([CLOCK, *out, "-p", "1"], "is neither a pcap nor a pcapng file"),
+            ([capture, "-o", tmp_path], "is not empty"),
+            (out, "name a capture to replay"),
+        ):
+            with pytest.raises(InnetError, match=message):
+                switch("replay", CLOCK, *arguments)

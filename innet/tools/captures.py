@@ -1,0 +1,317 @@
+"""Capture files, read in blocks of constant size whatever their length, and written.
+
+pcap and pcapng, of either byte order, with time stamps of any resolution, plain or gzip-compressed.
+Time stamps are nanoseconds since the capture's epoch, exact.
+
+Sources: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError, PacketError
+from innet.tools import capture_kernels as kernels
+
+CHUNK = 1 << 22
+"""Bytes read at a time."""
+
+_MAGIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
+"""pcap's magic numbers, and the nanoseconds of a unit of the time stamps' fraction."""
+
+_ORDER = 0x1A2B3C4D
+_MOST_BINARY_DIGITS = 30  # of a pcapng clock: more would not be exact in 64 bits
+
+_PROBLEMS = {
+    kernels.TOO_LONG: f"claims more than {kernels.LONGEST} bytes",
+    kernels.MALFORMED: "lies in a block whose lengths do not agree",
+    kernels.NO_INTERFACE: "came in by an interface that the capture does not describe",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Packets of a capture, one after the other.
+
+    Attributes:
+        data: bytes that hold the packets, among others.
+        start, length: shape (n,), int64 and int32: where each packet lies in ``data``.
+        time: shape (n,), int64, nanoseconds.
+        interface: shape (n,), int32: number of the interface in the order of the capture; 0 in a
+            pcap.
+        cut: how many were longer before they were captured.
+    """
+
+    data: NDArray[np.uint8]
+    start: NDArray[np.int64]
+    length: NDArray[np.int32]
+    time: NDArray[np.int64]
+    interface: NDArray[np.int32]
+    cut: int
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class CaptureReader:
+    """A capture file, open for reading.
+
+        with CaptureReader(path) as capture:
+            for block in capture.blocks(): ...
+
+    Attributes:
+        link_type: of the (first) interface; 1 is Ethernet.
+        nano: time stamps are finer than microseconds.
+        is_pcapng: packets say by which interface they came.
+        size: of the file in bytes; ``position`` is how many of them were read.
+
+    Raises:
+        InputError: the file cannot be read.
+        PacketError: it is no capture.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.packets = 0
+        """How many ``blocks`` has given out."""
+        self._interfaces = np.empty((0, 4), np.int64)
+        self._earlier = 0  # interfaces of the sections before
+        self._latest = 0
+        self._offset = 0  # of what comes next, in the (unpacked) file
+        try:
+            self._file = path.open("rb")
+            self.size = path.stat().st_size
+            self._stream = self._unpacked()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
+        try:
+            self._rest = self._header()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file that were read."""
+        return self._file.tell()
+
+    def _unpacked(self) -> IO[bytes]:
+        packed = self._file.read(2) == b"\x1f\x8b"
+        self._file.seek(0)
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=self._file)) if packed else self._file
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            where = f"after packet {self.packets}" if self.packets else "at its start"
+            raise PacketError(f"{self.path} cannot be read on {where}: {error}.") from None
+
+    # ── The beginning ──
+
+    def _header(self) -> bytes:
+        """Read what stands before the first packet; returns bytes that were read too far."""
+        head = self._read(CHUNK)
+        if not head:
+            raise PacketError(f"{self.path} is empty, so it is no capture.")
+        self.is_pcapng = head[:4] == kernels.SECTION.to_bytes(4, "big")
+        if self.is_pcapng:
+            return self._sections(head)
+        for order in ("<", ">"):
+            (magic,) = struct.unpack_from(f"{order}I", head.ljust(4, b"\0"))
+            if magic in _MAGIC:
+                break
+        else:
+            raise PacketError(f"{self.path} is neither a pcap nor a pcapng file.")
+        if len(head) < 24:
+            raise PacketError(f"{self.path} ends in its header, after {len(head)} bytes.")
+        self._big_endian = order == ">"
+        self._fraction = _MAGIC[magic]
+        self.nano = self._fraction == 1
+        self.link_type = struct.unpack_from(f"{order}I", head, 20)[0] & 0xFFFF
+        self._offset = 24
+        return head[24:]
+
+    def _sections(self, head: bytes) -> bytes:
+        """pcapng: read blocks up to the first packet, so that interfaces are known."""
+        self._big_endian = False
+        self.link_type = 1
+        self.nano = False
+        rest = head
+        while True:
+            kind = int.from_bytes(rest[:4], "big" if self._big_endian else "little")
+            if len(rest) < 12 or kind not in (kernels.SECTION, kernels.INTERFACE):
+                return rest
+            rest = self._describe(rest)
+
+    # ── Packets ──
+
+    def blocks(self) -> Iterator[Block]:
+        """The packets, some megabytes at a time.
+
+        Raises:
+            PacketError: the file is damaged or ends in a packet; names the packet and the offset.
+        """
+        rest = self._rest
+        while True:
+            data = np.frombuffer(rest, np.uint8)
+            used, block, problem = self._scan(data)
+            self.packets += len(block)
+            self._offset += used
+            if len(block):
+                yield block
+            if problem in _PROBLEMS:
+                self._refuse(_PROBLEMS[problem])
+            rest = rest[used:]
+            if problem == kernels.OTHER_BLOCK:
+                rest = self._describe(rest)
+                continue
+            chunk = self._read(CHUNK)
+            if not chunk:
+                break
+            rest += chunk
+        if rest:
+            self._refuse("is cut off: the file ends in it")
+
+    def _refuse(self, what: str) -> None:
+        raise PacketError(
+            f"{self.path} is damaged: packet {self.packets} (counted from 0), at byte "
+            f"{self._offset}, {what}."
+        )
+
+    def _scan(self, data: NDArray[np.uint8]) -> tuple[int, Block, int]:
+        found = kernels.room_for(data)
+        if self.is_pcapng:
+            used, count, problem = kernels.scan_pcapng(
+                data, self._big_endian, self._interfaces, self._latest, found
+            )
+            self._latest = int(found[count - 1, kernels.TIME]) if count else self._latest
+        else:
+            used, count, problem = kernels.scan_pcap(data, self._big_endian, self._fraction, found)
+        found = found[:count]
+        block = Block(
+            data,
+            found[:, kernels.START].copy(),
+            found[:, kernels.LENGTH].astype(np.int32),
+            found[:, kernels.TIME].copy(),
+            (found[:, kernels.BY] + self._earlier).astype(np.int32),
+            int(np.count_nonzero(found[:, kernels.ORIGINAL] > found[:, kernels.LENGTH])),
+        )
+        return used, block, problem
+
+    # ── pcapng: sections and interfaces ──
+
+    def _describe(self, rest: bytes) -> bytes:
+        """Read the section or interface that ``rest`` begins with; returns what follows it."""
+        while len(rest) < 12 or len(rest) < self._block_size(rest):
+            chunk = self._read(CHUNK)
+            if not chunk:
+                self._refuse("is preceded by a block that is cut off")
+            rest += chunk
+        size = self._block_size(rest)
+        body = rest[8 : size - 4]
+        if rest[:4] == kernels.SECTION.to_bytes(4, "big"):
+            self._earlier += len(self._interfaces)
+            self._interfaces = np.empty((0, 4), np.int64)
+        else:
+            self._interface(body)
+        self._offset += size
+        return rest[size:]
+
+    def _block_size(self, rest: bytes) -> int:
+        if rest[:4] == kernels.SECTION.to_bytes(4, "big"):
+            order = rest[8:12]
+            if order not in (_ORDER.to_bytes(4, "big"), _ORDER.to_bytes(4, "little")):
+                self._refuse("is preceded by a section of unknown byte order")
+            self._big_endian = order == _ORDER.to_bytes(4, "big")
+        size = int.from_bytes(rest[4:8], "big" if self._big_endian else "little")
+        least = 28 if rest[:4] == kernels.SECTION.to_bytes(4, "big") else 20
+        if size < least or size % 4 or size > 4 * CHUNK:
+            self._refuse(f"is preceded by a block of {size} bytes, which is malformed")
+        return size
+
+    def _interface(self, body: bytes) -> None:
+        order = ">" if self._big_endian else "<"
+        link_type, _, snapped = struct.unpack_from(f"{order}HHI", body)
+        decimal, binary, seconds = 6, -1, 0
+        at = 8
+        while at + 4 <= len(body):
+            code, size = struct.unpack_from(f"{order}HH", body, at)
+            value = body[at + 4 : at + 4 + size]
+            at += 4 + (size + 3) // 4 * 4
+            if code == 0:
+                break
+            if code == 9 and size == 1:  # if_tsresol
+                digits = value[0] & 0x7F
+                decimal, binary = (-1, digits) if value[0] & 0x80 else (digits, -1)
+            elif code == 14 and size == 8:  # if_tsoffset
+                (seconds,) = struct.unpack(f"{order}q", value)
+        if decimal > 18 or binary > _MOST_BINARY_DIGITS or abs(seconds) > 1 << 33:
+            self._refuse("is preceded by an interface whose clock cannot be read")
+        if not len(self._interfaces) and not self._earlier:
+            self.link_type = link_type
+        self.nano = self.nano or decimal > 6 or binary > 0
+        row = np.array([[decimal, binary, seconds, snapped]], np.int64)
+        self._interfaces = np.concatenate([self._interfaces, row])
+
+
+class CaptureWriter:
+    """A pcap file, open for writing; little-endian.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, nano: bool, link_type: int = 1) -> None:
+        self.path = path
+        self._fraction = 1 if nano else 1000
+        magic = next(word for word, unit in _MAGIC.items() if unit == self._fraction)
+        try:
+            self._file = path.open("xb")
+            self._file.write(struct.pack("<IHHiIII", magic, 2, 4, 0, 0, kernels.LONGEST, link_type))
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def write(
+        self,
+        rows: NDArray[np.uint8],
+        length: NDArray[np.int32],
+        time: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+    ) -> None:
+        """Append the ``chosen`` of the packets in ``rows``, shape (n, stride); time in ns."""
+        records = kernels.lay_out(rows, length, time, chosen, self._fraction)
+        try:
+            self._file.write(records.data)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(f"cannot write {self.path}: {error.strerror or error}.")

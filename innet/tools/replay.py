@@ -1,0 +1,253 @@
+"""Captures through a switch: packets in as they were captured, a capture for each port out.
+
+The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
+that leaves bears the time of the one that caused it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import InputError
+from innet.packets import PacketBatch
+from innet.switch import Switch
+from innet.switch.model import MAX_PORT
+from innet.tools.captures import CaptureReader, CaptureWriter
+from innet.tools.clocks import looks_at_clock
+from innet.tools.merge import Source, Timed, merged
+
+_PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
+
+Watch = Callable[[int, int], None]
+"""Told of progress: packets so far, and bytes of the captures that were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A capture. ``port``: where its packets arrive; None: its file's name says so (p3_in.pcap), or
+    else the interfaces of a pcapng are the ports.
+    """
+
+    path: Path
+    port: int | None = None
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What a port saw. ``silent``: packets that came in and led to none that left."""
+
+    packets_in: int = 0
+    bytes_in: int = 0
+    silent: int = 0
+    packets_out: int = 0
+    bytes_out: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a replay did.
+
+    Attributes:
+        ports: by port.
+        cut: packets that had been longer before they were captured.
+        switch_seconds: spent in the switch; ``seconds`` in all.
+        capture_seconds: between the first packet and the last, by their time stamps.
+        files: what was written, by port.
+    """
+
+    ports: dict[int, Traffic] = field(default_factory=dict)
+    cut: int = 0
+    switch_seconds: float = 0.0
+    seconds: float = 0.0
+    capture_seconds: float = 0.0
+    files: dict[int, Path] = field(default_factory=dict)
+
+    def total(self, name: str) -> int:
+        """The sum of a number of ``Traffic`` over the ports."""
+        return sum(int(getattr(each, name)) for each in self.ports.values())
+
+
+class Replay:
+    """Captures about to be played.
+
+        with Replay(inputs, folder) as replay:
+            summary = replay.run(switch)
+
+    Captures are opened and the folder is made at once, so that what is wrong with them is told
+    before a program is compiled.
+
+    Args:
+        inputs: at least one; merged in order of time stamps.
+        out: a folder that is empty or not there yet, for p3_out.pcap and so on.
+
+    Raises:
+        InputError: a file cannot be read, holds no packets, or nobody says where they arrive; the
+            folder cannot be written or is not empty.
+        PacketError: a file is no capture, or damaged.
+    """
+
+    def __init__(self, inputs: Sequence[Input], out: Path) -> None:
+        self.out = out
+        self._open = ExitStack()
+        try:
+            captures = [self._open.enter_context(CaptureReader(each.path)) for each in inputs]
+            self.sources = [
+                Source(capture, _port(each, capture))
+                for each, capture in zip(inputs, captures, strict=True)
+            ]
+            for source in self.sources:
+                if source.ended:
+                    raise InputError(f"{source.path} holds no packets.")
+            _make_empty(out)
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def run(self, switch: Switch, batch: int = 4096, watch: Watch | None = None) -> Summary:
+        """Play everything through ``switch``, whose control plane is in place.
+
+        Args:
+            switch: its clock is set and its statistics grow.
+            batch: packets in one call of the switch, at most.
+            watch: told of progress after each batch.
+
+        Raises:
+            InputError: a file cannot be written.
+            PacketError: a capture is damaged; what came before the damage was replayed.
+        """
+        if batch < 1:
+            raise InputError(f"a batch of {batch} packets: choose at least 1.")
+        begun = time.perf_counter()
+        captures = [source.capture for source in self.sources]
+        player = _Player(switch, self.out, captures)
+        with closing(player):
+            for timed in merged(self.sources, batch):
+                player.play(timed)
+                if watch is not None:
+                    read = sum(each.position for each in captures)
+                    watch(player.summary.total("packets_in"), read)
+        player.summary.seconds = time.perf_counter() - begun
+        player.summary.cut = sum(source.cut for source in self.sources)
+        return player.summary
+
+
+def _port(given: Input, capture: CaptureReader) -> int | None:
+    port = given.port
+    if port is None:
+        stem = given.path.name.removesuffix(".gz").rpartition(".")[0] or given.path.name
+        found = _PORT_IN_NAME.search(stem)
+        port = int(found[1]) if found else None
+    if port is None and not capture.is_pcapng:
+        raise InputError(
+            f"{given.path}: at which port do its packets arrive? Say --port 0, or "
+            f"--port 0={given.path}, or call the file p0_in.pcap."
+        )
+    if port is not None and not 0 <= port <= MAX_PORT:
+        raise InputError(f"{given.path} at port {port}: a switch has ports 0..{MAX_PORT}.")
+    return port
+
+
+def _make_empty(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty; name a new folder for what is written.")
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}.") from None
+
+
+class _Player:
+    """Runs batches and keeps the captures that are being written."""
+
+    def __init__(self, switch: Switch, out: Path, captures: Sequence[CaptureReader]) -> None:
+        self.switch = switch
+        self.out = out
+        self.summary = Summary()
+        self._nano = any(each.nano for each in captures)
+        self._link_type = captures[0].link_type
+        self._stepwise = looks_at_clock(switch.program)
+        self._writers: dict[int, CaptureWriter] = {}
+        self._first: int | None = None
+
+    def play(self, timed: Timed) -> None:
+        packets = timed.packets
+        if self._first is None:
+            self._first = int(timed.clock[0])
+        self.summary.capture_seconds = (int(timed.clock[-1]) - self._first) / 1e9
+        clock = (timed.clock - self._first) // 1000
+        parts = []
+        begun = time.perf_counter()
+        for rows in self._steps(clock):
+            self.switch.state.clock = int(clock[rows.stop - 1])
+            left = self.switch.process_batch(
+                PacketBatch(packets.data[rows], packets.length[rows], packets.port[rows])
+            )
+            origin = _origins(left) + np.int32(rows.start)
+            parts.append(PacketBatch(left.data, left.length, left.port, origin))
+        self.summary.switch_seconds += time.perf_counter() - begun
+        left = PacketBatch.concatenate(parts)
+        self._count(packets, left)
+        self._write(left, timed.time)
+
+    def _steps(self, clock: NDArray[np.int64]) -> Iterator[slice]:
+        """What may run in one call: everything, or what arrives in the same microsecond."""
+        if not self._stepwise:
+            yield slice(0, len(clock))
+            return
+        ends = [*(np.flatnonzero(np.diff(clock)) + 1).tolist(), len(clock)]
+        for first, last in zip([0, *ends], ends, strict=False):
+            yield slice(first, last)
+
+    def _count(self, came: PacketBatch, left: PacketBatch) -> None:
+        answered = np.zeros(len(came), np.bool_)
+        answered[_origins(left)] = True
+        for port in np.unique(came.port).tolist():
+            mine = came.port == port
+            traffic = self.summary.ports.setdefault(port, Traffic())
+            traffic.packets_in += int(mine.sum())
+            traffic.bytes_in += int(came.length[mine].sum(dtype=np.int64))
+            traffic.silent += int((mine & ~answered).sum())
+
+    def _write(self, left: PacketBatch, times: NDArray[np.int64]) -> None:
+        time_of = times[_origins(left)]
+        for port in np.unique(left.port).tolist():
+            chosen = np.flatnonzero(left.port == port)
+            traffic = self.summary.ports.setdefault(port, Traffic())
+            traffic.packets_out += len(chosen)
+            traffic.bytes_out += int(left.length[chosen].sum(dtype=np.int64))
+            if port not in self._writers:
+                path = self.out / f"p{port}_out.pcap"
+                self._writers[port] = CaptureWriter(
+                    path, nano=self._nano, link_type=self._link_type
+                )
+                self.summary.files[port] = path
+            self._writers[port].write(left.data, left.length, time_of, chosen)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+def _origins(left: PacketBatch) -> NDArray[np.int32]:
+    return np.empty(0, np.int32) if left.origin is None else left.origin

@@ -32,6 +32,10 @@ _REMEDY = (
 _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "mirroring_add")
 """Commands whose arguments from the second on are ports."""
 
+MAX_READ = (1 << 63) - 1
+"""simple_switch's control plane hands out cells as signed integers of 64 bits: larger ones read so.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -39,7 +43,7 @@ class Reference:
 
     Attributes:
         packets: what left, by port, in order; each port that heard or could send has its list.
-        registers: those that were asked for, by name; cells modulo 2**64.
+        registers: those that were asked for, by name.
         seconds: between the first and the last packet that left, by simple_switch's own clock.
     """
 
@@ -135,14 +139,12 @@ def ports_of(commands: Sequence[str]) -> set[int]:
 
 
 def read_register(session: Session, name: str) -> NDArray[np.uint64]:
-    """All cells of a register array of at most 64 bits."""
+    """All cells of a register array; one that is over ``MAX_READ`` reads ``MAX_READ``."""
     answer = session.command(f"register_read {name}")
-    match = re.search(re.escape(name) + r"=\s*([\d, -]+)", answer)
+    match = re.search(re.escape(name) + r"=\s*([\d, ]+)", answer)
     if match is None:
         raise ControlError(f"simple_switch_CLI did not answer register_read {name}: {answer}")
-    # simple_switch_CLI takes the highest of 64 bits for a sign.
-    cells = [int(value) & ((1 << 64) - 1) for value in match.group(1).split(",")]
-    return np.array(cells, np.uint64)
+    return np.array([int(value) for value in match.group(1).split(",")], np.uint64)
 
 
 def read_counters(session: Session, name: str, indices: Sequence[int]) -> list[tuple[int, int]]:

@@ -12,73 +12,9 @@ from innet.errors import ControlError
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.guided_meters import fill_meters
+from innet.switch.guided_packets import Walk, number
 
-INTERESTING = (0, 1, 2, 3, 7, 8, 15, 127, 128, 255)
-
-
-def number(rng: np.random.Generator, width: int) -> int:
-    """A number of ``width`` bits: small, an end of the range, or any."""
-    top = (1 << width) - 1
-    choice = rng.integers(0, 4)
-    if choice == 0:
-        return int(rng.choice(INTERESTING)) & top
-    if choice == 1:
-        return top - (int(rng.choice(INTERESTING)) & top)
-    if choice == 2:
-        return 1 << int(rng.integers(0, width))
-    return int.from_bytes(rng.bytes((width + 7) // 8), "big") & top
-
-
-class _Way:
-    """What a packet has so far: ``bits`` are (value, width), ``places`` says where fields are."""
-
-    def __init__(self, program: ir.Program) -> None:
-        self.program = program
-        self.bits: list[tuple[int, int]] = []
-        self.places: dict[tuple[int, int], int] = {}
-        self.last: dict[int, int] = {}
-        self.last_union: dict[int, int] = {}
-
-    def extracted(self, target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext) -> int | None:
-        """The header that an extraction fills; None of a full stack."""
-        if isinstance(target, ir.HeaderRef):
-            return target.header
-        if isinstance(target, ir.StackNext):
-            elements, last, stack = (
-                self.program.stacks[target.stack].headers,
-                self.last,
-                target.stack,
-            )
-        else:
-            unions = self.program.union_stacks[target.union_stack].unions
-            elements = tuple(self.program.unions[u].headers[target.position] for u in unions)
-            last, stack = self.last_union, target.union_stack
-        position = last.get(stack, -1) + 1
-        if position == len(elements):
-            return None
-        last[stack] = position
-        return elements[position]
-
-    def field(
-        self, source: ir.FieldRef | ir.StackLastField | ir.UnionStackLastField
-    ) -> tuple[int, int]:
-        """(header, field) of a part of a key; an empty stack's first element where it has none."""
-        if isinstance(source, ir.FieldRef):
-            return source.header, source.field
-        if isinstance(source, ir.StackLastField):
-            elements = self.program.stacks[source.stack].headers
-            return elements[self.last.get(source.stack, 0)], source.field
-        unions = self.program.union_stacks[source.union_stack].unions
-        union = unions[self.last_union.get(source.union_stack, 0)]
-        return self.program.unions[union].headers[source.position], source.field
-
-    def packed(self) -> bytes:
-        """The bits as bytes."""
-        total = sum(width for _, width in self.bits)
-        value = 0
-        for part, width in self.bits:
-            value = value << width | part
-        return (value << (-total % 8)).to_bytes((total + 7) // 8, "big")
+__all__ = ["Guide", "number"]
 
 
 class Guide:
@@ -96,57 +32,8 @@ class Guide:
 
     def packet(self) -> bytes:
         """A packet for which the parser goes some way that the program foresees."""
-        way = _Way(self.program)
-        state = self.program.parser.initial
-        for _ in range(12):
-            if state is None:
-                break
-            current = self.program.parser.states[state]
-            for operation in current.operations:
-                if isinstance(operation, ir.Extract):
-                    header = way.extracted(operation.target)
-                    if header is not None:
-                        self._header(header, way)
-                elif isinstance(operation, ir.Advance):
-                    way.bits.extend((number(self.rng, 8), 8) for _ in range(3))
-            state = self._follow(current, way)
-        return way.packed() + self.rng.bytes(int(self.rng.integers(0, 20)))
-
-    def _header(self, header: int, way: _Way) -> None:
-        for i, field in enumerate(self.program.type_of(header).fields):
-            known = self.known.get((header, i))
-            if known and self.rng.random() < 0.7:
-                value = known[self.rng.integers(len(known))]
-            else:
-                value = number(self.rng, field.width)
-            way.places[header, i] = len(way.bits)
-            way.bits.append((value & ((1 << field.width) - 1), field.width))
-
-    def _follow(self, state: ir.ParserState, way: _Way) -> int | None:
-        if not state.key or not state.transitions or self.rng.random() < 0.2:
-            return state.default
-        wanted = state.transitions[self.rng.integers(len(state.transitions))]
-        values = wanted.values or self._member(wanted, state.key)
-        for part, value, mask in zip(state.key, values, wanted.masks, strict=True):
-            if isinstance(part.source, ir.Lookahead):
-                way.bits.append((value, part.width))
-                way.bits.append((number(self.rng, -part.width % 8 or 8), -part.width % 8 or 8))
-                continue
-            place = way.places.get(way.field(part.source))
-            if place is not None:
-                old, width = way.bits[place]
-                way.bits[place] = ((old & ~mask | value & mask) & ((1 << width) - 1), width)
-        return wanted.next
-
-    def _member(self, transition: ir.Transition, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
-        """A member of the value set that a transition looks at, by the parts of the key."""
-        members = self.members[transition.value_set or 0]
-        left = members[self.rng.integers(len(members))] if members else 0
-        values = []
-        for part in reversed(key):
-            values.append(left & ((1 << part.width) - 1))
-            left >>= part.width
-        return tuple(reversed(values))
+        walk = Walk(self.program, self.rng, self.known, self.members)
+        return walk.run() + self.rng.bytes(int(self.rng.integers(0, 20)))
 
     def damaged(self, packet: bytes) -> bytes:
         """``packet`` as it may arrive: whole, cut short, longer, or with bytes changed."""
@@ -162,6 +49,8 @@ class Guide:
             return bytes(changed)
         if choice == 3 and self.rng.random() < 0.2:
             return self.rng.bytes(int(self.rng.integers(0, 2000)))
+        if choice == 4 and self.rng.random() < 0.05:
+            return packet + self.rng.bytes(10_000 - len(packet))
         return packet
 
     def packets(self, count: int, ports: int = 6) -> list[tuple[int, bytes]]:

@@ -33,7 +33,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     apply {
         if (h.base.isValid()) {
             chosen.apply();
-            if (h.base.op & 7 == 1) { cut(3); }
+            if (h.base.op & 7 == 1) { s.egress_spec = 3; truncate((bit<32>)h.base.amount); }
             else if (h.base.op & 7 == 2) { h.extra.setInvalid(); }
             else if (h.base.op & 7 == 3 && !h.extra.isValid()) { h.extra.setValid(); h.extra.x = 0x01020304; }
             else if (h.base.op & 7 == 4) { return; }

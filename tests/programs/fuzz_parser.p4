@@ -4,7 +4,7 @@
 
 error { OddKind, TooLarge }
 
-header head_t { bit<8> kind; bit<4> high; bit<4> low; bit<16> word; }
+header head_t { bit<8> kind; bit<4> high; bit<4> low; bit<1> flag; bit<9> nine; bit<6> pad; bit<16> word; }
 header item_t { bit<8> kind; bit<24> value; }
 header long_t { bit<64> a; bit<64> b; }
 header report_t { bit<8> error_code; bit<16> trace; bit<16> peek; }
@@ -12,8 +12,9 @@ struct headers_t { head_t head; item_t[3] items; long_t long; report_t report; }
 struct metadata_t { bit<16> trace; bit<16> peek; }
 
 parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    value_set<bit<8>>(4) kinds;
-    value_set<tuple<bit<4>, bit<16>>>(4) pairs;
+    // Widths for which simple_switch_CLI encodes the values as simple_switch compares them.
+    value_set<bit<9>>(4) nines;
+    value_set<tuple<bit<1>, bit<16>>>(4) pairs;
     state start {
         p.extract(h.head);
         m.trace = 1;
@@ -23,7 +24,7 @@ parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metada
             2: skipping;
             3: verifying;
             4: several;
-            kinds: known;
+            5: valued;
             0x80 &&& 0xf0: long;
             default: accept;
         }
@@ -55,9 +56,12 @@ parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metada
             (_, 4..9, 7): skipping;
         }
     }
+    state valued {
+        transition select(h.head.nine) { 3: long; nines: known; 0x100 &&& 0x180: items; default: accept; }
+    }
     state known {
         m.trace = m.trace + 0x4000;
-        transition select(h.head.low, h.head.word) { pairs: long; default: accept; }
+        transition select(h.head.flag, h.head.word) { pairs: long; default: accept; }
     }
     state long { p.extract(h.long); transition accept; }
 }

@@ -75,7 +75,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
             else if (h.op.op & 7 == 1) { push_three(); }
             else if (h.op.op & 7 == 2) { pop_one(); }
             else if (h.op.op & 7 == 3) { pop_two(); }
-            else if (h.op.op & 7 == 4) { if (h.op.index < 5) { if (h.labels[h.op.index].isValid()) { at_index(); } } }
+            else if (h.op.op & 7 == 4) { if (h.op.index < m.depth) { at_index(); } }
             else if (h.op.op & 7 == 5) { exchange(); }
             else if (h.op.op & 7 == 6) { whole(); push_one(); push_all(); push_one(); }
             per_index.apply();

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ for line in sys.stdin:
 """
 
 
-def tool(folder: Path, name: str, script: str, interpreter: str = "/usr/bin/env python3") -> Path:
+def tool(folder: Path, name: str, script: str, interpreter: str = sys.executable) -> Path:
     path = folder / name
     path.write_text(f"#!{interpreter}\n{script}\n")
     path.chmod(0o755)
@@ -34,7 +34,7 @@ def tool(folder: Path, name: str, script: str, interpreter: str = "/usr/bin/env 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
     """A simple_switch that listens and sleeps, and a simple_switch_CLI that says done."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tmp_path))
     tool(tmp_path, "simple_switch", LISTEN + "time.sleep(20)")
     tool(tmp_path, "simple_switch_CLI", ANSWER)
     return tmp_path
@@ -55,7 +55,7 @@ def test_the_checked_build_is_taken_where_it_is(tools):
 
 def test_a_command_line_that_does_not_answer_is_named(tools, monkeypatch):
     monkeypatch.setattr(bmv2_control, "ANSWER_SECONDS", 0.2)
-    tool(tools, "simple_switch_CLI", "exec sleep 20", "/bin/sh")
+    tool(tools, "simple_switch_CLI", "exec /bin/sleep 20", "/bin/sh")
     with pytest.raises(StalledError, match=r"did not answer to start in 0\.2 s"):
         bmv2.run({}, [])
 
@@ -81,7 +81,7 @@ def test_answers_belong_to_their_commands(tools):
 
 
 def test_a_switch_that_never_listens_is_named(tools):
-    tool(tools, "simple_switch", "exec sleep 20", "/bin/sh")
+    tool(tools, "simple_switch", "exec /bin/sleep 20", "/bin/sh")
     with pytest.raises(StalledError, match="waiting for simple_switch to listen"):
         bmv2.run({}, [], deadline=0.3)
 

@@ -1,0 +1,68 @@
+"""Both engines do what simple_switch does, whatever arrives and whatever it is told.
+
+Programs of one feature each, packets made to fit them and mangled, commands made to fit what the
+switch holds: every output byte, its port, the order at each port, what commands are refused, the
+handles that are given out, and at the end registers and counters are equal.
+
+INNET_FUZZ_SEEDS (2) and INNET_FUZZ_PACKETS (400) in the environment say how long to look.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from support import fuzz
+
+SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "2"))
+PACKETS = int(os.environ.get("INNET_FUZZ_PACKETS", "400"))
+
+pytestmark = [
+    pytest.mark.bmv2,
+    pytest.mark.timeout(0 if SEEDS > 2 else 300),
+    pytest.mark.skipif(
+        shutil.which("simple_switch") is None or shutil.which("simple_switch_CLI") is None,
+        reason="needs simple_switch and simple_switch_CLI on PATH",
+    ),
+]
+
+
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_equals_simple_switch(name):
+    for seed in range(SEEDS):
+        case = fuzz.make_case(name, seed, PACKETS)
+        trace = fuzz.simple_switch(case)
+        for engine in fuzz.engines(name):
+            left = fuzz.compare(case, trace, engine)
+            assert left > 0, f"{name}: nothing left, so nothing was compared"
+
+
+def test_a_difference_is_seen():
+    """The comparison itself: a packet, a register, a counter and a refusal that differ."""
+    case = fuzz.make_case("fuzz_loops", 0, 40)
+    fuzz.compare(case, fuzz.simple_switch(case), "interpret")
+    for change in (_change_packet, _change_register, _change_counter, _change_refusal):
+        changed = fuzz.simple_switch(case)
+        change(changed)
+        with pytest.raises(AssertionError):
+            fuzz.compare(case, changed, "interpret")
+
+
+def _change_packet(trace):
+    answer = next(answer for answer in trace.answers[0] if answer)
+    port = next(iter(answer))
+    answer[port][0] = answer[port][0][:-1] + b"?!"
+
+
+def _change_register(trace):
+    trace.state.registers["I.total"][0] += 1
+
+
+def _change_counter(trace):
+    packets, size = trace.state.counters["I.types"][0]
+    trace.state.counters["I.types"][0] = (packets, size + 1)
+
+
+def _change_refusal(trace):
+    trace.handles[0][0] = None if trace.handles[0][0] is not None else ""

@@ -1,0 +1,43 @@
+"""Guided packets go the ways of the parser, so that a program's features are reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from support import fuzz
+
+from innet.switch import Switch, load_program
+from innet.switch.guided import Guide
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("fuzz_parser", 0), ("fuzz_stacks", 0), ("fuzz_unions", 0)]
+)
+def test_packets_take_many_ways(name, place):
+    program = load_program(fuzz.document(name))
+    guide = Guide(program, np.random.default_rng(1))
+    switch = Switch(program, "interpret")
+    kinds = Counter(data[place] for _, data in switch.process(guide.packets(400)) if data)
+    assert len(kinds) >= 5, kinds
+
+
+def test_a_value_set_is_hit():
+    program = load_program(fuzz.document("fuzz_parser"))
+    guide = Guide(program, np.random.default_rng(2))
+    switch = Switch(program, "interpret")
+    switch.commands("pvs_add nines 0x0aa")
+    guide.members = [sorted(each) for each in switch.state.value_sets]
+    traces = [int.from_bytes(data[1:3], "big") for _, data in switch.process(guide.packets(400))]
+    assert sum(trace & 0x4000 != 0 for trace in traces) > 3
+
+
+def test_some_are_mangled():
+    program = load_program(fuzz.document("fuzz_varbit"))
+    guide = Guide(program, np.random.default_rng(3))
+    packet = guide.packet()
+    lengths = [len(guide.damaged(packet)) - len(packet) for _ in range(2000)]
+    assert min(lengths) == -len(packet)
+    assert max(lengths) == 10_000 - len(packet)
+    assert lengths.count(0) > 1000

@@ -11,6 +11,7 @@ from innet.switch import commands_meters as _meters  # noqa: F401 - it registers
 from innet.switch import ir
 from innet.switch.command_table import COMMANDS, Arguments, command, integer, truth
 from innet.switch.control import ControlPlane, describe
+from innet.switch.engine import cell_value
 from innet.switch.hashes import CrcParameters
 
 
@@ -130,8 +131,9 @@ def _show_tables(control: ControlPlane, _: Arguments) -> str:
 @command("register_read", "REGISTER [INDEX]", 1, 2)
 def _register_read(control: ControlPlane, words: Arguments) -> str:
     if len(words) == 1:
-        cells = control.register(words[0])[1]
-        return f"{words[0]}= " + ", ".join(str(int(cell)) for cell in cells)
+        array, cells = control.register(words[0])
+        values = (cell_value(cells, index) for index in range(array.size))
+        return f"{words[0]}= " + ", ".join(map(str, values))
     index = integer(words[1], "the index")
     return f"{words[0]}[{index}]= {control.register_read(words[0], index)}"
 

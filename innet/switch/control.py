@@ -18,7 +18,7 @@ from innet.switch import hashes, ir
 from innet.switch.control_meters import MeterControl
 from innet.switch.control_names import Names
 from innet.switch.control_values import Key, Number, describe_match, inside, match_of, number
-from innet.switch.engine import SwitchState
+from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry, TableState
 from innet.switch.whole import whole
 
@@ -125,7 +125,7 @@ class ControlPlane(MeterControl):
 
     def register_read(self, name: str, index: int) -> int:
         array, cells = self.register(name)
-        return int(cells[inside(index, array.size, array.name)])
+        return cell_value(cells, inside(index, array.size, array.name))
 
     def register_write(self, name: str, index: int, value: int) -> None:
         """Write a cell; a negative value is kept as two's complement."""
@@ -136,7 +136,7 @@ class ControlPlane(MeterControl):
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
             )
-        cells[place] = value & ((1 << array.width) - 1)
+        set_cell(cells, place, value & ((1 << array.width) - 1))
 
     def register_reset(self, name: str) -> None:
         """All cells to 0."""

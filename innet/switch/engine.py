@@ -83,8 +83,10 @@ class RegisterGroup:
     Attributes:
         registers: their indices in ``Program.registers``, consecutive.
         matrix: shape (size, len(registers)), C-contiguous; uint32 for widths up to 32, uint64 up to
-            64, object (Python integers) above. Cell i of the k-th register is ``matrix[i, k]``, so
-            that one row holds what a packet touches when it uses the same index in all of them.
+            64. Cell i of the k-th register is ``matrix[i, k]``, so that one row holds what a packet
+            touches when it uses the same index in all of them. Above 64 bits the shape is
+            (size, len(registers), words): a cell is as many uint64 words as hold its width, the
+            most significant one first.
     """
 
     registers: tuple[int, ...]
@@ -99,7 +101,8 @@ def allocate_registers(program: ir.Program) -> tuple[RegisterGroup, ...]:
     for end in range(1, len(arrays) + 1):
         if end < len(arrays) and _shape(arrays[end]) == _shape(arrays[start]):
             continue
-        shape = (arrays[start].size, end - start)
+        words = (arrays[start].width + 63) // 64
+        shape = (arrays[start].size, end - start, *([words] if words > 1 else []))
         names = f"registers {arrays[start].name}..{arrays[end - 1].name}"
         matrix = zeros(shape, dtype_of(arrays[start].width), names)
         groups.append(RegisterGroup(tuple(range(start, end)), matrix))
@@ -109,9 +112,22 @@ def allocate_registers(program: ir.Program) -> tuple[RegisterGroup, ...]:
 
 def dtype_of(width: int) -> np.dtype[Any]:
     """How register cells of ``width`` bits are stored."""
-    if width <= 32:
-        return np.dtype(np.uint32)
-    return np.dtype(np.uint64) if width <= 64 else np.dtype(object)
+    return np.dtype(np.uint32) if width <= 32 else np.dtype(np.uint64)
+
+
+def cell_value(cells: NDArray[Any], index: int) -> int:
+    """What cell ``index`` of a register's view in ``SwitchState.registers`` holds."""
+    if cells.ndim == 1:
+        return int(cells[index])
+    return int.from_bytes(cells[index].astype(">u8").tobytes(), "big")
+
+
+def set_cell(cells: NDArray[Any], index: int, value: int) -> None:
+    """Give a cell an unsigned ``value`` that fits it."""
+    if cells.ndim == 1:
+        cells[index] = value
+    else:
+        cells[index] = np.frombuffer(value.to_bytes(8 * cells.shape[1], "big"), ">u8")
 
 
 def _shape(array: ir.RegisterArray) -> tuple[int, int]:
@@ -128,8 +144,9 @@ class SwitchState:
 
     Attributes:
         random_state: shape (1,), of ``randomness.uniform``.
-        register_groups, registers: the storage, and one view (size,) per ``Program.registers``
-            into it. Writing to a view writes to the storage.
+        register_groups, registers: the storage, and one view per ``Program.registers`` into it:
+            (size,), above 64 bits (size, words). Writing to a view writes to the storage.
+            ``cell_value`` and ``set_cell`` read and write cells of any width.
         counters: per ``Program.counters``: uint64 (size, 2), columns ``tables.PACKETS`` and
             ``tables.BYTES``. For a direct counter it is its table's matrix.
         meters: per ``Program.meters``; those of a table are indexed by ``RuntimeEntry.index``.

@@ -10,7 +10,7 @@ import numpy as np
 
 from innet.errors import ControlError
 from innet.switch import ir
-from innet.switch.engine import SwitchState
+from innet.switch.engine import SwitchState, set_cell
 from innet.switch.guided_meters import fill_meters
 from innet.switch.guided_packets import Walk, number
 
@@ -97,7 +97,7 @@ class Guide:
             for cell in range(min(register.size, 64)):
                 value = number(self.rng, register.width)
                 for state in states:
-                    state.registers[index][cell] = value
+                    set_cell(state.registers[index], cell, value)
 
     def delete_some(self, states: list[SwitchState]) -> None:
         """Remove the same entries from all states."""

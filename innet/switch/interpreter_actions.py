@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import singledispatchmethod
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, SwitchState
+from innet.switch.engine import DROP_PORT, SwitchState, cell_value, set_cell
 from innet.switch.interpreter_calculations import CalculationCompiler
 from innet.switch.interpreter_expressions import (
     NOWHERE,
@@ -104,7 +104,7 @@ class ActionCompiler:
         def read(packet: Packet) -> None:
             i = index(packet) & UINT64
             if i < len(cells):
-                store(packet, int(cells[i]))
+                store(packet, cell_value(cells, i))
 
         return read
 
@@ -117,7 +117,7 @@ class ActionCompiler:
         def write(packet: Packet) -> None:
             i = index(packet) & UINT64
             if i < len(cells):
-                cells[i] = value(packet) & every
+                set_cell(cells, i, value(packet) & every)
 
         return write
 

@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from innet.switch import ir
+from innet.switch.engine import cell_value, set_cell
 from innet.switch.interpreter_packet import Layout, Packet, keeper
 
 Data = Callable[[Packet], int]
@@ -37,6 +38,16 @@ def _remainder(left: int, right: int) -> int:
     return 0 if right == 0 else left - right * _truncating_divide(left, right)
 
 
+def _shift_left(value: int, amount: int) -> int:
+    return value << amount if 0 <= amount <= ir.MAX_SHIFT else 0
+
+
+def _shift_right(value: int, amount: int) -> int:
+    if 0 <= amount <= ir.MAX_SHIFT:
+        return value >> amount
+    return -1 if value < 0 else 0
+
+
 def _two_comp_mod(value: int, width: int) -> int:
     half = 1 << (width - 1)
     return ((value + half) & ((1 << width) - 1)) - half
@@ -57,8 +68,8 @@ _OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
     ir.DataOperator.MUL: operator.mul,
     ir.DataOperator.DIV: _truncating_divide,
     ir.DataOperator.MOD: _remainder,
-    ir.DataOperator.SHIFT_LEFT: operator.lshift,
-    ir.DataOperator.SHIFT_RIGHT: operator.rshift,
+    ir.DataOperator.SHIFT_LEFT: _shift_left,
+    ir.DataOperator.SHIFT_RIGHT: _shift_right,
     ir.DataOperator.AND: operator.and_,
     ir.DataOperator.OR: operator.or_,
     ir.DataOperator.XOR: operator.xor,
@@ -156,7 +167,7 @@ class ExpressionCompiler:
 
         def read(packet: Packet) -> int:
             i = index(packet) & UINT64
-            return int(cells[i]) if i < len(cells) else 0
+            return cell_value(cells, i) if i < len(cells) else 0
 
         return read
 
@@ -404,6 +415,6 @@ class ExpressionCompiler:
         def store(packet: Packet, value: int) -> None:
             i = index(packet) & UINT64
             if i < len(cells):
-                cells[i] = value & every
+                set_cell(cells, i, value & every)
 
         return store

@@ -44,7 +44,9 @@ sums of one bit more and negative differences).
 
 * ``/`` and ``%`` truncate as in C; a divisor of 0 gives what the engine chooses without failing
   (simple_switch aborts; p4c only emits them for constants). ``>>`` of a negative value rounds down.
-* A negative shift amount does not occur; an amount may be as large as its field permits.
+* A shift by a negative amount or by more than ``MAX_SHIFT`` leaves no bit (-1 of a negative number
+  that is shifted right). simple_switch ends on the former and runs out of memory on great amounts;
+  p4c emits amounts of at most 8 bits.
 * ``and`` / ``or`` evaluate both sides (nothing has effects, so this cannot be observed).
   ``Conditional`` evaluates one branch.
 * ``two_comp_mod(x, w)``: x modulo 2**w as two's complement. ``usat_cast(x, w)``: clamp to
@@ -71,6 +73,10 @@ from dataclasses import dataclass
 
 VALID = -1
 """``FieldRef.field`` of a header's hidden validity bit."""
+
+
+MAX_SHIFT = 4096
+"""The greatest shift amount; no field of a P4 program is wider than half of it."""
 
 
 # ── Headers ──────────────────────────────────────────────────────────────────────────────────────

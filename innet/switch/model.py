@@ -34,7 +34,9 @@ class CounterCells(NamedTuple):
 
 
 class Registers(Mapping[str, NDArray[Any]]):
-    """Register arrays by name, as views: uint32 up to 32 bits, uint64 up to 64, else objects.
+    """Register arrays by name, as views: uint32 up to 32 bits, uint64 up to 64, shape (size,).
+
+    Wider ones are uint64 of shape (size, words), the most significant word of a cell first.
 
     Writing to a view writes to the switch. A name may be shortened to an ending at a dot that only
     one register has; any other is an UnknownNameError.

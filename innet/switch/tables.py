@@ -7,6 +7,7 @@ Both engines read the same ``TableState``. The interpreter asks ``lookup``; a co
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +23,6 @@ PACKETS = 0
 """Column of a counter matrix that counts packets."""
 BYTES = 1
 """Column of a counter matrix that counts bytes."""
-
-MAX_OBJECTS = 1 << 26
-"""Cells wider than 64 bits that a switch holds in one matrix; each takes 8 bytes and more."""
 
 _INDEX_BITS = 24
 """A handle is version << 24 | index, as simple_switch gives them out."""
@@ -321,18 +319,12 @@ class TableState:
             self._scan.remove(entry)
 
 
-def zeros(shape: tuple[int, int], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Storage that a program asks for; ProgramError when there is not so much memory.
-
-    Python's integers are written one by one, so that taking too many of them would not fail but
-    take this machine's memory for itself.
-    """
-    cells = shape[0] * shape[1]
-    if dtype.hasobject and cells > MAX_OBJECTS:
-        raise ProgramError(f"{what}: {cells} cells wider than 64 bits; at most {MAX_OBJECTS} fit")
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Storage that a program asks for; ProgramError when there is not so much memory."""
     try:
         return np.zeros(shape, dtype)
     except (MemoryError, ValueError):
+        cells = math.prod(shape)
         size = cells * dtype.itemsize / (1 << 30)
         raise ProgramError(f"{what}: {size:.1f} GiB for {cells} cells cannot be had") from None
 

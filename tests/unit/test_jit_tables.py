@@ -68,6 +68,13 @@ def ranges(values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: An
     return runtime.find_range(values, masks, key, lows, highs, numbers)
 
 
+@njit
+def wide_ranges(
+    values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any, starts: Any
+) -> Any:
+    return runtime.find_wide_range(values, masks, key, lows, highs, numbers, starts)
+
+
 def signed(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
@@ -83,8 +90,11 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
         case KIND.TERNARY:
             return int(ternary(*rest, words))
         case KIND.RANGE:
-            numbers = tuple(signed(key[i]) for i in packing.ranges)
-            return int(ranges(rest[0], rest[1], words, rest[2], rest[3], numbers))
+            numbers = tuple(signed(piece.of(key)) for piece in packing.ranges)
+            parts = (rest[0], rest[1], words, rest[2], rest[3], numbers)
+            if all(packing.starts):
+                return int(ranges(*parts))
+            return int(wide_ranges(*parts, packing.starts))
         case _ if is_direct(state.table):
             return int(rest[0][words[0]])
         case _:
@@ -135,6 +145,11 @@ SHAPES = {
     "ternary over words": [(KIND.TERNARY, 64), (KIND.TERNARY, 48), (KIND.LPM, 32)],
     "range": [(KIND.RANGE, 16)],
     "range 64": [(KIND.RANGE, 64), (KIND.TERNARY, 8), (KIND.RANGE, 9)],
+    "exact 128": [(KIND.EXACT, 128), (KIND.EXACT, 9)],
+    "lpm 128": [(KIND.LPM, 128)],
+    "lpm 100 with exact": [(KIND.LPM, 100), (KIND.EXACT, 33)],
+    "ternary 200": [(KIND.TERNARY, 200), (KIND.EXACT, 65)],
+    "range 130": [(KIND.RANGE, 16), (KIND.RANGE, 130), (KIND.TERNARY, 8), (KIND.RANGE, 64)],
 }
 
 

@@ -223,7 +223,13 @@ def test_registers_of_every_width():
     assert switch.registers["I.wide"].dtype == "uint64"
     switch.command("register_write widest 1 1180591620717411303423")  # 2**70 - 1
     switch.process([(0, bytes([1, 0]) + bytes(16))])
-    assert switch.registers["I.widest"][1] == 3 * (2**70 - 1)
+    widest = switch.registers["I.widest"]
+    assert (widest.shape[1], widest.dtype) == (2, "uint64")
+    assert int(widest[1, 0]) << 64 | int(widest[1, 1]) == 3 * (2**70 - 1)
+    assert switch.command("register_read widest 1") == f"widest[1]= {3 * (2**70 - 1)}"
+    assert switch.command("register_read widest").startswith(f"widest= 0, {3 * (2**70 - 1)}, 0")
+    switch.command("register_reset widest")
+    assert not widest.any()
 
 
 def test_a_signed_register_reads_as_unsigned_as_in_simple_switch():

@@ -110,7 +110,11 @@ class Arrival:
             for field in range(len(self.program.type_of(header).fields)):
                 reference = ir.FieldRef(header, field)
                 if reference in self.live and self.layout.array(header, field) is None:
-                    names.append(self.layout.name(header, field))
+                    name = self.layout.name(header, field)
+                    if self.layout.limbs(header, field) == 1:
+                        names.append(name)
+                    else:
+                        self.writer.line(f"{name} = {self.layout.zero(header, field)}")
             if not instance.metadata:
                 self.writer.line(f"{self.layout.name(header, ir.VALID)} = False")
                 if header in self.layout.untouched:

@@ -72,11 +72,34 @@ def emit_loads(writer: Writer, expressions: Expressions, header: int) -> None:
                 done.add(array.name)
                 _load_array(writer, kind, array)
         elif ir.FieldRef(header, i) in layout.live:
-            text = _load(field.offset, field.width, kind.width // 8)
-            if field.signed:
-                shift = 64 - field.width
-                text = f"({text} << {shift}) >> {shift}" if shift else text
+            size = kind.width // 8
+            bits = 64 * layout.limbs(header, i)
+            text = _load_words(field, bits, size) if bits > 64 else _load_word(field, size)
             writer.line(f"{layout.name(header, i)} = {text}")
+
+
+def _load_word(field: ir.Field, size: int) -> str:
+    """Source of a field of at most 64 bits, in a header of ``size`` bytes at ``start``."""
+    text = _load(field.offset, field.width, size)
+    shift = 64 - field.width
+    return f"({text} << {shift}) >> {shift}" if field.signed and shift else text
+
+
+def _load_words(field: ir.Field, bits: int, size: int) -> str:
+    """As ``_load_word``, of a field whose variable is a ``Wide(bits)``."""
+    parts = []
+    done = 0
+    while done < field.width:
+        width = (field.width - done) % 64 or 64
+        parts.append(_load(field.offset + done, width, size))
+        done += width
+    held = 64 * len(parts)
+    text = parts[0] if held == 64 else f"words(({', '.join(parts)}))"
+    if field.signed and held > field.width:
+        text = f"sign_extended({text}, {field.width})" if held > 64 else _load_word(field, size)
+    if held == bits:
+        return text
+    return f"{'wide' if field.signed else 'wide_unsigned'}({text}, {bits})"
 
 
 def _load_array(writer: Writer, kind: ir.HeaderType, array: ArrayVariable) -> None:
@@ -140,16 +163,28 @@ def header_parts(expressions: Expressions, header: int, leaving: bool) -> list[P
                 last += 1
             parts.append(Elements(array, field - array.first, last - array.first))
         else:
-            parts.append(field_bits(expressions, ir.FieldRef(header, field)))
+            parts.extend(field_bits(expressions, ir.FieldRef(header, field)))
             last = field
         field = last + 1
     return parts
 
 
-def field_bits(expressions: Expressions, reference: ir.FieldRef) -> Bits:
-    """One field as bits to be written."""
+def field_bits(expressions: Expressions, reference: ir.FieldRef) -> list[Bits]:
+    """One field as bits to be written: a piece for each of its words."""
     field = expressions.program.field(reference)
-    return Bits(expressions.field_text(reference), field.width, not field.signed)
+    if expressions.layout.limbs(reference.header, reference.field) == 1:
+        return [Bits(expressions.field_text(reference), field.width, not field.signed)]
+    name = expressions.layout.name(reference.header, reference.field)
+    return number_bits(name, field.width, not field.signed)
+
+
+def number_bits(name: str, width: int, clean: bool) -> list[Bits]:
+    """The low ``width`` bits of a ``Wide`` variable; ``clean``: nothing is set above them."""
+    shifts = range((width - 1) // 64 * 64, -1, -64)
+    return [
+        Bits(f"word({name}, {shift})", min(width - shift, 64), clean or width - shift >= 64)
+        for shift in shifts
+    ]
 
 
 def emit_stores(writer: Writer, target: str, position: str, parts: list[Part]) -> int:

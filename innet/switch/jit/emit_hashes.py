@@ -13,7 +13,7 @@ from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit.emit_bytes import Bits, Part, emit_stores, field_bits, header_parts
-from innet.switch.jit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.expressions import Expressions, Value, literal
 from innet.switch.jit.writer import Writer
 
 #: CRCs whose table is an argument, since the control plane may change it.
@@ -131,9 +131,9 @@ def _write(
     for part in members:
         match part:
             case ir.FieldRef():
-                parts.append(field_bits(expressions, part))
+                parts.extend(field_bits(expressions, part))
             case ir.CalculationConstant(value, width):
-                parts.append(Bits(literal(value), width, True))
+                parts.extend(_constant_bits(value, width))
     if loose:
         for bits in parts:
             assert isinstance(bits, Bits)
@@ -143,6 +143,13 @@ def _write(
     size = emit_stores(writer, "scratch", name, parts if whole is None else whole)
     if size:
         writer.line(f"{name} += {size}")
+
+
+def _constant_bits(value: int, width: int) -> list[Bits]:
+    """A number as bits, a piece for each of its words."""
+    shifts = range((width - 1) // 64 * 64, -1, -64)
+    pieces = [(shift, min(width - shift, 64)) for shift in shifts]
+    return [Bits(literal(value >> shift & ((1 << size) - 1)), size, True) for shift, size in pieces]
 
 
 def _whole_header(expressions: Expressions, members: tuple[Input, ...]) -> list[Part] | None:
@@ -164,17 +171,19 @@ def _sum_of_fields(writer: Writer, expressions: Expressions, inputs: list[Input]
     end = 0
     for part in inputs:
         assert isinstance(part, ir.FieldRef)
-        field = program.field(part)
-        end += field.width
-        text = truncated(expressions.data(part), field.width)
-        shift = -end % 16
-        if field.width + shift <= 48:
-            terms.append(f"({text} << {shift})" if shift else text)
-        else:  # 48 bits leave room for the sum of 2**15 terms
-            low = 32 - shift
-            terms.append(f"(({text} & {literal((1 << low) - 1)}) << {shift})")
-            high = field.width - low
-            terms.append(f"(({text} >> {low}) & {literal((1 << high) - 1)})")
+        for bits in field_bits(expressions, part):
+            text, width = bits.text, bits.width
+            end += width
+            if not bits.clean and width < 64:
+                text = f"({text} & {literal((1 << width) - 1)})"
+            shift = -end % 16
+            if width + shift <= 48:
+                terms.append(f"({text} << {shift})" if shift else text)
+            else:  # 48 bits leave room for the sum of 2**15 terms
+                low = 32 - shift
+                terms.append(f"(({text} & {literal((1 << low) - 1)}) << {shift})")
+                high = width - low
+                terms.append(f"(({text} >> {low}) & {literal((1 << high) - 1)})")
     name = writer.fresh("sum")
     writer.line(f"{name} = {' + '.join(terms)}")
     text = f"folded({name})"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit.expressions import Expressions, literal, truncated
-from innet.switch.jit.keys import is_direct, key_words
+from innet.switch.jit import arithmetic
+from innet.switch.jit.arithmetic import Value
+from innet.switch.jit.expressions import Expressions
+from innet.switch.jit.keys import Piece, is_direct, key_words
 from innet.switch.jit.writer import Writer
 
 
@@ -18,11 +20,14 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
         writer.line(f"t{index}_row = 0")
         return
     packing = key_words(table)
-    fields = [_key_text(expressions, key) for key in table.keys]
+    fields = [
+        _field(writer, expressions, key, f"t{index}_field{i}") for i, key in enumerate(table.keys)
+    ]
     words = []
     for position, word in enumerate(packing.words):
         name = f"t{index}_key{position}"
-        terms = [f"({fields[i]} << {shift})" if shift else fields[i] for i, shift in word]
+        pieces = [(_piece(fields, piece), piece.shift) for piece in word]
+        terms = [f"({text} << {shift})" if shift else text for text, shift in pieces]
         writer.line(f"{name} = {' | '.join(terms) or '0'}")
         words.append(name)
     key = f"({', '.join(words)},)"
@@ -32,9 +37,12 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
         case ir.MatchKind.TERNARY:
             found = f"find_ternary(t{index}_values, t{index}_masks, {key})"
         case ir.MatchKind.RANGE:
-            numbers = f"({', '.join(fields[i] for i in packing.ranges)},)"
-            found = f"find_range(t{index}_values, t{index}_masks, {key}, "
-            found += f"t{index}_lows, t{index}_highs, {numbers})"
+            numbers = f"({', '.join(_piece(fields, piece) for piece in packing.ranges)},)"
+            found = f"(t{index}_values, t{index}_masks, {key}, t{index}_lows, t{index}_highs, "
+            if all(packing.starts):
+                found = f"find_range{found}{numbers})"
+            else:
+                found = f"find_wide_range{found}{numbers}, {packing.starts})"
         case _ if is_direct(table):
             found = f"get(t{index}_rows, {words[0]})"
         case _:
@@ -69,17 +77,39 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
     return [(f"t{index}_{name}", "int64" if name == "seed" else "int64[::1]") for name in names]
 
 
-def _key_text(expressions: Expressions, key: ir.TableKey) -> str:
+def _field(writer: Writer, expressions: Expressions, key: ir.TableKey, name: str) -> Value:
+    """A key field; one of several words is a variable ``name``, since each word is used apart."""
+    value = _key_value(expressions, key)
+    bits = value.bits
+    if bits == 64:
+        return value
+    writer.line(f"{name} = {value.at(bits)}")
+    return arithmetic.variable(name, 0, (1 << bits) - 1)
+
+
+def _piece(fields: list[Value], piece: Piece) -> str:
+    """Source of the bits of a piece; in its word of the field there are no others."""
+    field = fields[piece.field]
+    if piece.skipped == 0:
+        return field.text
+    if piece.skipped >= field.bits:
+        return "0"
+    return f"word({field.at(field.bits)}, {piece.skipped})"
+
+
+def _key_value(expressions: Expressions, key: ir.TableKey) -> Value:
     """A key field as an unsigned number: 0 where its header is invalid."""
     header = key.field.header
     metadata = expressions.program.headers[header].metadata
     if key.field.field == ir.VALID or key.match is ir.MatchKind.VALID:
         valid: Any = ir.BoolConst(metadata) if metadata else ir.Valid(ir.HeaderRef(header))
-        return expressions.data(ir.BoolToData(valid)).text
-    value = expressions.data(key.field)
-    text = truncated(value, key.width)
+        return expressions.data(ir.BoolToData(valid))
+    both = ir.DataOperator.AND
+    every = arithmetic.constant((1 << key.width) - 1)
+    value = arithmetic.binary(both, expressions.data(key.field), every)
     if key.mask is not None:
-        text = f"({text} & {literal(key.mask)})"
+        value = arithmetic.binary(both, value, arithmetic.constant(key.mask))
     if not metadata:
-        text = f"({text} if {expressions.layout.name(header, ir.VALID)} else 0)"
-    return text
+        valid_name = expressions.layout.name(header, ir.VALID)
+        value = arithmetic.choice(valid_name, value, arithmetic.constant(0))
+    return value

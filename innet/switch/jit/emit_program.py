@@ -34,13 +34,14 @@ from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit_lookups import lookup_arguments
-from innet.switch.jit.emit_statements import RegisterPlaces, Statements
+from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.liveness import live_fields
 from innet.switch.jit.lower_actions import LONGEST
 from innet.switch.jit.lower_program import looked_up, lower_program
-from innet.switch.jit.ranges import wild_fields
+from innet.switch.jit.ranges import find_wild_fields
+from innet.switch.jit.register_places import RegisterPlaces
 from innet.switch.jit.tree import mentions, walk
 from innet.switch.jit.untouched import untouched_runs
 from innet.switch.jit.vectorise import roll
@@ -135,10 +136,10 @@ class _Emitter:
         }
         self.live = live_fields(program, self.bodies, copied)
         self.layout = Layout(program, self.bodies, self.live, untouched)
-        wild = wild_fields(program, self.bodies, self.layout)
-        self.expressions = Expressions(self.layout, self._hash, wild)
-        places = RegisterPlaces(tuple(tuple(group.registers) for group in groups))
-        self.statements = Statements(self.writer, self.layout, self.expressions, places)
+        places = RegisterPlaces(program, tuple(tuple(group.registers) for group in groups))
+        find_wild_fields(self.bodies, self.layout, places)
+        self.expressions = Expressions(self.layout, self._hash, places)
+        self.statements = Statements(self.writer, self.layout, self.expressions)
         self.arrival = Arrival(self.statements, rolled)
         self.copies = Copies(self.statements, rolled)
 

@@ -9,7 +9,7 @@ from innet.switch.engine import Statistics
 from innet.switch.jit import plan
 from innet.switch.jit.emit_bytes import emit_loads
 from innet.switch.jit.emit_lookups import emit_lookup
-from innet.switch.jit.expressions import Expressions, Value, counting, literal, truncated
+from innet.switch.jit.expressions import Expressions, Value, literal, truncated
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.lower_actions import FAILED, LEAVING, may_fail
 from innet.switch.jit.tree import rebuild, walk
@@ -19,46 +19,14 @@ from innet.switch.jit.writer import Writer
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
 
 
-class RegisterPlaces:
-    """Which matrix and column holds each register array; the matrices are passed flat."""
-
-    def __init__(self, groups: tuple[tuple[int, ...], ...]) -> None:
-        self._places = {
-            register: (group, len(registers), column)
-            for group, registers in enumerate(groups)
-            for column, register in enumerate(registers)
-        }
-
-    def element(self, register: int, stride: int, index: str) -> str:
-        """Source of a cell's array and place; in a ``Loop`` columns advance by ``stride``."""
-        group, columns, column = self._places[register]
-        place = index if columns == 1 else f"{index} * {columns}"
-        if column:
-            place += f" + {column}"
-        if stride:
-            place += f" + {counting(0, stride)}"
-        return f"r{group}, {place}"
-
-
 class Statements:
-    """Writes bodies of a plan.
+    """Writes bodies of a plan."""
 
-    Args:
-        places: where registers are.
-    """
-
-    def __init__(
-        self,
-        writer: Writer,
-        layout: Layout,
-        expressions: Expressions,
-        places: RegisterPlaces,
-    ) -> None:
+    def __init__(self, writer: Writer, layout: Layout, expressions: Expressions) -> None:
         self.writer = writer
         self.layout = layout
         self.expressions = expressions
         self.program = layout.program
-        self.places = places
         self.live = layout.live
         self.block_variables: list[str] = []
 
@@ -175,8 +143,8 @@ class Statements:
     def _store(self, target: Any, value: Value) -> None:
         line = self.writer.line
         match target:
-            case plan.Scalar(name, _, _):
-                line(f"{name} = {value.text}")
+            case plan.Scalar(name, low, high):
+                line(f"{name} = {value.at(Value(name, low, high).bits)}")
             case plan.Lane(header, first, _):
                 width = self.program.type_of(header).fields[first].width
                 local = self.layout.local(target)
@@ -214,14 +182,13 @@ class Statements:
 
     def _access(self, statement: Any, index: str) -> None:
         """Read or write a cell whose index is in bounds."""
-        width = self.program.registers[statement.register].width
-        cell = self.places.element(statement.register, statement.stride, index)
+        places = self.expressions.places
+        register, stride = statement.register, statement.stride
         if isinstance(statement, plan.RegisterRead):
-            self._store(statement.target, Value(f"get({cell})", 0, (1 << width) - 1))
+            self._store(statement.target, places.read(register, stride, index))
         else:
             value = self.expressions.data(statement.value)
-            text = value.text if width in (32, 64) else truncated(value, width)
-            self.writer.line(f"put({cell}, {text})")
+            self.writer.line(places.write(register, stride, index, value))
 
     def _named(self, text: str, stem: str) -> str:
         """A variable that holds ``text``, which is a variable itself where it can be."""
@@ -332,7 +299,7 @@ class Statements:
         if len(shared) != 1:
             return None
         index, size = shared.pop()
-        varying = (plan.Lane, plan.Counting, plan.HashValue, plan.Peek)
+        varying = (plan.Lane, plan.Counting, plan.HashValue, plan.Peek, ir.RegisterElement)
         if any(isinstance(node, varying) for node in walk(index)):
             return None
         written = {

@@ -1,58 +1,19 @@
-"""Expressions as Python source, exact where BMv2 computes in unbounded integers.
-
-Emitted integers are int64 and hold values modulo 2**64 (see ``runtime``). With each piece of source
-goes the range of the mathematical value. Where it fits int64, or uint64, the machine's number is
-the value and may be compared, shifted right or divided. Where it fits neither, only its low 64 bits
-are known, which is enough for ``& mask``, ``two_comp_mod`` and writing to fields; what would need
-more is refused by name.
-"""
+"""Expressions of the plan as Python source; ``arithmetic`` has the operations on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from innet.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.jit import plan
+from innet.switch.jit import arithmetic, plan
+from innet.switch.jit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.keys import data_width
-from innet.switch.jit.layout import Layout
+from innet.switch.jit.layout import WIDTH, Layout, words_of
+from innet.switch.jit.register_places import RegisterPlaces
 
-_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
-_UNSIGNED = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """Source of an int64 expression and the range of what it stands for."""
-
-    text: str
-    low: int
-    high: int
-
-    @property
-    def signed(self) -> bool:
-        """int64 holds it exactly."""
-        return self.low >= _LOWEST and self.high <= _HIGHEST
-
-    @property
-    def unsigned(self) -> bool:
-        """uint64 holds it exactly."""
-        return self.low >= 0 and self.high <= _UNSIGNED
-
-    def require_exact(self, where: str) -> None:
-        """UnsupportedError when the value may need more than 64 bits."""
-        if not (self.signed or self.unsigned):
-            raise UnsupportedError(f"{where} on more than 64 bits")
-
-
-def literal(value: int) -> str:
-    """A constant modulo 2**64, as int64."""
-    wrapped = (value + (1 << 63)) % (1 << 64) - (1 << 63)
-    if wrapped == _LOWEST:
-        return "SIGN"
-    return str(wrapped) if -10 < wrapped < 256 else hex(wrapped)
+__all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
 
 class Expressions:
@@ -61,19 +22,19 @@ class Expressions:
     Args:
         layout: where fields live.
         hash_value: writes what a calculation needs and returns its value.
-        wild: signed fields that may hold values above their type's range (``ir``: "Values").
+        places: where registers are.
     """
 
     def __init__(
         self,
         layout: Layout,
         hash_value: Callable[[int], Value],
-        wild: frozenset[ir.FieldRef],
+        places: RegisterPlaces,
     ) -> None:
         self.layout = layout
         self.program = layout.program
         self.hash_value = hash_value
-        self.wild = wild
+        self.places = places
 
     # ── Integers ──
 
@@ -81,47 +42,88 @@ class Expressions:
         """An integer expression."""
         match node:
             case ir.Const(value):
-                return Value(literal(value), value, value)
+                return arithmetic.constant(value)
             case ir.FieldRef():
-                return Value(self.field_text(node), *self.field_range(node))
+                return self.field(node)
             case plan.Lane(header, first, _):
                 top = (1 << self.program.type_of(header).fields[first].width) - 1
                 return Value(self.lane_text(node), 0, top)
-            case plan.Argument(table, column, width):
-                return Value(self._argument(table, column), 0, (1 << width) - 1)
+            case plan.Argument():
+                return self._argument(node)
             case plan.Scalar(name, low, high):
-                return Value(name, low, high)
+                return arithmetic.variable(name, low, high)
             case plan.Counting(first, step, last):
                 return Value(f"({counting(first, step)})", min(first, last), max(first, last))
             case plan.Peek(offset, width):
-                text = f"peek(data, base + at, base + size, {offset}, {width})"
-                return Value(text, 0, (1 << width) - 1)
+                return _peek(offset, width)
+            case plan.VariableWidth(header):
+                return Value(self.layout.name(header, WIDTH), 0, plan.WIDEST)
+            case ir.RegisterElement(register, index):
+                return self._element(register, self.data(index))
             case plan.EntryIndex(table):
                 size = self.program.tables[table].max_size
                 return Value(f"get(t{table}_indices, t{table}_row)", 0, size - 1)
             case plan.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):
-                return self._binary(operator, self.data(left), self.data(right))
+                return arithmetic.binary(operator, self.data(left), self.data(right))
             case ir.Invert(operand):
-                inner = self.data(operand)
-                return Value(f"(~{inner.text})", -inner.high - 1, -inner.low - 1)
+                return arithmetic.invert(self.data(operand))
             case ir.Choice(condition, left, right):
                 one, other = self.data(left), self.data(right)
-                text = f"({one.text} if {self.condition(condition)} else {other.text})"
-                return Value(text, min(one.low, other.low), max(one.high, other.high))
+                return arithmetic.choice(self.condition(condition), one, other)
             case ir.BoolToData(operand):
                 return Value(f"(1 if {self.condition(operand)} else 0)", 0, 1)
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
 
-    def _argument(self, table: int, column: int) -> str:
+    def _argument(self, node: plan.Argument) -> Value:
+        table, high = node.table, (1 << node.width) - 1
         width = data_width(self.program, self.program.tables[table])
         row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
-        return f"get(t{table}_data, {row} + {column})" if column else f"get(t{table}_data, {row})"
+
+        def at(bits: int) -> str:
+            column = node.column + words_of(node.width) - bits // 64
+            place = f"t{table}_data, {row} + {column}" if column else f"t{table}_data, {row}"
+            return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
+
+        return Value(at(64), 0, high, at)
+
+    def _element(self, register: int, index: Value) -> Value:
+        """A register's cell; 0 out of bounds."""
+        size = self.program.registers[register].size
+        cell = self.places.read(register, 0, index.text)
+        inside = f"0 <= {index.text} < {literal(size)}"
+        return arithmetic.choice(inside, cell, arithmetic.constant(0))
+
+    def field(self, reference: ir.FieldRef) -> Value:
+        """A field as it is now."""
+        header, field = reference.header, reference.field
+        if self.program.field(reference).variable:
+            return self._variable(reference)
+        low, high = self.field_range(reference)
+        if self.layout.limbs(header, field) == 1:
+            return Value(self.field_text(reference), low, high)
+        return arithmetic.variable(self.layout.name(header, field), low, high)
+
+    def _variable(self, reference: ir.FieldRef) -> Value:
+        """A varbit field as a number."""
+        width = self.program.field(reference).width
+        place = self.layout.name(reference.header, reference.field)
+        taken = self.layout.name(reference.header, WIDTH)
+        if width == 0:
+            name = self.program.name_of(reference)
+            raise UnsupportedError(f"{name}, a varbit field without a limit, as a number")
+
+        def at(bits: int) -> str:
+            above = range(bits - 64, -1, -64)
+            parts = [f"bits_at(data, {place}, {taken} - {skipped})" for skipped in above]
+            return parts[0] if bits == 64 else f"words(({', '.join(parts)}))"
+
+        return Value(at(64), 0, (1 << width) - 1, at)
 
     def field_text(self, reference: ir.FieldRef) -> str:
-        """How a field is read."""
+        """How a field of at most 64 bits is read."""
         array = self.layout.array(reference.header, reference.field)
         if array is None:
             return self.layout.name(reference.header, reference.field)
@@ -143,30 +145,8 @@ class Expressions:
         field = self.program.field(reference)
         if not field.signed:
             return 0, (1 << field.width) - 1
-        high = 1 << (field.width if reference in self.wild else field.width - 1)
+        high = 1 << (field.width if reference in self.layout.wild else field.width - 1)
         return -(1 << (field.width - 1)), high - 1
-
-    def _binary(  # noqa: PLR0911 - one branch per operator
-        self, operator: ir.DataOperator, left: Value, right: Value
-    ) -> Value:
-        kind = ir.DataOperator
-        match operator:
-            case kind.ADD:
-                return _joined("+", left, right, left.low + right.low, left.high + right.high)
-            case kind.SUB:
-                return _joined("-", left, right, left.low - right.high, left.high - right.low)
-            case kind.MUL:
-                ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-                return _joined("*", left, right, min(ends), max(ends))
-            case kind.AND | kind.OR | kind.XOR:
-                return _bitwise(operator, left, right)
-            case kind.SHIFT_LEFT | kind.SHIFT_RIGHT:
-                return _shift(operator, left, right)
-            case kind.DIV | kind.MOD:
-                return _divide(operator, left, right)
-            case _:
-                assert right.low == right.high, "the width of a cast is a constant"
-                return _cast(operator, left, right.low)
 
     # ── Booleans ──
 
@@ -176,11 +156,9 @@ class Expressions:
             case ir.BoolConst(value):
                 return str(value)
             case ir.DataToBool(operand):
-                inner = self.data(operand)
-                inner.require_exact("a test for zero")
-                return f"({inner.text} != 0)"
+                return arithmetic.compare("!=", self.data(operand), arithmetic.constant(0))
             case ir.Compare(operator, left, right):
-                return self._compare(operator.value, self.data(left), self.data(right))
+                return arithmetic.compare(operator.value, self.data(left), self.data(right))
             case ir.Logical(operator, left, right):
                 return f"({self.condition(left)} {operator.value} {self.condition(right)})"
             case ir.Not(operand):
@@ -203,136 +181,41 @@ class Expressions:
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
 
-    def _compare(self, operator: str, left: Value, right: Value) -> str:
-        left.require_exact("a comparison")
-        right.require_exact("a comparison")
-        if left.signed and right.signed:
-            return f"({left.text} {operator} {right.text})"
-        if not (left.unsigned and right.unsigned):
-            raise UnsupportedError("a comparison of a negative number with one of 64 bits")
-        if operator in ("==", "!="):
-            return f"({left.text} {operator} {right.text})"
-        order = {"<": "less({0}, {1})", ">": "less({1}, {0})"}
-        order |= {"<=": "(not less({1}, {0}))", ">=": "(not less({0}, {1}))"}
-        return order[operator].format(left.text, right.text)
-
     # ── What a place keeps of a value ──
 
     def kept(self, reference: ir.FieldRef, value: Value) -> str:
-        """The source of what a field keeps of ``value`` when it is written to it."""
+        """The source of what a field's variable is to be when ``value`` is written to the field."""
         field = self.program.field(reference)
+        bits = 64 * self.layout.limbs(reference.header, reference.field)
         if field.saturating:
             kind = ir.DataOperator
-            return _cast(kind.SAT_CAST if field.signed else kind.USAT_CAST, value, field.width).text
+            operator = kind.SAT_CAST if field.signed else kind.USAT_CAST
+            return arithmetic.cast(operator, value, field.width).at(bits)
         if not field.signed:
             return truncated(value, field.width)
         low, high = self.field_range(reference)
         if low <= value.low and value.high <= high:
-            return value.text
-        wrapped = _cast(ir.DataOperator.TWO_COMP_MOD, value, field.width).text
-        if reference not in self.wild:
-            return wrapped
-        value.require_exact("writing to a signed field")
-        if not value.signed or field.width == 64:
-            raise UnsupportedError(
-                f"values of 64 bits written to the signed field {self.program.name_of(reference)}"
-            )
-        inside = f"{literal(low)} <= {value.text} <= {literal(high)}"
-        return f"({value.text} if {inside} else {wrapped})"
+            return value.at(bits)
+        wrapped = arithmetic.cast(ir.DataOperator.TWO_COMP_MOD, value, field.width)
+        if reference not in self.layout.wild:
+            return wrapped.at(bits)
+        if bits == 64 and value.signed:
+            inside = f"{literal(low)} <= {value.text} <= {literal(high)}"
+            return f"({value.text} if {inside} else {wrapped.text})"
+        bounds = ("<=", arithmetic.constant(high)), (">=", arithmetic.constant(low))
+        inside = " and ".join(arithmetic.compare(symbol, value, end) for symbol, end in bounds)
+        return arithmetic.choice(inside, value, wrapped).at(bits)
 
 
-def counting(first: int, step: int) -> str:
-    """``first + step * k`` as an index."""
-    text = "k" if step == 1 else f"{step} * k"
-    return f"{text} + {first}" if first else text
+def _peek(offset: int, width: int) -> Value:
+    """Bits that lie ahead, each word by itself."""
 
+    def part(begin: int, length: int) -> str:
+        return f"peek(data, base + at, base + size, {begin}, {length})"
 
-def truncated(value: Value, width: int) -> str:
-    """``value`` modulo 2**width, as an unsigned number."""
-    mask = (1 << width) - 1
-    if width >= 64 or (value.low >= 0 and value.high <= mask):
-        return value.text
-    return f"({value.text} & {literal(mask)})"
+    def at(bits: int) -> str:
+        ends = range(width - bits + 64, width + 1, 64)
+        parts = [part(offset + max(end - 64, 0), min(end, 64)) for end in ends]
+        return parts[0] if bits == 64 else f"words(({', '.join(parts)}))"
 
-
-def _joined(symbol: str, left: Value, right: Value, low: int, high: int) -> Value:
-    return Value(f"({left.text} {symbol} {right.text})", low, high)
-
-
-def _bitwise(operator: ir.DataOperator, left: Value, right: Value) -> Value:
-    symbol = operator.value
-    if operator is ir.DataOperator.AND:
-        for mask, other in ((left, right), (right, left)):
-            if 0 <= mask.low == mask.high and _covers(mask.low, other):
-                return other  # every bit that can be set passes
-            if mask.low == mask.high == _UNSIGNED:
-                return Value(other.text, 0, _UNSIGNED)
-        if left.low >= 0 or right.low >= 0:
-            highs = [side.high for side in (left, right) if side.low >= 0]
-            return _joined(symbol, left, right, 0, min(highs))
-    bits = max(abs(bound).bit_length() for bound in (left.low, left.high, right.low, right.high))
-    low = 0 if left.low >= 0 and right.low >= 0 else -(1 << bits)
-    return _joined(symbol, left, right, low, (1 << bits) - 1)
-
-
-def _covers(mask: int, value: Value) -> bool:
-    return value.low >= 0 and value.high <= mask and mask & (mask + 1) == 0
-
-
-def _shift(operator: ir.DataOperator, left: Value, right: Value) -> Value:
-    right.require_exact("a shift amount")
-    least, most = max(right.low, 0), min(max(right.high, 0), 1 << 16)
-    fixed = right.low == right.high
-    if operator is ir.DataOperator.SHIFT_LEFT:
-        low = min(left.low << least, left.low << most)
-        high = max(left.high << least, left.high << most)
-        if fixed:
-            text = f"({left.text} << {least})" if least < 64 else "0"
-        else:
-            text = f"shift_left({left.text}, {right.text})"
-        return Value(text, low, high)
-    left.require_exact("a right shift")
-    low = min(left.low >> least, left.low >> most)
-    high = max(left.high >> least, left.high >> most)
-    if not left.signed:
-        return Value(f"shift_right_unsigned({left.text}, {right.text})", low, high)
-    if fixed:
-        return Value(f"({left.text} >> {min(least, 63)})", low, high)
-    return Value(f"shift_right({left.text}, {right.text})", low, high)
-
-
-def _divide(operator: ir.DataOperator, left: Value, right: Value) -> Value:
-    left.require_exact("a division")
-    right.require_exact("a division")
-    if left.low < 0 or right.low < 0:
-        raise UnsupportedError("a division of negative numbers")
-    name = "divide" if operator is ir.DataOperator.DIV else "modulo"
-    high = left.high if name == "divide" else max(min(left.high, right.high - 1), 0)
-    if left.signed and right.signed and right.low > 0:
-        symbol = "//" if name == "divide" else "%"
-        if right.low == right.high and right.low & (right.low - 1) == 0:
-            shift = right.low.bit_length() - 1
-            mask = literal(right.low - 1)
-            text = f"{left.text} >> {shift}" if symbol == "//" else f"{left.text} & {mask}"
-            return Value(f"({text})", 0, high)
-        return Value(f"({left.text} {symbol} {right.text})", 0, high)
-    return Value(f"{name}({left.text}, {right.text})", 0, high)
-
-
-def _cast(operator: ir.DataOperator, value: Value, width: int) -> Value:
-    if operator is ir.DataOperator.USAT_CAST:
-        low, high = 0, (1 << width) - 1
-    else:
-        low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
-    if low <= value.low and value.high <= high:
-        return value
-    if operator is ir.DataOperator.TWO_COMP_MOD:
-        if width > 64:
-            raise UnsupportedError(f"a cast to {width} bits")
-        shift = 64 - width
-        text = f"(({value.text} << {shift}) >> {shift})" if shift else value.text
-        return Value(text, low, high)
-    value.require_exact("a saturating cast")
-    if not value.signed or high > _HIGHEST:
-        raise UnsupportedError("a saturating cast on 64 bits")
-    return Value(f"clamp({value.text}, {literal(low)}, {literal(high)})", low, high)
+    return Value(at(64), 0, (1 << width) - 1, at)

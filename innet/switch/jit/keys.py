@@ -1,15 +1,17 @@
 """The shape of tables, agreed between emitted look-ups and table arrays: keys as 64-bit words.
 
-Fields are packed whole, the first one highest, into as few words as hold them. Range fields stay
-apart, one word each, since they are compared by order. In an lpm table the lpm field comes last, so
-that the entries of one prefix are an interval of the words taken as one number.
+Fields are packed whole, the first one highest, into as few words as hold them; a field wider than a
+word is packed in pieces, the highest first. Range fields stay apart, since they are compared by
+order. In an lpm table the lpm field comes last, so that the entries of one prefix are an interval
+of the words taken as one number: all its pieces but the first are whole words.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from innet.switch import ir
+from innet.switch.jit.layout import words_of
 
 #: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
 DIRECT_BITS = 12
@@ -30,20 +32,50 @@ def is_direct(table: ir.Table) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyWords:
-    """``words``: for each word, (key field, left shift); ``ranges``: fields compared by order."""
+class Piece:
+    """Bits ``skipped`` .. ``skipped + width - 1`` of key field ``field``, counted from the lowest,
+    stand in a word from bit ``shift`` on.
+    """
 
-    words: tuple[tuple[tuple[int, int], ...], ...]
-    ranges: tuple[int, ...]
+    field: int
+    skipped: int
+    width: int
+    shift: int
+
+    def of(self, values: tuple[int, ...]) -> int:
+        """What the piece of key ``values`` (or masks) adds to its word."""
+        return (values[self.field] >> self.skipped & ((1 << self.width) - 1)) << self.shift
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWords:
+    """``words``: the pieces of each word; ``ranges``: those of fields compared by order, one word
+    each, the highest piece of a field first.
+    """
+
+    words: tuple[tuple[Piece, ...], ...]
+    ranges: tuple[Piece, ...]
 
     def pack(self, values: tuple[int, ...]) -> list[int]:
         """The words of key ``values`` (or masks), unsigned."""
-        return [sum(values[field] << shift for field, shift in word) for word in self.words]
+        return [sum(piece.of(values) for piece in word) for word in self.words]
+
+    @property
+    def starts(self) -> tuple[bool, ...]:
+        """Which of ``ranges`` are not the rest of a field that began before."""
+        fields = [piece.field for piece in self.ranges]
+        return tuple(i == 0 or fields[i - 1] != field for i, field in enumerate(fields))
+
+
+def argument_column(action: ir.Action, parameter: int) -> int:
+    """The column of action data with the first word of a parameter."""
+    return sum(words_of(each.width) for each in action.parameters[:parameter])
 
 
 def data_width(program: ir.Program, table: ir.Table) -> int:
-    """Columns of the table's action data."""
-    return max([1, *(len(program.actions[action].parameters) for action in table.actions)])
+    """Columns of the table's action data: a word each, the highest of an argument first."""
+    actions = (program.actions[action] for action in table.actions)
+    return max([1, *(argument_column(action, len(action.parameters)) for action in actions)])
 
 
 def key_words(table: ir.Table) -> KeyWords:
@@ -51,24 +83,33 @@ def key_words(table: ir.Table) -> KeyWords:
     order = sorted(
         range(len(table.keys)), key=lambda field: table.keys[field].match is ir.MatchKind.LPM
     )
-    words: list[tuple[tuple[int, int], ...]] = []
-    current: list[int] = []
+    words: list[tuple[Piece, ...]] = []
+    current: list[Piece] = []
+    ranges: list[Piece] = []
     for field in order:
+        pieces = _pieces(field, table.keys[field].width)
         if table.keys[field].match is ir.MatchKind.RANGE:
+            ranges += pieces
             continue
-        if current and sum(table.keys[i].width for i in (*current, field)) > 64:
-            words.append(_shifts(table, current))
-            current = []
-        current.append(field)
-    words.append(_shifts(table, current))
-    ranges = tuple(i for i, key in enumerate(table.keys) if key.match is ir.MatchKind.RANGE)
-    return KeyWords(tuple(words), ranges)
+        for piece in pieces:
+            if current and sum(each.width for each in (*current, piece)) > 64:
+                words.append(_shifted(current))
+                current = []
+            current.append(piece)
+    words.append(_shifted(current))
+    return KeyWords(tuple(words), tuple(ranges))
 
 
-def _shifts(table: ir.Table, fields: list[int]) -> tuple[tuple[int, int], ...]:
-    shifts = []
-    below = sum(table.keys[field].width for field in fields)
-    for field in fields:
-        below -= table.keys[field].width
-        shifts.append((field, below))
-    return tuple(shifts)
+def _pieces(field: int, width: int) -> list[Piece]:
+    """A field in words, of which the first may be a part of one."""
+    starts = range((width - 1) // 64 * 64, -1, -64)
+    return [Piece(field, start, min(width - start, 64), 0) for start in starts]
+
+
+def _shifted(pieces: list[Piece]) -> tuple[Piece, ...]:
+    shifted = []
+    below = sum(piece.width for piece in pieces)
+    for piece in pieces:
+        below -= piece.width
+        shifted.append(replace(piece, shift=below))
+    return tuple(shifted)

@@ -9,6 +9,7 @@ from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
+from innet.switch.jit.keys import argument_column
 from innet.switch.jit.lower_actions import lower_action, lower_primitive
 from innet.switch.jit.lower_headers import only_member
 from innet.switch.jit.lower_select import select_branches
@@ -209,8 +210,10 @@ def _action_is(table: int, position: int) -> Any:
     return plan.ActionIs(table, position)
 
 
-def _argument(table: int, action: ir.Action, column: int) -> plan.Expression:
-    return plan.Argument(table, column, action.parameters[column].width)
+def _argument(table: int, action: ir.Action, parameter: int) -> plan.Expression:
+    return plan.Argument(
+        table, argument_column(action, parameter), action.parameters[parameter].width
+    )
 
 
 # ── Checksums ────────────────────────────────────────────────────────────────────────────────────

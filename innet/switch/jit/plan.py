@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 
+#: More bits than a varbit field has at any time, since a packet has less.
+WIDEST = 1 << 40
+
 # ── Expressions beyond those of the program ──────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Column ``column`` of the action data of the row that ``table`` matched."""
+    """The words from column ``column`` on of the action data of the row that ``table`` matched."""
 
     table: int
     column: int
@@ -62,6 +65,13 @@ class Peek:
 
     offset: int
     width: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariableWidth:
+    """How many bits the varbit field of ``header`` has now."""
+
+    header: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ Expression = (
     | Lane
     | Counting
     | Peek
+    | VariableWidth
     | HashValue
     | Hit
     | EntryIndex

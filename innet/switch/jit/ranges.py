@@ -14,30 +14,29 @@ from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit import plan
 from innet.switch.jit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
+from innet.switch.jit.register_places import RegisterPlaces
 from innet.switch.jit.tree import walk
 
 
-def wild_fields(
-    program: ir.Program, bodies: tuple[plan.Body, ...], layout: Layout
-) -> frozenset[ir.FieldRef]:
-    """The least set of signed fields that is closed under the program's assignments."""
+def find_wild_fields(bodies: tuple[plan.Body, ...], layout: Layout, places: RegisterPlaces) -> None:
+    """Set ``layout.wild`` to the least set of signed fields that is closed under assignments."""
+    program = layout.program
 
     def hash_value(calculation: int) -> Value:
         width = RESULT_BITS[program.hashes[calculation].algorithm]
         return Value("", 0, (1 << width) - 1)
 
-    wild: frozenset[ir.FieldRef] = frozenset()
+    expressions = Expressions(layout, hash_value, places)
     while True:
-        expressions = Expressions(layout, hash_value, wild)
         more: set[Any] = {
             node.target
             for node in walk(bodies)
             if isinstance(node, plan.Assign | plan.RegisterRead | plan.ExecuteMeter)
             and _overflows(program, expressions, node)
         }
-        if more <= wild:
-            return wild
-        wild |= more
+        if more <= layout.wild:
+            return
+        layout.wild |= more
 
 
 def _overflows(

@@ -24,6 +24,7 @@ from innet.switch.jit.keys import (
     key_words,
     set_words,
 )
+from innet.switch.jit.layout import words_of
 from innet.switch.jit.runtime import MULTIPLIER
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
@@ -34,6 +35,7 @@ Argument = Array | int
 #: A hash table of at most so many entries is built with the best of ``_SEEDS`` seeds.
 _SMALL = 512
 _SEEDS = 32
+_EVERY = (1 << WORD) - 1
 
 
 def table_arguments(program: ir.Program, state: TableState) -> list[Argument]:
@@ -45,16 +47,14 @@ def table_arguments(program: ir.Program, state: TableState) -> list[Argument]:
 def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
     """The members of a parser value set one after the other, each as ``set_words`` words."""
     words = set_words(described)
-    every = (1 << WORD) - 1
-    rows = [[member >> WORD * i & every for i in range(words)] for member in sorted(members)]
+    rows = [[member >> WORD * i & _EVERY for i in range(words)] for member in sorted(members)]
     return _wrapped(rows, words).reshape(-1)
 
 
 def _table_arrays(program: ir.Program, state: TableState) -> list[Argument]:
     table = state.table
     entries = state.ordered()
-    width = data_width(program, table)
-    arrays: list[Argument] = [_actions(state, entries), _data(state, entries, width)]
+    arrays: list[Argument] = [_actions(state, entries), _data(program, state, entries)]
     if not table.keys:
         return arrays
     packing = key_words(table)
@@ -88,11 +88,22 @@ def _actions(state: TableState, entries: list[RuntimeEntry]) -> Array:
     return np.array([default, *(positions[e.action.action] for e in entries)], np.int64)
 
 
-def _data(state: TableState, entries: list[RuntimeEntry], width: int) -> Array:
-    """Per row the action's arguments, filled up with 0."""
-    rows = [() if state.default is None else state.default.arguments]
-    rows += [entry.action.arguments for entry in entries]
+def _data(program: ir.Program, state: TableState, entries: list[RuntimeEntry]) -> Array:
+    """Per row the words of the action's arguments, filled up with 0."""
+    width = data_width(program, state.table)
+    rows = [[] if state.default is None else _words(program, state.default)]
+    rows += [_words(program, entry.action) for entry in entries]
     return _wrapped([(*row, *[0] * (width - len(row))) for row in rows], width)
+
+
+def _words(program: ir.Program, entry: ir.ActionEntry) -> list[int]:
+    """The arguments of an action as words, the highest of each first."""
+    parameters = program.actions[entry.action].parameters
+    return [
+        value >> shift & _EVERY
+        for each, value in zip(parameters, entry.arguments, strict=True)
+        for shift in range(64 * (words_of(each.width) - 1), -1, -64)
+    ]
 
 
 # ── Exact ────────────────────────────────────────────────────────────────────────────────────────
@@ -185,7 +196,7 @@ def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) 
     if bounds[-1] >> (64 * len(shifts)):
         bounds.pop()
         rows.pop()
-    words = [[bound >> shift & ((1 << 64) - 1) for shift in shifts] for bound in bounds]
+    words = [[bound >> shift & _EVERY for shift in shifts] for bound in bounds]
     return [_wrapped(words, len(shifts)), np.array(rows, np.int64)]
 
 
@@ -208,7 +219,9 @@ def _lists(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> l
     ]
     if table.match is ir.MatchKind.RANGE:
         for side in ("values", "masks"):
-            rows = [[getattr(entry, side)[i] for i in packing.ranges] for entry in entries]
+            rows = [
+                [piece.of(getattr(entry, side)) for piece in packing.ranges] for entry in entries
+            ]
             arrays.append(_wrapped(rows, len(packing.ranges)))
     return arrays
 

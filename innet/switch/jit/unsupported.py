@@ -18,10 +18,7 @@ _NODES: dict[type, str] = {
 
 
 def structural_reasons(program: ir.Program) -> list[str]:
-    """Each construct with the place where it is used; empty when the program can be emitted.
-
-    Arithmetic that needs more than 64 bits is found while emitting.
-    """
+    """Each construct with the place where it is used; empty when the program can be emitted."""
     reasons: dict[str, None] = {}
     for place, tree in _places(program):
         for node in walk(tree):
@@ -54,21 +51,12 @@ def _fields(program: ir.Program) -> Iterator[str]:
         for field in kind.fields:
             if field.variable:
                 yield f"a varbit field ({header.name}.{field.name})"
-            elif field.width > 64:
-                yield f"a field of {field.width} bits ({header.name}.{field.name})"
-    for register in program.registers:
-        if register.width > 64:
-            yield f"a register of {register.width} bits ({register.name})"
 
 
 def _tables(program: ir.Program) -> Iterator[str]:
     for table in program.tables:
         if table.kind is not ir.TableKind.SIMPLE:
             yield f"an action profile ({table.name})"
-    for action in program.actions:
-        for parameter in action.parameters:
-            if parameter.width > 64:
-                yield f"an argument of {parameter.width} bits ({action.name}: {parameter.name})"
 
 
 def _others(program: ir.Program) -> Iterator[str]:

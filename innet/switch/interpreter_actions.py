@@ -10,6 +10,7 @@ from innet.switch.engine import DROP_PORT, SwitchState, cell_value, set_cell
 from innet.switch.interpreter_calculations import CalculationCompiler
 from innet.switch.interpreter_expressions import (
     NOWHERE,
+    UINT32,
     UINT64,
     ExpressionCompiler,
 )
@@ -102,7 +103,7 @@ class ActionCompiler:
         cells = self.state.registers[primitive.register]
 
         def read(packet: Packet) -> None:
-            i = index(packet) & UINT64
+            i = index(packet) & UINT32
             if i < len(cells):
                 store(packet, cell_value(cells, i))
 
@@ -115,7 +116,7 @@ class ActionCompiler:
         every = (1 << self.program.registers[primitive.register].width) - 1
 
         def write(packet: Packet) -> None:
-            i = index(packet) & UINT64
+            i = index(packet) & UINT32
             if i < len(cells):
                 set_cell(cells, i, value(packet) & every)
 
@@ -127,7 +128,7 @@ class ActionCompiler:
         cells = self.state.counters[primitive.counter]
 
         def count(packet: Packet) -> None:
-            i = index(packet) & UINT64
+            i = index(packet) & UINT32
             if i < len(cells):
                 cells[i, PACKETS] += 1
                 cells[i, BYTES] += packet.ingress_length
@@ -140,7 +141,7 @@ class ActionCompiler:
         meter, state = self.state.meters[primitive.meter], self.state
 
         def execute(packet: Packet) -> None:
-            i = index(packet) & UINT64
+            i = index(packet) & UINT32
             if i < meter.array.size:
                 store(packet, meter.execute(i, packet.ingress_length, state.clock))
 
@@ -420,5 +421,5 @@ class ActionCompiler:
 
 
 def _uint16(value: int) -> int:
-    """Larger numbers become the greatest one, as BMv2 converts them."""
-    return min(value & UINT64, 0xFFFF)
+    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
+    return value & 0xFFFF

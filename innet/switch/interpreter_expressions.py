@@ -24,6 +24,7 @@ Find = Callable[[Packet], int]
 Store = Callable[[Packet, int], None]
 
 NOWHERE = -1
+UINT32 = (1 << 32) - 1
 UINT64 = (1 << 64) - 1
 
 

@@ -88,6 +88,10 @@ class Packet:
         other.union_members = list(self.union_members)
         other.ingress_length = self.ingress_length
         other.length = self.length
+        for header, index in layout.variable_fields:
+            # BMv2 copies no invalid header, so that a variable field there is empty in the copy.
+            if not other.valid[header]:
+                other.variable_widths[header] = other.fields[index] = 0
         return other
 
 
@@ -106,6 +110,7 @@ class Layout:
     Attributes:
         start: per header instance, the index of its first field.
         always_valid: per header instance, the validity that a packet begins with.
+        variable_fields: (header instance, index in ``Packet.fields``) of every variable field.
     """
 
     def __init__(self, program: ir.Program) -> None:
@@ -117,6 +122,11 @@ class Layout:
             size += len(program.header_types[header.type].fields)
         self.size = size
         self.always_valid = [header.metadata for header in program.headers]
+        self.variable_fields = [
+            (i, self.start[i] + variable)
+            for i in range(len(program.headers))
+            if (variable := program.type_of(i).variable) is not None
+        ]
         self.stacks = len(program.stacks)
         self.unions = len(program.unions)
         self.union_stacks = len(program.union_stacks)

@@ -14,6 +14,8 @@ from innet.switch.interpreter_packet import HeaderCodec, Layout, Packet
 
 Operation = Callable[[Packet], int | None]
 """Returns the code of the error that stops the parser, None when it goes on."""
+MAX_LENGTH = (1 << 31) - 1
+"""Bits of a variable field; longer ones count as this many."""
 Transitions = Callable[[Packet], int | None]
 
 
@@ -134,7 +136,9 @@ class ParserUnit:
 
         def extract(packet: Packet) -> int | None:
             codec = codecs[find(packet)]
-            bits = 0 if bits_of is None else bits_of(packet)
+            # BMv2 reads the length as an int, which larger numbers saturate: 2**31 bits and more
+            # are 2**31 - 1 bits and so an invalid argument, not a packet that is too short.
+            bits = 0 if bits_of is None else min(bits_of(packet), MAX_LENGTH)
             if bits % 8:
                 return bad_length
             # BMv2 counts what an earlier extraction put into the variable field, too.

@@ -55,7 +55,7 @@ sums of one bit more and negative differences).
   (simple_switch recycles storage, so that there it may be a value of an earlier packet.)
 * Comparing headers: equal when both are valid and all fields are equal; two invalid headers are
   *not* equal (``HeaderCompare``).
-* Indices of registers, counters and meters are taken modulo 2**64 before the bounds check.
+* Indices of registers, counters and meters are taken modulo 2**32 before the bounds check.
 
 Packets
 -------
@@ -825,9 +825,9 @@ class Extract:
     """Take a header from the packet and make it valid.
 
     ``length`` is the width in bits of its variable field (None when it has none): not a multiple of
-    8 is error ParserInvalidArgument, then too few bytes left PacketTooShort, then more bytes than
-    ``HeaderType.max_bytes`` HeaderTooShort. Too few bytes for a fixed header: PacketTooShort, and
-    the header is untouched.
+    8, or 2**31 and more, is error ParserInvalidArgument, then too few bytes left PacketTooShort,
+    then more bytes than ``HeaderType.max_bytes`` HeaderTooShort. Too few bytes for a fixed header:
+    PacketTooShort, and the header is untouched.
     """
 
     target: HeaderRef | StackNext | UnionStackNext
@@ -949,7 +949,8 @@ CalculationInput = FieldRef | CalculationConstant | HeaderRef | Payload
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash of the inputs' bits one after the other, padded with zero bits to a byte at the end.
+    """A hash of the inputs' bits one after the other, padded with zero bits to a byte at the end
+    and before the payload.
 
     Inputs of invalid headers are left out; a payload starts at a byte, after zero bits.
     ``algorithm``: one of crc16, crc32, crc16_custom, crc32_custom, csum16, xor16, identity, random,

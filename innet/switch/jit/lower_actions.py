@@ -36,6 +36,7 @@ LONGEST: Any = plan.Scalar("longest", 0, (1 << 63) - 1)
 LEAVING = "leaving"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
+_UINT32 = (1 << 32) - 1
 
 
 def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -> plan.Body:
@@ -110,13 +111,13 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
         case ir.Assign(target, value):
             return terms.assign(target, data(value))
         case ir.RegisterRead(target, register, index):
-            return _register_read(terms, target, register, data(index))
+            return _register_read(terms, target, register, _cell(terms, index))
         case ir.RegisterWrite(register, index, value):
-            return (plan.RegisterWrite(register, 0, data(index), data(value)),)
+            return (plan.RegisterWrite(register, 0, _cell(terms, index), data(value)),)
         case ir.Count(counter, index):
-            return (plan.Count(counter, data(index)),)
+            return (plan.Count(counter, _cell(terms, index)),)
         case ir.ExecuteMeter(meter, index, target):
-            return _execute_meter(terms, target, meter, data(index))
+            return _execute_meter(terms, target, meter, _cell(terms, index))
         case ir.MarkToDrop(egress_spec, mcast_grp):
             drop = plan.Assign(egress_spec, ir.Const(511))
             if mcast_grp is None:
@@ -138,6 +139,25 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
             return terms.assign(target, _hash(data(base), calculation, data(size)))
         case _:
             return _lower_header_primitive(terms, primitive)
+
+
+def _cell(terms: Terms, index: ir.DataExpression) -> Any:
+    """The index of a register, counter or meter modulo 2**32."""
+    resolved = terms.resolve(index)
+    match resolved:
+        case ir.Const(value):
+            return ir.Const(value & _UINT32)
+        case ir.FieldRef(_, field) if field != ir.VALID:
+            kept = terms.program.field(resolved)
+            if not kept.signed and kept.width <= 32:
+                return resolved
+        case plan.Argument(_, _, width) if width <= 32:
+            return resolved
+        case plan.Scalar(_, low, high) if low >= 0 and high <= _UINT32:
+            return resolved
+        case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= _UINT32:
+            return resolved
+    return ir.Binary(ir.DataOperator.AND, resolved, ir.Const(_UINT32))
 
 
 def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -> plan.Body:

@@ -50,12 +50,10 @@ def lower_request(
 
 
 def _uint16(value: Any) -> Any:
-    """Larger numbers become the greatest one, as BMv2 converts them."""
+    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
     if isinstance(value, ir.Const):
-        return ir.Const(min(value.value & _WORD, 0xFFFF))
-    word = ir.Binary(ir.DataOperator.AND, value, ir.Const(_WORD))
-    large = ir.Compare(ir.Comparison.GT, word, ir.Const(0xFFFF))
-    return ir.Choice(large, ir.Const(0xFFFF), word)
+        return ir.Const(value.value & 0xFFFF)
+    return ir.Binary(ir.DataOperator.AND, value, ir.Const(0xFFFF))
 
 
 def lower_random(primitive: ir.Random, terms: Terms) -> plan.Body:

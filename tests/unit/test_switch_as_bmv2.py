@@ -1,0 +1,116 @@
+"""What simple_switch does where one might expect something else, as it answered.
+
+The expected packets were recorded from simple_switch 1.15.5 running the programs of
+tests/programs/as_bmv2_*.p4; the comments say where in BMv2 the behaviour comes from.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.switch_cases import program
+
+from innet.switch import Switch
+
+
+def switch_of(name, engine, *commands):
+    switch = Switch.load(program(name), engine)
+    for command in commands:
+        switch.command(command)
+    return switch
+
+
+def answer(switch, packet, port=1):
+    """What leaves for one packet, as (port, hexadecimal)."""
+    return [(p, out.hex()) for p, out in switch.process([(port, bytes.fromhex(packet))])]
+
+
+def words(text):
+    return text.replace(" ", "")
+
+
+# ── Numbers that are wider than what BMv2 converts them to ──
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_indices_count_modulo_two_to_the_32(engine):
+    """Registers and counters take their index as an unsigned int of 32 bits."""
+    switch = switch_of("as_bmv2_indices", engine)
+    for index, old in [
+        ("0000000000000001", 0),
+        ("0000000000000007", 0),
+        ("0000000000000008", 0),  # out of bounds, where nothing is read nor written
+        ("00000000ffffffff", 0),
+        ("0000000100000000", 0),  # cell 0
+        ("0000000100000001", 100),  # cell 1
+        ("0000000100000001", 200),
+        ("8000000000000007", 100),  # cell 7
+        ("ffffffffffffffff", 0),
+    ]:
+        assert answer(switch, index + "00000000") == [(2, f"{index}{old:08x}")]
+    assert switch.registers["cells"].tolist() == [100, 300, 0, 0, 0, 0, 0, 200]
+    assert switch.counters["asked"].packets.tolist() == [1, 3, 0, 0, 0, 0, 0, 2]
+
+
+OPTIONS = "a0 0102 0304 0506 0708 09"
+
+
+@pytest.mark.parametrize("engine", ["interpret"])
+@pytest.mark.parametrize(
+    ("packet", "sent"),
+    [
+        # ── Lengths of variable fields: the code says which error the parser found ──
+        ("00000008 0abc 0000", "0000 00000008 0abc 0000"),
+        ("00000040 0abc 0000", "0000 00000040 0abc 0000"),
+        ("00000048 0abc 0000", "0002 00000048 0abc 0000"),  # HeaderTooShort
+        ("0000000c 0abc 0000", "0003 0000000c 0abc 0000"),  # ParserInvalidArgument
+        ("7ffffff8 0abc 0000", "0001 7ffffff8 0abc 0000"),  # PacketTooShort
+        ("7fffffff 0abc 0000", "0003 7fffffff 0abc 0000"),
+        # BMv2 reads the length as an int, which is at most 2**31 - 1: no multiple of 8.
+        ("80000000 0abc 0000", "0003 80000000 0abc 0000"),
+        ("fffffff8 0abc 0000", "0003 fffffff8 0abc 0000"),
+        # ── Checksums with the payload, which begins at a whole byte after the 12 bits ──
+        ("00000008 1abc 0000", "0000 00000008 1abc 4027"),
+        ("00000040 1abc 0000", "0000 00000040 1abc 4b3f"),
+        ("00000000 1abc 0000", "0000 00000000 1abc 3b2b"),
+    ],
+)
+def test_variable_fields_and_payloads(engine, packet, sent):
+    switch = switch_of("as_bmv2_lengths", engine)
+    assert answer(switch, words(packet + OPTIONS)) == [(2, words(sent + OPTIONS))]
+
+
+@pytest.mark.parametrize("engine", ["interpret"])
+def test_a_copy_forgets_the_length_of_an_invalid_header(engine):
+    """BMv2 copies valid headers only, and begins with variable fields that are empty."""
+    switch = switch_of(
+        "as_bmv2_lengths",
+        engine,
+        "mc_mgrp_create 1",
+        "mc_node_create 7 3 4",
+        "mc_node_associate 1 0",
+    )
+    # Made invalid in ingress and valid in egress: sent as it was, then to a multicast group.
+    alone = words("00000010 2abc 0000") + words(OPTIONS)
+    assert answer(switch, alone) == [(2, words("0000 00000010 2abc 0000 110000 0304 0506070809"))]
+    many = words("00000010 3abc 0000") + words(OPTIONS)
+    copy = words("0000 00000010 3abc 0000 11 0304 0506070809")
+    assert answer(switch, many) == [(3, copy), (4, copy)]
+
+
+@pytest.mark.parametrize("engine", ["interpret"])
+@pytest.mark.parametrize(
+    ("session", "port"),
+    [
+        ("00000005", 3),
+        ("00010005", 3),
+        ("00008005", 3),  # the highest of the 16 bits says that there is a clone
+        ("00018005", 3),
+        ("ffff0006", 4),
+        ("00007fff", None),
+    ],
+)
+def test_mirror_sessions_count_modulo_two_to_the_15(engine, session, port):
+    """BMv2 keeps 16 bits of the session in a register of the packet, and one of them is a flag."""
+    switch = switch_of("as_bmv2_lengths", engine, "mirroring_add 5 3", "mirroring_add 6 4")
+    ports = [sent for sent, _ in answer(switch, f"{session}40000000")]
+    assert sorted(ports) == ([2] if port is None else [2, port])

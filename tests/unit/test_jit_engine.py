@@ -128,14 +128,14 @@ def test_control_plane_changes_are_seen_at_once(tables: ir.Program) -> None:
 
 def test_what_is_missing_is_named() -> None:
     program = load_program(PROGRAMS / "jit_tables.json")
-    clone = ir.Clone(False, ir.Const(1), ir.Const(0))
-    first = dataclasses.replace(program.actions[0], primitives=(clone,))
+    foreign = ir.ExternCall("teleport")
+    first = dataclasses.replace(program.actions[0], primitives=(foreign,))
     program = dataclasses.replace(
-        program, actions=(first, *program.actions[1:]), fingerprint="with a clone"
+        program, actions=(first, *program.actions[1:]), fingerprint="with an extern"
     )
-    reason = f"clone() (action {first.name})"
+    reason = f"the primitive teleport (action {first.name})"
     assert JitEngine.unsupported(program) == [reason]
-    with pytest.raises(UnsupportedError, match=r"clone\(\).*\n.*interpret"):
+    with pytest.raises(UnsupportedError, match=r"teleport.*\n.*interpret"):
         made(program)
 
 

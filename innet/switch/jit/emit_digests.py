@@ -23,7 +23,7 @@ def emit_digest(writer: Writer, expressions: Expressions) -> None:
     for number, learn_list in enumerate(expressions.program.learn_lists):
         with writer.block(f"{word} {LEARN_LIST.name} == {learn_list.id}:  # {learn_list.name}"):
             size = 1 + len(learn_list.elements)
-            writer.line(f"digests = with_room(digests, digested, {size})")
+            writer.line(f"digests = with_room(digests, digested, int64({size}))")
             writer.line(f"put(digests, digested, {number})")
             for place, reference in enumerate(learn_list.elements, 1):
                 text = expressions.data(reference).text

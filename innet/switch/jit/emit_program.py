@@ -34,6 +34,7 @@ from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit_lookups import lookup_arguments
+from innet.switch.jit.emit_queue import SENT, Queue, queues
 from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
@@ -64,21 +65,24 @@ class Emitted:
 def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str, str]]:
     """(name, Numba type) of the emitted function's arguments, in order."""
     arguments = [
-        ("data", "uint8[:, ::1]"),
+        ("packets" if queues(program) else "data", "uint8[:, ::1]"),
         ("length", "int32[::1]"),
         ("port", "int32[::1]"),
-        ("first", "int64"),
-        ("out", "uint8[:, ::1]"),
-        ("out_length", "int32[::1]"),
-        ("out_port", "int32[::1]"),
-        ("out_origin", "int32[::1]"),
-        ("statistics", "int64[::1]"),
-        ("clock", "int64"),
-        ("room", "int64"),
-        ("group_start", "int64[::1]"),
-        ("replica_port", "int64[::1]"),
-        ("replica_rid", "int64[::1]"),
     ]
+    if not queues(program):
+        arguments += [
+            ("first", "int64"),
+            ("out", "uint8[:, ::1]"),
+            ("out_length", "int32[::1]"),
+            ("out_port", "int32[::1]"),
+            ("out_origin", "int32[::1]"),
+        ]
+    arguments += [("statistics", "int64[::1]"), ("clock", "int64")]
+    if not queues(program):
+        arguments.append(("room", "int64"))
+    names = ["group_start", "replica_port", "replica_rid"]
+    names += ["sessions"] if queues(program) else []
+    arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):
         dtype = "uint32" if group.matrix.dtype.itemsize == 4 else "int64"
         arguments.append((f"r{number}", f"{dtype}[::1]"))
@@ -126,6 +130,7 @@ class _Emitter:
         self.plan = rolled
         self.groups = groups
         self.bodies = rolled.bodies
+        self.queueing = queues(program)
         self.writer = Writer()
         untouched = untouched_runs(program, self.bodies)
         copied = {
@@ -140,6 +145,7 @@ class _Emitter:
         find_wild_fields(self.bodies, self.layout, places)
         self.expressions = Expressions(self.layout, self._hash, places)
         self.statements = Statements(self.writer, self.layout, self.expressions)
+        self.queue = Queue(self.statements, rolled, self._scratch_bytes())
         self.arrival = Arrival(self.statements, rolled)
         self.copies = Copies(self.statements, rolled)
 
@@ -152,24 +158,41 @@ class _Emitter:
         arguments = argument_types(self.program, self.groups)
         options = 'boundscheck=False, error_model="numpy", nogil=True, cache=True'
         names = ", ".join(name for name, _ in arguments)
+        if self.queueing:
+            self.writer.line(f"@njit({options})")
+            self.queue.keep()
+            self.writer.blank()
+            self.writer.blank()
         self.writer.line(f"@njit(SIGNATURE, {options})")
         start = len(self.writer.lines) + 1
         with self.writer.block(f"def process({names}):"):
-            self._function()
+            if digests(self.program):
+                self.writer.line("digests = np.empty(0, np.int64)")
+                self.writer.line("digested = int64(0)")
+            for array in self.layout.arrays:
+                self.writer.line(f"{array.name} = np.empty({array.count}, np.{array.dtype})")
+            if self.queueing:
+                self.queue.body()
+            else:
+                self._function()
+            returned = ", ".join(name for name, _ in self._returned())
+            self.writer.line(f"return {returned}")
         lines = self.writer.lines
         counts = sorted(self.writer.counts)
         lines[start:start] = [f"    lanes_{count} = hidden({count})" for count in counts]
-        if sum("scratch" in text for text in lines) == 1:
-            lines[:] = [text for text in lines if _SCRATCH not in text]
+        scratch = [text for text in lines if "scratch" in text]
+        if all(text.lstrip().startswith(_SCRATCH) for text in scratch):
+            lines[:] = [text for text in lines if text not in scratch]
         body = self.writer.source()
         types = ", ".join(kind for _, kind in arguments)
+        returned_types = ", ".join(kind for _, kind in self._returned())
         head = [
             f'"""Emitted by innet from {self.program.name}; not to be edited."""',
             "",
             *_imports(body),
             "",
-            f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer",
-            f'SIGNATURE = "{self._returned()}({types})"',
+            self._size(),
+            f'SIGNATURE = "Tuple(({returned_types}))({types})"',
             "",
             "",
         ]
@@ -178,16 +201,11 @@ class _Emitter:
 
     def _function(self) -> None:
         line = self.writer.line
-        for array in self.layout.arrays:
-            line(f"{array.name} = np.empty({array.count}, np.{array.dtype})")
         if any(isinstance(node, plan.HashValue) for node in walk(self.bodies)):
-            line(f"{_SCRATCH}({self._scratch_bytes()} + data.shape[1], np.uint8)")
+            line(f"scratch = np.empty({self._scratch_bytes()} + data.shape[1], np.uint8)")
         line("stride = data.shape[1]")
         line("out_stride = out.shape[1]")
         line("produced = 0")
-        if digests(self.program):
-            line("digests = np.empty(0, np.int64)")
-            line("digested = 0")
         line("i = first")
         with self.writer.block("while i < len(length):"):
             with self.writer.block("if produced + room > len(out_length):"):
@@ -197,17 +215,16 @@ class _Emitter:
             line("arrived = int64(port[i])")
             line("i += 1")
             self._packet()
-        line(
-            "return i, produced, digests[:digested]"
-            if digests(self.program)
-            else "return i, produced"
-        )
 
-    def _returned(self) -> str:
-        """The Numba type of what the function returns."""
+    def _returned(self) -> list[tuple[str, str]]:
+        """(source, Numba type) of what the function returns."""
+        returned = [("i", "int64"), ("produced", "int64")]
+        if self.queueing:
+            returned = [("as_rows(out, out_length, produced)", "uint8[:, ::1]")]
+            returned += [(f"{name}[:produced]", "int32[::1]") for name in SENT]
         if digests(self.program):
-            return "Tuple((int64, int64, int64[::1]))"
-        return "UniTuple(int64, 2)"
+            returned.append(("digests[:digested]", "int64[::1]"))
+        return returned
 
     # ── One packet ──
 
@@ -226,6 +243,11 @@ class _Emitter:
         self.copies.emit()
 
     # ── Sizes ──
+
+    def _size(self) -> str:
+        if self.queueing:
+            return f"ROW = {self.queue.row.width}  # words of a packet that waits"
+        return f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"
 
     def _growth(self) -> int:
         """Headers that may be added, and headers emitted more than once."""
@@ -249,7 +271,7 @@ class _Emitter:
         return bits // 8 + 64
 
 
-_SCRATCH = "scratch = np.empty"
+_SCRATCH = "scratch = "
 #: Where emitted code imports from.
 _MODULES = (runtime, runtime_hashes, runtime_meters, runtime_queue, runtime_random, wide)
 

@@ -82,8 +82,9 @@ class Statements:
             case plan.Count(counter, index):
                 self._count(counter, self.expressions.data(index))
             case plan.Draw(target, low, high):
-                bounds = f"{self.expressions.data(low).text}, {self.expressions.data(high).text}"
-                line(f"{target.name} = uniform(random_state, {bounds})")
+                least, most = (self.expressions.data(bound).text for bound in (low, high))
+                # int64(): Numba compiles a callee anew for each number that it is told.
+                line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
             case plan.ExecuteMeter(target, meter, index):
                 self._execute_meter(target, meter, self.expressions.data(index))
             case plan.If():

@@ -19,15 +19,20 @@ from innet.switch.jit import cache
 from innet.switch.jit.emit_digests import decoded
 from innet.switch.jit.emit_hashes import hashes_with_state
 from innet.switch.jit.emit_program import Emitted, draws, emit
+from innet.switch.jit.emit_queue import queues
 from innet.switch.jit.emit_statements import STATISTICS
 from innet.switch.jit.lower_program import looked_up
 from innet.switch.jit.table_arrays import (
     Argument,
     replica_arrays,
+    session_array,
     table_arguments,
     value_set_array,
 )
 from innet.switch.jit.unsupported import structural_reasons
+
+_Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
+"""Data, lengths and ports of a batch."""
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
 _POOL = 4
@@ -59,7 +64,8 @@ class JitEngine:
         module = cache.load(program)
         self.source_path = cache.module_path(program)
         self._process: Any = module.process
-        self._growth: int = module.GROWTH
+        #: Bytes by which a packet may leave longer; None where packets wait in queues.
+        self._growth: int | None = None if queues(program) else module.GROWTH
         self._program = program
         self._state = state
         self._fixed = [
@@ -73,6 +79,7 @@ class JitEngine:
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
         self._replicas = replica_arrays(state.replication)
+        self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
         self._buffers = _Buffers()
         self._capacity = 0
@@ -101,21 +108,43 @@ class JitEngine:
         """
         check_lengths(batch)
         self._refresh()
-        data, length, port = _trusted(batch.data), _trusted(batch.length), _trusted(batch.port)
-        room = max(1, self._replicas.largest)
-        stride = data.shape[1] + self._growth
-        self._capacity = max(self._capacity, len(batch) + room)
+        packets = (_trusted(batch.data), _trusted(batch.length), _trusted(batch.port))
         statistics = np.zeros(len(STATISTICS), np.int64)
-        tables = [each for arguments in self._tables.values() for each in arguments]
-        groups = (self._replicas.start, self._replicas.port, self._replicas.rid)
+        sent = (
+            self._queued(packets, statistics)
+            if self._growth is None
+            else self._direct(packets, statistics, self._growth)
+        )
+        self._add(statistics)
+        return sent
+
+    def _queued(self, packets: _Received, statistics: NDArray[np.int64]) -> PacketBatch:
+        """For emitted code that makes its output itself."""
+        data, length, port, origin, *digests = self._process(
+            *packets,
+            statistics,
+            self._state.clock,
+            *self._groups(),
+            self._sessions,
+            *self._standing(),
+        )
+        self._learn(digests)
+        return PacketBatch(data, length, port, origin)
+
+    def _direct(
+        self, packets: _Received, statistics: NDArray[np.int64], growth: int
+    ) -> PacketBatch:
+        """For emitted code that fills a buffer as far as it goes."""
+        count = len(packets[1])
+        room = max(1, self._replicas.largest)
+        stride = packets[0].shape[1] + growth
+        self._capacity = max(self._capacity, count + room)
         parts: list[PacketBatch] = []
         first = 0
-        while first < len(batch) or not parts:
+        while first < count or not parts:
             out = self._buffers.take(self._capacity, stride)
             first, produced, *digests = self._process(
-                data,
-                length,
-                port,
+                *packets,
                 first,
                 out.data,
                 out.length,
@@ -124,21 +153,29 @@ class JitEngine:
                 statistics,
                 self._state.clock,
                 room,
-                *groups,
-                *self._fixed,
-                *self._hashes,
-                *tables,
-                *self._value_sets,
+                *self._groups(),
+                *self._standing(),
             )
             parts.append(out.batch(produced))
-            for words in digests:
-                self._state.digests.extend(decoded(self._program, words))
-        self._add(statistics)
+            self._learn(digests)
         if len(parts) == 1:
             return parts[0]
         # Multicast needed more rows than packets came in; next time there is room at once.
         self._capacity = sum(map(len, parts)) + room
         return PacketBatch.concatenate(parts)
+
+    def _groups(self) -> tuple[NDArray[np.int64], ...]:
+        return self._replicas.start, self._replicas.port, self._replicas.rid
+
+    def _standing(self) -> list[Any]:
+        """What outlives a batch, in the order of ``emit_program.argument_types``."""
+        tables = [each for arguments in self._tables.values() for each in arguments]
+        return [*self._fixed, *self._hashes, *tables, *self._value_sets]
+
+    def _learn(self, digests: list[NDArray[np.int64]]) -> None:
+        """Take over what emitted code returned besides packets."""
+        for words in digests:
+            self._state.digests.extend(decoded(self._program, words))
 
     def _refresh(self) -> None:
         """Take over what the control plane changed since the last batch."""
@@ -152,6 +189,7 @@ class JitEngine:
                 self._versions[index] = table.version
         self._hashes = [state.hashes[i].words() for i in hashes_with_state(self._program)]
         self._replicas = replica_arrays(state.replication)
+        self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
         self._generation = state.generation.value
 

@@ -19,6 +19,9 @@ def live_fields(
     ``copied`` are the fields that leave without being read.
     """
     live = _read_by_switch(program, copied)
+    priority = program.standard.priority
+    if priority is not None and priority in written_fields(bodies)[0]:
+        live.add(priority)  # the switch reads it; a program that never sets it has priority 0
     while True:
         before = len(live)
         for body in bodies:

@@ -26,6 +26,7 @@ from innet.switch.jit.keys import (
 )
 from innet.switch.jit.layout import words_of
 from innet.switch.jit.runtime import MULTIPLIER
+from innet.switch.jit.runtime_queue import NO_SESSION, NONE
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
 
@@ -237,6 +238,16 @@ class Replicas:
     port: Array
     rid: Array
     largest: int
+
+
+def session_array(replication: Replication) -> Array:
+    """Port and group of each mirror session, as ``runtime_queue`` reads them; flat."""
+    pairs = np.full((max(replication.sessions, default=-1) + 1, 2), NO_SESSION, np.int64)
+    for number, session in replication.sessions.items():
+        pairs[number] = [
+            NONE if target is None else target for target in (session.port, session.group)
+        ]
+    return pairs.reshape(-1)
 
 
 def replica_arrays(replication: Replication) -> Replicas:

@@ -11,9 +11,6 @@ from innet.switch.jit.tree import walk
 
 _NODES: dict[type, str] = {
     ir.AssignVariable: "a varbit field",
-    ir.Clone: "clone()",
-    ir.Resubmit: "resubmit()",
-    ir.Recirculate: "recirculate()",
 }
 
 
@@ -60,6 +57,10 @@ def _tables(program: ir.Program) -> Iterator[str]:
 
 
 def _others(program: ir.Program) -> Iterator[str]:
+    for field_list in program.field_lists:
+        for part in field_list.elements:
+            if isinstance(part, ir.FieldRef) and not program.headers[part.header].metadata:
+                yield f"a field list with a packet's header ({program.name_of(part)})"
     used = {
         node.calculation
         for node in walk((program.actions, program.checksums))

@@ -241,9 +241,13 @@ class Terms:
     def named(self, value: Any, width: int) -> Any:
         """A variable with ``value`` modulo 2**width, for what is used several times."""
         every = (1 << width) - 1
+        match value:
+            case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= every:
+                every = mask
+            case _:
+                value = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
         variable: Any = plan.Scalar(f"term_{len(self.prelude)}", 0, every)
-        masked = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
-        self.prelude.append(plan.Assign(variable, masked))
+        self.prelude.append(plan.Assign(variable, value))
         return variable
 
     def _is_signed(self, field: ir.FieldRef) -> bool:

@@ -41,7 +41,6 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     table fixed {
         key = { h.base.a: ternary; h.base.c: range; }
         actions = { set; add; clear; }
-        largest_priority_wins = false;
         entries = {
             priority = 10: (0x1200 &&& 0xff00, 0..0x7ff): set(1);
             priority = 5: (0x1234 &&& 0xfff0, 0x100..0x2ff): set(2);

@@ -1,0 +1,61 @@
+"""Both engines do with the programs of one feature each what simple_switch was recorded to do.
+
+The recordings are made by record_fuzz.py and say with which versions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import fuzz, fuzz_recording
+
+from innet.switch.loader import fingerprint
+
+HERE = Path(__file__).parent
+
+REFUSED_BY_JIT = {
+    "fuzz_clone",
+    "fuzz_hashes",
+    "fuzz_loops",
+    "fuzz_prefixes",
+    "fuzz_priorities",
+    "fuzz_registers",
+    "fuzz_signed",
+    "fuzz_varbit",
+    "fuzz_wide",
+}
+
+
+def recording(name: str) -> Path:
+    return HERE / f"{name}.json.gz"
+
+
+def test_every_program_is_recorded():
+    recorded = {path.name.split(".")[0] for path in HERE.glob("fuzz_*.json.gz")}
+    assert recorded == set(fuzz.NAMES)
+    assert len(recorded) >= 16
+
+
+def test_the_compiled_engine_refuses_no_more():
+    assert {name for name in fuzz.NAMES if "jit" not in fuzz.engines(name)} == REFUSED_BY_JIT
+
+
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_the_recording_is_of_this_program(name):
+    case, trace, recorded = fuzz_recording.read(recording(name))
+    assert recorded["fingerprint"] == fingerprint(fuzz.document(name)), "run record_fuzz.py"
+    assert set(recorded["tools"]) == {"p4c", "simple_switch"}
+    assert recording(name).stat().st_size <= fuzz_recording.MOST_BYTES
+    answered = sum(len(sent) for each in trace.answers for a in each for sent in a.values())
+    assert answered > len(case.packets) / 10, "nearly everything was dropped"
+    assert [handle for each in trace.handles for handle in each].count(None) < 60
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_equals_the_recording(name, engine):
+    if engine == "jit" and name in REFUSED_BY_JIT:
+        pytest.skip("the compiled engine refuses it")
+    case, trace, _ = fuzz_recording.read(recording(name))
+    fuzz.compare(case, trace, engine)

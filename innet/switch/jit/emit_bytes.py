@@ -82,7 +82,7 @@ def _load_word(field: ir.Field, size: int) -> str:
     """Source of a field of at most 64 bits, in a header of ``size`` bytes at ``start``."""
     text = _load(field.offset, field.width, size)
     shift = 64 - field.width
-    return f"({text} << {shift}) >> {shift}" if field.signed and shift else text
+    return f"(({text}) << {shift}) >> {shift}" if field.signed and shift else text
 
 
 def _load_words(field: ir.Field, bits: int, size: int) -> str:

@@ -14,17 +14,7 @@ from innet.switch.loader import fingerprint
 
 HERE = Path(__file__).parent
 
-REFUSED_BY_JIT = {
-    "fuzz_clone",
-    "fuzz_hashes",
-    "fuzz_loops",
-    "fuzz_prefixes",
-    "fuzz_priorities",
-    "fuzz_registers",
-    "fuzz_signed",
-    "fuzz_varbit",
-    "fuzz_wide",
-}
+REFUSED_BY_JIT = {"fuzz_clone", "fuzz_loops", "fuzz_varbit"}
 
 
 def recording(name: str) -> Path:
@@ -38,7 +28,7 @@ def test_every_program_is_recorded():
 
 
 def test_the_compiled_engine_refuses_no_more():
-    assert {name for name in fuzz.NAMES if "jit" not in fuzz.engines(name)} == REFUSED_BY_JIT
+    assert {name for name in fuzz.NAMES if "jit" not in fuzz.engines(name)} <= REFUSED_BY_JIT
 
 
 @pytest.mark.parametrize("name", fuzz.NAMES)
@@ -55,7 +45,7 @@ def test_the_recording_is_of_this_program(name):
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 @pytest.mark.parametrize("name", fuzz.NAMES)
 def test_equals_the_recording(name, engine):
-    if engine == "jit" and name in REFUSED_BY_JIT:
+    if engine not in fuzz.engines(name):
         pytest.skip("the compiled engine refuses it")
     case, trace, _ = fuzz_recording.read(recording(name))
     fuzz.compare(case, trace, engine)

@@ -9,6 +9,8 @@ recirculated packet comes before the next received one, and fields that a packet
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,20 +25,33 @@ from innet.switch.interpreter_parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter_pipeline import PipelineUnit
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Makes the units of an interpreter; ``trace`` has others that tell what they do."""
+
+    expressions: Callable[..., ExpressionCompiler] = ExpressionCompiler
+    actions: Callable[..., ActionCompiler] = ActionCompiler
+    checksums: Callable[..., ChecksumUnit] = ChecksumUnit
+    parser: Callable[..., ParserUnit] = ParserUnit
+    pipelines: Callable[..., PipelineUnit] = PipelineUnit
+    deparser: Callable[..., DeparserUnit] = DeparserUnit
+
+
 class InterpretEngine:
     """An ``engine.Engine`` that walks the program for every packet."""
 
-    def __init__(self, program: ir.Program, state: SwitchState) -> None:
+    def __init__(self, program: ir.Program, state: SwitchState, parts: Parts | None = None) -> None:
+        parts = parts or Parts()
         self.program = program
         self.state = state
         self.layout = layout = Layout(program)
-        self.expressions = ExpressionCompiler(layout, state.registers)
+        self.expressions = parts.expressions(layout, state.registers)
         calculations = CalculationCompiler(layout, state)
-        actions = ActionCompiler(layout, state, self.expressions, calculations)
-        self.checksums = ChecksumUnit(layout, self.expressions, calculations)
-        self.parser = ParserUnit(layout, state, self.expressions, actions)
-        self.pipelines = PipelineUnit(layout, state, self.expressions, actions)
-        self.deparser = DeparserUnit(layout, self.checksums, actions)
+        actions = parts.actions(layout, state, self.expressions, calculations)
+        self.checksums = parts.checksums(layout, self.expressions, calculations)
+        self.parser = parts.parser(layout, state, self.expressions, actions)
+        self.pipelines = parts.pipelines(layout, state, self.expressions, actions)
+        self.deparser = parts.deparser(layout, self.checksums, actions)
         self.standard = _StandardFields(program.standard, self.expressions, layout)
         self.field_lists = {
             each.id: [e for e in each.elements if isinstance(e, ir.FieldRef)]

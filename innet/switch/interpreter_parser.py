@@ -20,7 +20,9 @@ Transitions = Callable[[Packet], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class State:
+    """What a parser state does, and how it goes on."""
+
     operations: tuple[Operation, ...]
     follow: Transitions
 
@@ -67,8 +69,8 @@ class ParserUnit:
             packet.error = self.errors["ParserTimeout"]
         packet.data = packet.data[packet.position :]
 
-    def _state(self, state: ir.ParserState) -> _State:
-        return _State(
+    def _state(self, state: ir.ParserState) -> State:
+        return State(
             tuple(self._operation(each) for each in state.operations), self._transitions(state)
         )
 

@@ -19,6 +19,8 @@ from innet.switch.engine import Engine, Statistics, SwitchState, refusal
 from innet.switch.interpreter import InterpretEngine
 from innet.switch.loader import load_program
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
+from innet.switch.trace import TraceEngine
+from innet.switch.trace_events import Event
 
 EngineName = Literal["jit", "interpret"]
 
@@ -118,6 +120,7 @@ class Switch:
         self.registers = Registers(self.state)
         self.counters = Counters(self.state)
         self._engine = kind(program, self.state)
+        self._tracer: TraceEngine | None = None
 
     @classmethod
     def load(
@@ -159,6 +162,24 @@ class Switch:
                 f"ports 0..{MAX_PORT}"
             )
         return self._engine.process(batch)
+
+    def trace(self, port: int, data: bytes) -> list[Event]:
+        """Run one packet and tell everything that happens to it and to what it causes, in order.
+
+        The interpreter runs it, whatever the switch's engine, on the switch's own tables, registers
+        and counters. ``str()`` of an event is a line for people.
+
+        Raises:
+            InputError: a port that the switch does not have.
+            UnsupportedError: the interpreter does not have something that the program uses.
+        """
+        if not 0 <= port <= MAX_PORT:
+            raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
+        if self._tracer is None:
+            if reasons := TraceEngine.unsupported(self.program):
+                raise UnsupportedError(refusal("interpret", reasons))
+            self._tracer = TraceEngine(self.program, self.state)
+        return self._tracer.trace(port, data)
 
     @property
     def statistics(self) -> Statistics:

@@ -29,7 +29,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     action again() { resubmit_preserving_field_list(1); hits.count(); }
     action spread() { s.mcast_grp = 1; hits.count(); }
     table choose {
-        key = { h.base.value: ternary; h.base.kind: exact; }
+        key = { h.base.value: ternary; h.base.kind: exact; m.round: ternary; }
         actions = { send; drop; copy; again; spread; }
         default_action = drop();
         counters = hits;

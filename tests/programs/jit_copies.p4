@@ -24,11 +24,11 @@ struct headers_t { base_t base; lanes_t lanes; extra_t extra; stamp_t stamp; }
 struct metadata_t {
     @field_list(1, 2) bit<8> kept;
     @field_list(2, 3) bit<8> other;
-    @field_list(3) bit<64> wide;
+    @field_list(3) bit<72> wide;
     @field_list(2) int<8> signed;
     bit<8> lost;
 }
-struct seen_t { bit<16> note; bit<64> wide; bit<9> port; }
+struct seen_t { bit<16> note; bit<72> wide; bit<9> port; }
 struct gone_t { int<8> signed; bit<16> a; }
 
 parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
@@ -72,7 +72,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         seen.count((bit<32>)h.base.session & 7);
         m.lost = 0x55;
         m.kept = m.kept + 1;
-        m.wide = (h.base.note ++ 48w0) | m.wide;
+        m.wide = (h.base.note ++ 56w0) | m.wide;
         m.signed = (int<8>)h.base.hops;
         forward.apply();
         bit<32> session = (bit<32>)h.base.session & 7;
@@ -123,7 +123,7 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         h.stamp.rid = s.egress_rid;
         h.stamp.kept = m.kept;
         h.stamp.lost = m.lost;
-        h.stamp.other = m.other + (bit<8>)m.wide[63:48] + (bit<8>)m.signed;
+        h.stamp.other = m.other + (bit<8>)m.wide[71:56] + (bit<8>)m.signed;
         h.stamp.ingress = (bit<16>)s.ingress_port;
         h.stamp.qdepth = (bit<32>)s.enq_qdepth + (bit<32>)s.deq_qdepth;
         h.stamp.times = (bit<40>)s.enq_timestamp - (bit<40>)s.egress_global_timestamp[31:0];
@@ -143,7 +143,7 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
             h.extra.setValid();
             h.extra.x = 24w7 + (bit<24>)h.base.note;
             h.stamp.setInvalid();
-            m.wide = m.wide + 64w0x0000000000000000;
+            m.wide = m.wide + 72w0x010000000000000000;
             recirculate_preserving_field_list(3);
         }
         else if (op == 6 && h.base.hops > 0) {

@@ -51,3 +51,8 @@ def truth(text: str) -> bool:
     if text.lower() in ("0", "false", "no"):
         return False
     raise ControlError(f"{text!r} is neither true nor false")
+
+
+def after_arrow(words: Arguments) -> Arguments:
+    """simple_switch_CLI tolerates => where nothing stands before it."""
+    return words[1:] if words[:1] == ["=>"] else words

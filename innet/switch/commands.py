@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from innet.errors import ControlError, UnknownNameError
 from innet.switch import commands_meters as _meters  # noqa: F401 - it registers commands
+from innet.switch import commands_profiles as _profiles  # noqa: F401 - likewise
 from innet.switch import ir
-from innet.switch.command_table import COMMANDS, Arguments, command, integer, truth
-from innet.switch.control import ControlPlane, describe
+from innet.switch.command_table import COMMANDS, Arguments, after_arrow, command, integer, truth
+from innet.switch.control import ControlPlane
+from innet.switch.control_entries import describe, describe_target
 from innet.switch.engine import cell_value
 from innet.switch.hashes import CrcParameters
 
@@ -66,7 +68,7 @@ def _table_add(control: ControlPlane, words: Arguments) -> str:
 
 @command("table_set_default", "TABLE ACTION [PARAMETER ...]", 2, None)
 def _table_set_default(control: ControlPlane, words: Arguments) -> str:
-    control.table_set_default(words[0], words[1], _after_arrow(words[2:]))
+    control.table_set_default(words[0], words[1], after_arrow(words[2:]))
     return ""
 
 
@@ -79,13 +81,8 @@ def _table_reset_default(control: ControlPlane, words: Arguments) -> str:
 @command("table_modify", "TABLE ACTION HANDLE [PARAMETER ...]", 3, None)
 def _table_modify(control: ControlPlane, words: Arguments) -> str:
     handle = integer(words[2], "the handle")
-    control.table_modify(words[0], words[1], handle, _after_arrow(words[3:]))
+    control.table_modify(words[0], words[1], handle, after_arrow(words[3:]))
     return ""
-
-
-def _after_arrow(words: Arguments) -> Arguments:
-    """simple_switch_CLI tolerates => where nothing stands before it."""
-    return words[1:] if words[:1] == ["=>"] else words
 
 
 @command("table_delete", "TABLE HANDLE", 2, 2)
@@ -110,9 +107,7 @@ def _table_dump(control: ControlPlane, words: Arguments) -> str:
     table = control.table(words[0])
     lines = [describe(entry, control.program) for entry in table]
     if table.default is not None:
-        arguments = " ".join(hex(value) for value in table.default.arguments)
-        name = control.program.actions[table.default.action].name
-        lines.append(f"default: {name} {arguments}".rstrip())
+        lines.append(f"default: {describe_target(table.default, control.program)}".rstrip())
     return "\n".join(lines)
 
 

@@ -15,31 +15,28 @@ from numpy.typing import NDArray
 
 from innet.errors import ControlError
 from innet.switch import hashes, ir
+from innet.switch.control_entries import action_entry, checked, matches_of
 from innet.switch.control_meters import MeterControl
 from innet.switch.control_names import Names
-from innet.switch.control_values import Key, Number, describe_match, inside, match_of, number
+from innet.switch.control_profiles import ProfileControl
+from innet.switch.control_values import Key, Number, inside, number
 from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.tables import BYTES, PACKETS, RuntimeEntry, TableState
+from innet.switch.tables import BYTES, PACKETS, TableState
 from innet.switch.whole import whole
 
 
-class ControlPlane(MeterControl):
+class ControlPlane(MeterControl, ProfileControl):
     """Commands over the state of one switch."""
 
     def __init__(self, state: SwitchState) -> None:
         self.state = state
         self.program = program = state.program
-        self._tables = Names("table", (each.name for each in program.tables))
         self._registers = Names("register", (each.name for each in program.registers))
         self._counters = Names("counter", (each.name for each in program.counters))
         self._value_sets = Names("parser value set", (each.name for each in program.value_sets))
         self._calculations = Names("calculation", (each.name for each in program.calculations))
 
     # ── Tables ──
-
-    def table(self, name: str) -> TableState:
-        """The table called ``name``."""
-        return self.state.tables[self._tables.find(name)]
 
     def table_add(
         self,
@@ -61,60 +58,40 @@ class ControlPlane(MeterControl):
         Raises:
             ControlError: something does not exist, does not fit, is there already, or is constant.
         """
-        target = self.table(table)
+        target = self._simple_table(table)
         entry = self._action_entry(target, action, parameters)
-        matches = self._matches(target.table, keys)
-        ordered = target.table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
-        if ordered and priority is None:
-            raise ControlError(
-                f"table {target.table.name} is {target.table.match.value}, so its entries need a "
-                "priority"
-            )
-        if priority is not None and not 0 <= whole(priority, "the priority") < 1 << 31:
-            raise ControlError(f"priority {priority} is not in 0..2147483647")
-        return target.add(matches, entry, priority or 0)
+        return target.add(matches_of(target.table, keys), entry, checked(target.table, priority))
 
     def table_modify(
         self, table: str, action: str, handle: int, parameters: Sequence[Number] = ()
     ) -> None:
         """Change what an entry runs."""
-        target = self.table(table)
+        target = self._simple_table(table)
         target.modify(handle, self._action_entry(target, action, parameters))
 
     def table_set_default(self, table: str, action: str, parameters: Sequence[Number] = ()) -> None:
         """Change what a miss runs."""
-        target = self.table(table)
+        target = self._simple_table(table)
         target.set_default(self._action_entry(target, action, parameters))
 
     def _action_entry(
         self, target: TableState, action: str, parameters: Sequence[Number]
     ) -> ir.ActionEntry:
-        candidates = target.table.actions
-        names = Names("action", (self.program.actions[each].name for each in candidates))
-        index = candidates[names.find(action, of=f"table {target.table.name}")]
-        wanted = self.program.actions[index].parameters
-        if len(parameters) != len(wanted):
-            described = ", ".join(f"{each.name} ({each.width} bits)" for each in wanted)
-            raise ControlError(
-                f"action {self.program.actions[index].name} needs {len(wanted)} parameters, not "
-                f"{len(parameters)}: {described or 'none'}"
-            )
-        return ir.ActionEntry(
-            index,
-            tuple(
-                number(value, each.width, f"parameter {each.name}")
-                for value, each in zip(parameters, wanted, strict=True)
-            ),
+        table = target.table
+        return action_entry(
+            self.program, table.actions, action, parameters, of=f"table {table.name}"
         )
 
-    def _matches(self, table: ir.Table, keys: Sequence[Key]) -> list[ir.Match]:
-        if len(keys) != len(table.keys):
-            described = ", ".join(f"{each.name} ({each.match.value})" for each in table.keys)
+    def _simple_table(self, name: str) -> TableState:
+        """The table called ``name``, whose entries hold actions themselves."""
+        target = self.table(name)
+        profile = self.state.profile_of(target.table)
+        if profile is not None:
             raise ControlError(
-                f"table {table.name} needs {len(table.keys)} key fields, not {len(keys)}: "
-                f"{described or 'none'}"
+                f"table {target.table.name} takes its actions from action profile "
+                f"{profile.profile.name}; use table_indirect_add and the like"
             )
-        return [match_of(key, field) for key, field in zip(keys, table.keys, strict=True)]
+        return target
 
     # ── Registers and counters ──
 
@@ -226,11 +203,3 @@ class ControlPlane(MeterControl):
         """Change the key of a calculation whose algorithm is toeplitz."""
         self.state.hashes[self._calculations.find(calculation)].set_key(key)
         self.state.generation.bump()
-
-
-def describe(entry: RuntimeEntry, program: ir.Program) -> str:
-    """An entry on one line, in the words of table_add."""
-    keys = " ".join(describe_match(match) for match in entry.matches)
-    action = program.actions[entry.action.action].name
-    arguments = " ".join(hex(value) for value in entry.action.arguments)
-    return f"{entry.handle}: {keys} => {action} {arguments} priority {entry.priority}"

@@ -19,6 +19,7 @@ from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.hashes import HashState
 from innet.switch.meters import MeterState
+from innet.switch.profiles import ProfileState, profile_states
 from innet.switch.replication import Replication
 from innet.switch.tables import Generation, TableState, zeros
 
@@ -151,6 +152,7 @@ class SwitchState:
             ``tables.BYTES``. For a direct counter it is its table's matrix.
         meters: per ``Program.meters``; those of a table are indexed by ``RuntimeEntry.index``.
         tables: per ``Program.tables``.
+        profiles: per ``Program.action_profiles``.
         replication: multicast groups and mirror sessions.
         value_sets: per ``Program.value_sets``: the values, without padding.
         hashes: per ``Program.hashes``.
@@ -168,6 +170,7 @@ class SwitchState:
     counters: tuple[NDArray[np.uint64], ...] = field(init=False)
     meters: tuple[MeterState, ...] = field(init=False)
     tables: tuple[TableState, ...] = field(init=False)
+    profiles: tuple[ProfileState, ...] = field(init=False)
     replication: Replication = field(init=False)
     value_sets: tuple[set[int], ...] = field(init=False)
     hashes: tuple[HashState, ...] = field(init=False)
@@ -186,6 +189,7 @@ class SwitchState:
             for column in range(len(group.registers))
         )
         self.tables = tuple(TableState(table, self.generation) for table in program.tables)
+        self.profiles = profile_states(program, self.tables)
         self.counters = tuple(self._counter(counter) for counter in program.counters)
         self.hashes = tuple(
             HashState(each.algorithm, f"calculation {each.name}") for each in program.hashes
@@ -193,6 +197,10 @@ class SwitchState:
         self.meters = tuple(MeterState(meter) for meter in program.meters)
         self.replication = Replication(self.generation)
         self.value_sets = tuple(set() for _ in program.value_sets)
+
+    def profile_of(self, table: ir.Table) -> ProfileState | None:
+        """The profile that an indirect table takes its actions from."""
+        return None if table.action_profile is None else self.profiles[table.action_profile]
 
     def _counter(self, counter: ir.CounterArray) -> NDArray[np.uint64]:
         if counter.table is not None:

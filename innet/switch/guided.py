@@ -6,6 +6,8 @@ looks at set to what one of the transitions wants. Then some are cut, lengthened
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from innet.errors import ControlError
@@ -13,6 +15,8 @@ from innet.switch import ir
 from innet.switch.engine import SwitchState, set_cell
 from innet.switch.guided_meters import fill_meters
 from innet.switch.guided_packets import Walk, number
+from innet.switch.guided_profiles import fill_profiles, reference
+from innet.switch.tables import Target
 
 __all__ = ["Guide", "number"]
 
@@ -63,12 +67,13 @@ class Guide:
 
     def fill(self, states: list[SwitchState], entries: int, ports: int = 6) -> None:
         """The same random entries, defaults, groups and registers for all ``states``."""
+        fill_profiles(self.rng, states, self._action)
         for index, table in enumerate(self.program.tables):
             if table.keys and not table.immutable:
                 for _ in range(int(self.rng.integers(0, min(entries, table.max_size) + 1))):
                     self._add(states, index)
             if not table.default_entry_const and not table.default_action_const:
-                entry = self._action(table)
+                entry = self._target(states[0], table)
                 for state in states:
                     state.tables[index].set_default(entry)
         for number_of_set, described in enumerate(self.program.value_sets):
@@ -110,7 +115,7 @@ class Guide:
     def _add(self, states: list[SwitchState], index: int) -> None:
         table = self.program.tables[index]
         matches = tuple(self._match(key) for key in table.keys)
-        entry, priority = self._action(table), int(self.rng.integers(0, 5))
+        entry, priority = self._target(states[0], table), int(self.rng.integers(0, 5))
         for state in states:
             try:
                 state.tables[index].add(matches, entry, priority)
@@ -119,8 +124,13 @@ class Guide:
                     raise
                 return
 
-    def _action(self, table: ir.Table) -> ir.ActionEntry:
-        action = table.actions[self.rng.integers(len(table.actions))]
+    def _target(self, state: SwitchState, table: ir.Table) -> Target:
+        if table.kind is not ir.TableKind.SIMPLE:
+            return reference(self.rng, state, table)
+        return self._action(table.actions)
+
+    def _action(self, actions: Sequence[int]) -> ir.ActionEntry:
+        action = actions[int(self.rng.integers(len(actions)))]
         parameters = self.program.actions[action].parameters
         return ir.ActionEntry(action, tuple(self._argument(each.width) for each in parameters))
 

@@ -66,7 +66,6 @@ class InterpretEngine:
     def unsupported(program: ir.Program) -> list[str]:
         """What ``program`` uses that the interpreter does not have, each with where it is used."""
         reasons = [f"extern instance {name}" for name in program.externs]
-        reasons += [f"action profile {profile.name}" for profile in program.action_profiles]
         for action in program.actions:
             reasons += [
                 f"primitive {primitive.name} in action {action.name}"

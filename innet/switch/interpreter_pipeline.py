@@ -9,7 +9,7 @@ from innet.switch.engine import SwitchState
 from innet.switch.interpreter_actions import ActionCompiler, Run
 from innet.switch.interpreter_expressions import ExpressionCompiler
 from innet.switch.interpreter_packet import Layout, Packet
-from innet.switch.tables import BYTES, PACKETS
+from innet.switch.tables import BYTES, PACKETS, Reference, Target
 
 Visit = Callable[[Packet], ir.Node | None]
 """Does what a node does and says which comes next."""
@@ -28,6 +28,7 @@ class PipelineUnit:
         self.layout = layout
         self.state = state
         self.make = expressions
+        self.calculations = actions.calculations
         program = layout.program
         self.bodies: list[Run] = [actions.run_all(each.primitives) for each in program.actions]
         self.visits: dict[ir.Node, Visit] = {}
@@ -63,24 +64,46 @@ class PipelineUnit:
         parts = [self._key_part(key) for key in table.table.keys]
         bodies = self.bodies
         counters, colour = table.counters, self._direct_meter(table.table)
+        choose = self._choice(table.table)
 
         def visit(packet: Packet) -> ir.Node | None:
             found = table.lookup([part(packet) for part in parts]) if parts else None
-            if found is None:
-                action = table.default
-            else:
-                action = found.action
+            action = choose(packet, table.default if found is None else found.action)
+            if found is not None:
                 if counters is not None:
                     counters[found.index, PACKETS] += 1
                     counters[found.index, BYTES] += packet.ingress_length
                 colour(packet, found.index)
             if action is None:
-                return table.next_node(None, hit=False)
+                return table.next_node(None, hit=found is not None)
             packet.arguments = action.arguments
             bodies[action.action](packet)
             return table.next_node(action.action, hit=found is not None)
 
         return visit
+
+    def _choice(self, table: ir.Table) -> Callable[[Packet, Target | None], ir.ActionEntry | None]:
+        """The action that an entry stands for; None when it stands for an empty group."""
+        profile = self.state.profile_of(table)
+        hashed: Callable[[Packet], int] | None = None
+        if profile is not None and profile.profile.selector is not None:
+            assert table.action_profile is not None
+            hashed = self.calculations.compile(
+                self.layout.program.selector_hash(table.action_profile)
+            )
+
+        def choose(packet: Packet, target: Target | None) -> ir.ActionEntry | None:
+            if not isinstance(target, Reference):
+                return target
+            assert profile is not None, "only indirect tables hold references"
+            if not target.group:
+                return profile.resolve(table, target.handle)
+            if not profile.groups[target.handle]:
+                return None
+            assert hashed is not None, "only profiles with a selector have groups"
+            return profile.resolve(table, profile.choose(target.handle, hashed(packet)))
+
+        return choose
 
     def _direct_meter(self, table: ir.Table) -> Callable[[Packet, int], None]:
         """What the meter of a table does on a hit, before the entry's action."""

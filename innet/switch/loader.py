@@ -96,6 +96,8 @@ def _load(root: Tree) -> ir.Program:
     refuse_cycles(tables, conditionals, calls)
     meters = tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays"))
     _require_direct(tables, meters)
+    profiles = pipelines.action_profiles()
+    _require_profiles(tables, profiles)
     program = root.find("program")
     return ir.Program(
         name="program" if program is None else Path(program.string()).name,
@@ -135,7 +137,7 @@ def _load(root: Tree) -> ir.Program:
         tables=tables,
         conditionals=conditionals,
         action_calls=calls,
-        action_profiles=pipelines.action_profiles(),
+        action_profiles=profiles,
         ingress=pipelines.pipeline("ingress", root),
         egress=pipelines.pipeline("egress", root),
         externs=tuple(tree["name"].string() for tree in root.each("extern_instances")),
@@ -235,6 +237,22 @@ def _require_direct(tables: tuple[ir.Table, ...], meters: tuple[ir.MeterArray, .
                 f"the direct meter of table {table.name}, {meters[table.meter].name}, is not bound "
                 "to that table"
             )
+
+
+def _require_profiles(tables: tuple[ir.Table, ...], profiles: tuple[ir.ActionProfile, ...]) -> None:
+    for table in tables:
+        where = f"table {table.name} is {table.kind.value}, but"
+        if table.kind is ir.TableKind.SIMPLE:
+            if table.action_profile is not None:
+                raise ProgramError(f"{where} has an action profile")
+        elif table.action_profile is None:
+            raise ProgramError(f"{where} has no action profile")
+        elif table.immutable:
+            raise ProgramError(f"{where} has entries of its own, which simple_switch refuses")
+        elif table.kind is ir.TableKind.INDIRECT_WS:
+            profile = profiles[table.action_profile]
+            if profile.selector is None:
+                raise ProgramError(f"{where} its profile {profile.name} has no selector")
 
 
 def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterArray:

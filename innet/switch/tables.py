@@ -39,6 +39,18 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """What an entry of an indirect table runs: a member of its profile, or one of a group."""
+
+    group: bool
+    handle: int
+
+
+Target = ir.ActionEntry | Reference
+"""What an entry runs; a ``Reference`` in indirect tables only."""
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeEntry:
     """An entry in the form in which it is compared.
 
@@ -59,7 +71,7 @@ class RuntimeEntry:
     masks: tuple[int, ...]
     prefix: int
     priority: int
-    action: ir.ActionEntry
+    action: Target
     matches: tuple[ir.Match, ...]
 
     def precedence(self) -> tuple[int, int, int]:
@@ -84,7 +96,7 @@ class TableState:
 
     table: ir.Table
     generation: Generation
-    default: ir.ActionEntry | None = field(init=False)
+    default: Target | None = field(init=False)
     counters: NDArray[np.uint64] | None = field(init=False, default=None)
     version: int = field(init=False, default=0)
     _entries: dict[int, RuntimeEntry] = field(init=False, default_factory=dict)
@@ -175,7 +187,7 @@ class TableState:
             )
         return entry
 
-    def add(self, matches: Sequence[ir.Match], action: ir.ActionEntry, priority: int) -> int:
+    def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
         """Add an entry whose shape was checked; returns its handle.
 
         Raises:
@@ -186,10 +198,10 @@ class TableState:
         if not self.table.keys:
             raise ControlError(f"table {self.table.name} has no key, so it can have no entries")
         handle = self._insert(tuple(matches), action, priority)
-        self._changed()
+        self.touch()
         return handle
 
-    def modify(self, handle: int, action: ir.ActionEntry) -> None:
+    def modify(self, handle: int, action: Target) -> None:
         """Change what the entry of ``handle`` runs."""
         self._require_mutable()
         old = self.get(handle)
@@ -205,7 +217,7 @@ class TableState:
         )
         self._unlink(old)
         self._link(new)
-        self._changed()
+        self.touch()
 
     def delete(self, handle: int) -> None:
         """Remove the entry of ``handle``."""
@@ -214,7 +226,7 @@ class TableState:
         self._unlink(entry)
         self._versions[entry.index] = (self._versions.get(entry.index, 0) + 1) & 0xFF
         heapq.heappush(self._free, entry.index)
-        self._changed()
+        self.touch()
 
     def clear(self) -> None:
         """Remove all entries; the default stays. Handles start again at 0."""
@@ -224,25 +236,26 @@ class TableState:
         self._scan.clear()
         self._free.clear()
         self._next_index = 0
-        self._changed()
+        self.touch()
 
-    def set_default(self, action: ir.ActionEntry) -> None:
+    def set_default(self, action: Target) -> None:
         """Change what a miss runs; ControlError when the program declares it constant."""
         if self.table.default_entry_const:
             raise ControlError(f"the default entry of table {self.table.name} is constant")
         if (
             self.table.default_action_const
             and self.table.default is not None
+            and isinstance(action, ir.ActionEntry)
             and action.action != self.table.default.action
         ):
             raise ControlError(f"the default action of table {self.table.name} is constant")
         self.default = action
-        self._changed()
+        self.touch()
 
     def reset_default(self) -> None:
         """Back to the default entry that the program states."""
         self.default = self.table.default
-        self._changed()
+        self.touch()
 
     def reset_counters(self) -> None:
         """All direct counters to 0."""
@@ -251,7 +264,8 @@ class TableState:
 
     # ── Inside ──
 
-    def _changed(self) -> None:
+    def touch(self) -> None:
+        """Make engines look at the table anew."""
         self.version += 1
         self.generation.bump()
 
@@ -261,7 +275,7 @@ class TableState:
                 f"the entries of table {self.table.name} are constant in the program"
             )
 
-    def _insert(self, matches: tuple[ir.Match, ...], action: ir.ActionEntry, priority: int) -> int:
+    def _insert(self, matches: tuple[ir.Match, ...], action: Target, priority: int) -> int:
         values, masks, prefix = normalise(self.table, matches)
         if self.table.match not in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE):
             priority = 0

@@ -61,7 +61,6 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     table plain_table {
         key = { h.probe.kind: exact; }
         actions = { plain; both; refuse; NoAction; }
-        default_action = NoAction();
         implementation = members;
         counters = plain_hits;
         size = 64;
@@ -104,9 +103,10 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
                 NoAction: { h.marks.way = h.marks.way + 64; }
             }
             h.marks.colour = m.colour;
-            prefix_table.apply();
-            masked_table.apply();
-            h.marks.wide = h.marks.wide + 1;
+            // simple_switch runs a profile that tables share only where hit and miss decide.
+            if (prefix_table.apply().hit) { h.marks.wide = h.marks.wide + 1; }
+            if (!masked_table.apply().hit) { h.marks.wide = h.marks.wide + 2; }
+            h.marks.wide = h.marks.wide + 4;
         }
     }
 }

@@ -119,6 +119,14 @@ def _hashes(rng: Rng) -> bytes:
     return head + rng.bytes(20) + rng.bytes(int(rng.integers(0, 12)))
 
 
+def _profiles(rng: Rng) -> bytes:
+    flow = _some(rng, b"\x00\x01", b"\x00\x02", b"\x00\x03", b"\x00\x04", rng.bytes(2))
+    address = _some(rng, b"\x0a\x00\x00\x01", b"\x0a\x01\x00\x07", b"\x0b\x00\x00\x00")
+    more = _some(rng, b"\x00", b"\x01")
+    head = bytes([rng.integers(0, 6)]) + flow + address[:3] + rng.bytes(3) + more
+    return head + rng.bytes(1 + int(rng.integers(0, 6)))
+
+
 @dataclass(frozen=True)
 class Case:
     """Commands, packets and the registers to compare.
@@ -249,6 +257,54 @@ CASES = {
                 "set_crc16_parameters calc_3 0x1021 0xffff 0x1 0 1",
             ),
             _hashes,
+        ),
+        Case(
+            "switch_profiles",
+            (
+                "act_prof_create_member I.members I.plain 21",
+                "act_prof_create_member I.members I.both 22 0x1234",
+                "act_prof_create_member I.members I.refuse",
+                "act_prof_create_member I.members I.plain 0",
+                "act_prof_delete_member I.members 0",
+                "act_prof_create_member I.members I.plain 24",
+                "table_indirect_add I.plain_table 1 => 0",
+                "table_indirect_add I.plain_table 2 => 1",
+                "table_indirect_add I.plain_table 3 => 2",
+                "table_indirect_add I.plain_table 4 => 1",
+                "act_prof_modify_member I.members I.both 1 23 0x4321",
+                "table_indirect_set_default I.plain_table 3",
+                *(f"act_prof_create_member I.ways I.go {port} {port + 30}" for port in range(2, 7)),
+                "act_prof_create_member I.ways I.stay",
+                "act_prof_create_member I.ways NoAction",
+                "act_prof_create_group I.ways",
+                "act_prof_create_group I.ways",
+                "act_prof_create_group I.ways",
+                *(f"act_prof_add_member_to_group I.ways {member} 0" for member in (6, 0, 3, 5, 1)),
+                *(f"act_prof_add_member_to_group I.ways {member} 1" for member in (4, 2)),
+                "act_prof_add_member_to_group I.ways 1 2",
+                "act_prof_remove_member_from_group I.ways 3 0",
+                "table_indirect_add_with_group I.way_table 1 => 0",
+                "table_indirect_add_with_group I.way_table 2 => 1",
+                "table_indirect_add I.way_table 3 => 4",
+                "table_indirect_add_with_group I.way_table 4 => 2",
+                "table_indirect_delete I.way_table 2",
+                "table_indirect_add I.way_table 3 => 5",
+                "table_indirect_set_default_with_group I.way_table 0",
+                "meter_set_rates I.way_meter 0 1e-9:5 1e-9:30",
+                *(f"act_prof_create_member I.odd_ways I.masked {value}" for value in range(41, 46)),
+                "act_prof_create_member I.odd_ways I.prefixed 50",
+                "act_prof_create_member I.odd_ways I.leave 51",
+                "act_prof_create_group I.odd_ways",
+                "act_prof_create_group I.odd_ways",
+                *(f"act_prof_add_member_to_group I.odd_ways {member} 0" for member in (0, 2, 4)),
+                *(f"act_prof_add_member_to_group I.odd_ways {member} 1" for member in range(7)),
+                "table_indirect_add I.prefix_table 10.0.0.0/8 => 5",
+                "table_indirect_add_with_group I.prefix_table 10.1.0.0/16 => 0",
+                "table_indirect_add_with_group I.masked_table 0xa000000&&&0xff000000 0&&&1 => 1 10",
+                "table_indirect_add I.masked_table 0xa000001&&&0xffffffff 0&&&0 => 1 5",
+                "table_indirect_add_with_group I.masked_table 0&&&0 1&&&0x1001 => 0 20",
+            ),
+            _profiles,
         ),
         # The value set stays empty: simple_switch_CLI 1.15 pads what pvs_add is given to 2 bytes.
         Case("switch_parser", (), _parser, cut=0.05),

@@ -8,17 +8,43 @@ from innet.switch import ir
 from innet.switch.jit import arithmetic
 from innet.switch.jit.arithmetic import Value
 from innet.switch.jit.expressions import Expressions
-from innet.switch.jit.keys import Piece, is_direct, key_words
+from innet.switch.jit.keys import Piece, found_row, is_direct, key_words
 from innet.switch.jit.writer import Writer
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
-    """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss."""
+    """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss.
+
+    Where entries may have groups, that is ``t<index>_entry`` (``found_row``), and ``t<index>_row``
+    is the row of what runs, which may be one of a group.
+    """
     table = expressions.program.tables[index]
     writer.line(f"# table {table.name}")
-    if not table.keys:
-        writer.line(f"t{index}_row = 0")
-        return
+    row = found_row(table, index)
+    if table.keys:
+        _find(writer, expressions, index, row)
+    else:
+        writer.line(f"{row} = 0")
+    if table.kind is ir.TableKind.INDIRECT_WS:
+        _choose(writer, expressions, index)
+
+
+def _choose(writer: Writer, expressions: Expressions, index: int) -> None:
+    """The member of a group, by the hash of the table's profile."""
+    program = expressions.program
+    profile = program.tables[index].action_profile
+    assert profile is not None, "an indirect table has one"
+    writer.line(f"t{index}_row = t{index}_entry")
+    writer.line(f"t{index}_count = get(t{index}_counts, t{index}_entry)")
+    with writer.block(f"if t{index}_count > 0:"):
+        hashed = expressions.hash_value(program.selector_hash(profile))
+        member = f"({hashed.text} & 0xffffffff) % t{index}_count"
+        writer.line(f"t{index}_row = get(t{index}_starts, t{index}_entry) + {member}")
+
+
+def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
+    """Set ``row`` to the row of the entry that the present key hits, and count it."""
+    table = expressions.program.tables[index]
     packing = key_words(table)
     fields = [
         _field(writer, expressions, key, f"t{index}_field{i}") for i, key in enumerate(table.keys)
@@ -47,10 +73,10 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
             found = f"get(t{index}_rows, {words[0]})"
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
-    writer.line(f"t{index}_row = {found}")
+    writer.line(f"{row} = {found}")
     if table.with_counters:
-        with writer.block(f"if t{index}_row != 0:"):
-            cell = f"get(t{index}_indices, t{index}_row) * 2"
+        with writer.block(f"if {row} != 0:"):
+            cell = f"get(t{index}_indices, {row}) * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
@@ -58,6 +84,8 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
 def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
     """(name, Numba type) of what a table's emitted code uses, in order; arrays are flat."""
     names = ["actions", "data"]
+    if table.kind is ir.TableKind.INDIRECT_WS:
+        names += ["starts", "counts"]
     if table.keys:
         match table.match:
             case ir.MatchKind.LPM:

@@ -201,7 +201,7 @@ class _Emitter:
 
     def _function(self) -> None:
         line = self.writer.line
-        if any(isinstance(node, plan.HashValue) for node in walk(self.bodies)):
+        if self.program.hashes:
             line(f"scratch = np.empty({self._scratch_bytes()} + data.shape[1], np.uint8)")
         line("stride = data.shape[1]")
         line("out_stride = out.shape[1]")

@@ -185,7 +185,9 @@ class JitEngine:
         for index in self._tables:
             table = state.tables[index]
             if table.version != self._versions[index]:
-                self._tables[index] = table_arguments(self._program, table)
+                self._tables[index] = table_arguments(
+                    self._program, table, state.profile_of(table.table)
+                )
                 self._versions[index] = table.version
         self._hashes = [state.hashes[i].words() for i in hashes_with_state(self._program)]
         self._replicas = replica_arrays(state.replication)

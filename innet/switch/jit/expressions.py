@@ -9,7 +9,7 @@ from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
-from innet.switch.jit.keys import data_width
+from innet.switch.jit.keys import data_width, found_row
 from innet.switch.jit.layout import WIDTH, Layout, words_of
 from innet.switch.jit.register_places import RegisterPlaces
 
@@ -62,7 +62,7 @@ class Expressions:
                 return self._element(register, self.data(index))
             case plan.EntryIndex(table):
                 size = self.program.tables[table].max_size
-                return Value(f"get(t{table}_indices, t{table}_row)", 0, size - 1)
+                return Value(f"get(t{table}_indices, {self._found_row(table)})", 0, size - 1)
             case plan.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):
@@ -76,6 +76,9 @@ class Expressions:
                 return Value(f"(1 if {self.condition(operand)} else 0)", 0, 1)
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
+
+    def _found_row(self, table: int) -> str:
+        return found_row(self.program.tables[table], table)
 
     def _argument(self, node: plan.Argument) -> Value:
         table, high = node.table, (1 << node.width) - 1
@@ -169,7 +172,7 @@ class Expressions:
             case ir.Valid(ir.HeaderRef(header)):
                 return self.layout.name(header, ir.VALID)
             case plan.Hit(table):
-                return f"(t{table}_row != 0)"
+                return f"({self._found_row(table)} != 0)"
             case plan.ActionIs(table, position):
                 return f"(t{table}_action == {position})"
             case plan.InSet(value_set, words, masks):

@@ -47,6 +47,11 @@ class Piece:
         return (values[self.field] >> self.skipped & ((1 << self.width) - 1)) << self.shift
 
 
+def found_row(table: ir.Table, index: int) -> str:
+    """The variable with the row that the last look-up in a table found."""
+    return f"t{index}_entry" if table.kind is ir.TableKind.INDIRECT_WS else f"t{index}_row"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyWords:
     """``words``: the pieces of each word; ``ranges``: those of fields compared by order, one word

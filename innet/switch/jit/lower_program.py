@@ -146,7 +146,7 @@ def _successors(program: ir.Program, node: ir.Node) -> tuple[ir.Node | None, ...
 def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
     """Next node to the positions of the actions that lead there; -1 stands for no action."""
     groups: dict[ir.Node | None, list[int]] = {}
-    if table.default is None:
+    if table.default is None or table.kind is not ir.TableKind.SIMPLE:  # a group may be empty
         groups[table.base_default_next] = [-1]
     for position, following in enumerate(table.next):
         groups.setdefault(following, []).append(position)
@@ -198,7 +198,7 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[plan.Body, ...])
 def _direct_meter(program: ir.Program, index: int) -> plan.Body:
     """The entry's meter runs on a hit, before its action."""
     meter = program.tables[index].meter
-    if meter is None:
+    if meter is None or not program.tables[index].keys:
         return ()
     result = program.meters[meter].result
     assert result is not None, "the loader refuses a direct meter without one"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
+from innet.switch.jit.group_rows import resolved_rows
 from innet.switch.jit.keys import (
     WORD,
     KeyWords,
@@ -27,6 +28,7 @@ from innet.switch.jit.keys import (
 from innet.switch.jit.layout import words_of
 from innet.switch.jit.runtime import MULTIPLIER
 from innet.switch.jit.runtime_queue import NO_SESSION, NONE
+from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
 
@@ -39,9 +41,14 @@ _SEEDS = 32
 _EVERY = (1 << WORD) - 1
 
 
-def table_arguments(program: ir.Program, state: TableState) -> list[Argument]:
-    """The arguments of one table, in the order of ``emit_lookups.lookup_arguments``."""
-    arrays = _table_arrays(program, state)
+def table_arguments(
+    program: ir.Program, state: TableState, profile: ProfileState | None = None
+) -> list[Argument]:
+    """The arguments of one table, in the order of ``emit_lookups.lookup_arguments``.
+
+    ``profile`` is where an indirect table takes its actions from.
+    """
+    arrays = _table_arrays(program, state, profile)
     return [each.reshape(-1) if isinstance(each, np.ndarray) else each for each in arrays]
 
 
@@ -52,10 +59,15 @@ def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
     return _wrapped(rows, words).reshape(-1)
 
 
-def _table_arrays(program: ir.Program, state: TableState) -> list[Argument]:
+def _table_arrays(
+    program: ir.Program, state: TableState, profile: ProfileState | None
+) -> list[Argument]:
     table = state.table
     entries = state.ordered()
-    arrays: list[Argument] = [_actions(state, entries), _data(program, state, entries)]
+    rows = resolved_rows(table, [state.default, *(entry.action for entry in entries)], profile)
+    arrays: list[Argument] = [_actions(table, rows.actions), _data(program, table, rows.actions)]
+    if table.kind is ir.TableKind.INDIRECT_WS:
+        arrays += [np.array(rows.starts, np.int64), np.array(rows.counts, np.int64)]
     if not table.keys:
         return arrays
     packing = key_words(table)
@@ -82,19 +94,17 @@ def _wrapped(rows: Sequence[Sequence[int]], columns: int) -> Array:
     return matrix.view(np.int64)
 
 
-def _actions(state: TableState, entries: list[RuntimeEntry]) -> Array:
+def _actions(table: ir.Table, rows: list[ir.ActionEntry | None]) -> Array:
     """Per row the action's position in the table's list; -1 for none."""
-    positions = {action: i for i, action in enumerate(state.table.actions)}
-    default = -1 if state.default is None else positions[state.default.action]
-    return np.array([default, *(positions[e.action.action] for e in entries)], np.int64)
+    positions = {action: i for i, action in enumerate(table.actions)}
+    return np.array([-1 if row is None else positions[row.action] for row in rows], np.int64)
 
 
-def _data(program: ir.Program, state: TableState, entries: list[RuntimeEntry]) -> Array:
+def _data(program: ir.Program, table: ir.Table, rows: list[ir.ActionEntry | None]) -> Array:
     """Per row the words of the action's arguments, filled up with 0."""
-    width = data_width(program, state.table)
-    rows = [[] if state.default is None else _words(program, state.default)]
-    rows += [_words(program, entry.action) for entry in entries]
-    return _wrapped([(*row, *[0] * (width - len(row))) for row in rows], width)
+    width = data_width(program, table)
+    words = [[] if row is None else _words(program, row) for row in rows]
+    return _wrapped([(*row, *[0] * (width - len(row))) for row in words], width)
 
 
 def _words(program: ir.Program, entry: ir.ActionEntry) -> list[int]:

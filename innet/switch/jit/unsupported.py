@@ -25,7 +25,7 @@ def structural_reasons(program: ir.Program) -> list[str]:
                 reasons[f"the primitive {node.name} ({place})"] = None
             elif isinstance(node, ir.Extract) and node.length is not None:
                 reasons[f"extraction of a header of variable length ({place})"] = None
-    for reason in (*_fields(program), *_tables(program), *_others(program)):
+    for reason in (*_fields(program), *_others(program)):
         reasons[reason] = None
     return list(reasons)
 
@@ -50,12 +50,6 @@ def _fields(program: ir.Program) -> Iterator[str]:
                 yield f"a varbit field ({header.name}.{field.name})"
 
 
-def _tables(program: ir.Program) -> Iterator[str]:
-    for table in program.tables:
-        if table.kind is not ir.TableKind.SIMPLE:
-            yield f"an action profile ({table.name})"
-
-
 def _others(program: ir.Program) -> Iterator[str]:
     for field_list in program.field_lists:
         for part in field_list.elements:
@@ -66,6 +60,7 @@ def _others(program: ir.Program) -> Iterator[str]:
         for node in walk((program.actions, program.checksums))
         if isinstance(node, ir.Hash | ir.Checksum)
     }
+    used.update(range(len(program.calculations), len(program.hashes)))
     for index in sorted(used):
         calculation = program.hashes[index]
         if calculation.algorithm not in ALGORITHMS:

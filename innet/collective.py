@@ -365,11 +365,9 @@ def _exact(outcomes: list[Outcome]) -> bool:
     """Whether every worker decoded the sum of the workers' integers, taken in int64."""
     oracle = np.zeros(len(outcomes[0].integer_sum), np.int64)
     for outcome in outcomes:
+        own = outcome.contribution
         # Indices are distinct within a worker, so this adds each once.
-        if outcome.indices is None:
-            oracle += outcome.integers
-        else:
-            oracle[outcome.indices] += outcome.integers
+        oracle[slice(None) if own.indices is None else own.indices] += own.integers
     return all(np.array_equal(outcome.integer_sum, oracle) for outcome in outcomes)
 
 
@@ -383,6 +381,10 @@ def _errors(flat: list[Vector], outcomes: list[Outcome]) -> tuple[float, float]:
             sent += outcome.sent
         else:
             sent[outcome.indices] += outcome.sent
+    if (applied := outcomes[0].applied) is not None:
+        counted = np.zeros_like(sent)
+        counted[applied] = sent[applied]
+        sent = counted
     decoded = outcomes[0].sum.astype(np.float64)
     return (
         float(np.abs(decoded - inputs).max(initial=0.0)),

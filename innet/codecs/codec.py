@@ -37,12 +37,15 @@ class Outcome:
 
     Attributes:
         sum: shape (d,), float32: the decoded sum.
-        integer_sum: shape (d,), int32: the decoded sum of all workers' integers.
+        integer_sum: int32: the decoded sum of all workers' integers, shape (d,), or as long as the
+            quantiser makes the contributions.
         scale: integers per unit of the gradient; 0 when everything was zero.
         indices: shape (m,), int32, ascending: what this worker selected; None for everything.
-        integers: shape (m,), int32: what this worker added to the sum at these indices.
-        sent: shape (m,), float32: the values that became these integers. Where everything was
+        sent: shape (m,), float32: the values that it sent for them. Where everything was
             selected it is the caller's gradient itself.
+        contribution: the integers that became of them, and where the worker added them to the sum.
+        applied: shape (a,), int32, ascending: the coordinates of the sum that count, where the
+            selector decides that after the sum is known; the others are 0 in ``sum``. None: all.
         rounds: exchanges over the network.
         details: what the carrier reports, by name.
         encode_seconds: until the last words of the main round were handed out.
@@ -53,8 +56,9 @@ class Outcome:
     integer_sum: Ints
     scale: float
     indices: Ints | None
-    integers: Ints
     sent: Floats
+    contribution: Contribution
+    applied: Ints | None
     rounds: int
     details: dict[str, Any]
     encode_seconds: float
@@ -210,7 +214,7 @@ class Codec:
 
     def _stages(self, gradient: Floats, workers: int, watch: Stopwatch) -> Stages:
         """The exchange itself; rounds and seconds are filled in by who runs it."""
-        indices, values = self.feedback.select(self.selector, gradient)
+        indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         magnitude, nonzero, _ = self._context.kernels.survey(values)
         selection = Selection(gradient.size, indices, values, magnitude, nonzero)
         opening = Opening(
@@ -219,21 +223,27 @@ class Codec:
         answers = (yield opening.segments) if gradient.size else opening.nothing()
         of_quantiser, of_carrier = opening.split(answers)
         scaling = self.quantiser.agree(of_quantiser, workers)
-        own = Contribution(gradient.size, indices, scaling.quantise(values))
+        own = scaling.contribute(selection)
         if scaling.scale:
             total = yield from self.carrier.carry(own, of_carrier, workers, watch)
         else:
-            total = Total(np.zeros(gradient.size, np.int32), {"form": "zero"})
+            total = Total(np.zeros(own.size, np.int32), {"form": "zero"})
         watch.enter("decode")
-        result = scaling.dequantise(total.integers)
-        self.feedback.settle()
+        result = scaling.restore(total.integers, gradient.size)
+        applied = self.selector.conclude(result)
+        if applied is not None:
+            counted = np.zeros_like(result)
+            counted[applied] = result[applied]
+            result = counted
+        self.feedback.settle(applied)
         return Outcome(
             sum=result,
             integer_sum=total.integers,
             scale=scaling.scale,
             indices=indices,
-            integers=own.integers,
             sent=values,
+            contribution=own,
+            applied=applied,
             rounds=0,
             details=total.details,
             encode_seconds=0.0,

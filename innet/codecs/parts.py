@@ -27,6 +27,9 @@ from innet.words import Segment
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Rounds = Generator[list[Segment], list[Ints], "Total"]
+Picks = tuple[Ints | None, Floats]
+"""Indices, ascending (None for all), and what is to be sent for them."""
+Choice = Generator[list[Segment], list[Ints], Picks]
 
 P = TypeVar("P", bound=Settings)
 
@@ -67,7 +70,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all."""
+    """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
+
+    ``size`` is the gradient's, unless the quantiser makes several integers of an element.
+    """
 
     size: int
     indices: Ints | None
@@ -76,7 +82,9 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of the workers' integers, shape (size,), int32; and what is worth reporting."""
+    """The sum of the workers' integers, shape (size,), int32, with the size of the contributions;
+    and what is worth reporting.
+    """
 
     integers: Ints
     details: dict[str, Any] = field(default_factory=dict)
@@ -128,15 +136,25 @@ class Part(ABC, Generic[P]):
 
 
 class Selector(Part[P]):
-    """Decides which coordinates are sent."""
+    """Decides which coordinates are sent.
+
+    Most selectors look at their own worker's data alone: they implement ``select``. One that asks
+    the network first implements ``choose`` and says so by ``local = False``.
+
+    Attributes:
+        local: ``select`` is all there is.
+        verbatim: the values sent are those of x, so that nothing of them stays behind.
+    """
 
     kind = "selector"
+    local: ClassVar[bool] = True
+    verbatim: ClassVar[bool] = True
 
     @abstractmethod
-    def select(self, x: Floats) -> tuple[Ints | None, Floats]:
+    def select(self, x: Floats) -> Picks:
         """Indices, ascending (None for all), and the values there; x is not modified."""
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Ints | None, Floats]:
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> Picks:
         """``select`` of gradient + residual, which takes the place of residual with the selected
         elements set to zero. Override it where one pass can do both.
         """
@@ -148,6 +166,25 @@ class Selector(Part[P]):
         else:
             residual[indices] = 0
         return indices, values
+
+    def choose(self, x: Floats, workers: int) -> Choice:
+        """What to send, after as many rounds over the network as it takes; x is not modified.
+
+        Yields segments, is sent the combined words, and returns what ``select`` returns. An empty
+        gradient takes no round.
+        """
+        del workers
+        yield from ()
+        return self.select(x)
+
+    def conclude(self, total: Floats) -> Ints | None:
+        """Which coordinates of the decoded sum (d,) count, ascending; None for all.
+
+        The others are zero in the result, and what workers sent for them counts as not sent. All
+        workers see the same sum and so conclude the same.
+        """
+        del total
+        return None
 
 
 class Scaling(ABC):
@@ -166,6 +203,16 @@ class Scaling(ABC):
     @abstractmethod
     def dequantise(self, integers: Ints) -> Floats:
         """The sum of the workers' integers as float32."""
+
+    def contribute(self, selection: Selection) -> Contribution:
+        """The integers of a selection. Override it where an element takes several."""
+        integers = self.quantise(selection.values)
+        return Contribution(selection.size, selection.indices, integers)
+
+    def restore(self, total: Ints, size: int) -> Floats:
+        """The sum of the workers' contributions as float32, shape (size,)."""
+        del size
+        return self.dequantise(total)
 
 
 class Quantiser(Part[P]):
@@ -220,11 +267,14 @@ class Feedback(Part[P]):
         """
 
     @abstractmethod
-    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of the gradient and of what was held back."""
 
     def undo(self) -> None:
         """The last selection did not arrive: keep it for the next time."""
 
-    def settle(self) -> None:
-        """The last selection arrived."""
+    def settle(self, applied: Ints | None) -> None:
+        """The last selection arrived; of it, only the coordinates in ``applied`` counted (None:
+        all). What the worker sent for others is kept for the next time.
+        """
+        del applied

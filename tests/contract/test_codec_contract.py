@@ -56,7 +56,7 @@ def test_the_decoded_sum_is_the_sum(spec, data):
     outcomes = all_reduce(workers(spec, len(job)), job)
 
     # In integers, exactly, and without overflow.
-    oracle = integer_oracle(outcomes, size)
+    oracle = integer_oracle(outcomes, outcomes[0].contribution.size)
     assert np.abs(oracle).max(initial=0) <= 2**31 - 1
     for outcome in outcomes:
         np.testing.assert_array_equal(outcome.integer_sum, oracle)
@@ -83,9 +83,11 @@ def test_shapes_and_dtypes(spec, size):
     job = [np.linspace(-1, 1, size, dtype=np.float32) for _ in range(3)]
     for outcome, gradient in zip(all_reduce(workers(spec, 3), job), job, strict=True):
         assert (outcome.sum.dtype, outcome.sum.shape) == (np.float32, (size,))
-        assert (outcome.integer_sum.dtype, outcome.integer_sum.shape) == (np.int32, (size,))
-        assert (outcome.integers.dtype, outcome.sent.dtype) == (np.int32, np.float32)
-        assert outcome.integers.shape == outcome.sent.shape
+        own = outcome.contribution
+        assert (outcome.integer_sum.dtype, outcome.integer_sum.shape) == (np.int32, (own.size,))
+        assert (own.integers.dtype, outcome.sent.dtype) == (np.int32, np.float32)
+        expected = (own.size,) if own.indices is None else own.indices.shape
+        assert own.integers.shape == expected
         if outcome.indices is None:
             assert outcome.sent.tobytes() == gradient.tobytes()
         else:

@@ -56,7 +56,9 @@ def integer_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.int64]:
     """The sum of what the workers say they contributed, in int64."""
     oracle = np.zeros(size, np.int64)
     for outcome in outcomes:
-        oracle[slice(None) if outcome.indices is None else outcome.indices] += outcome.integers
+        own = outcome.contribution
+        assert own.size == size
+        oracle[slice(None) if own.indices is None else own.indices] += own.integers
     return oracle
 
 
@@ -65,4 +67,8 @@ def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
     oracle = np.zeros(size)
     for outcome in outcomes:
         oracle[slice(None) if outcome.indices is None else outcome.indices] += outcome.sent
+    if (applied := outcomes[0].applied) is not None:
+        counted = np.zeros(size)
+        counted[applied] = oracle[applied]
+        return counted
     return oracle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from innet.codecs.parts import Feedback, Floats, Ints, Selector
+from innet.codecs.parts import Choice, Feedback, Floats, Selector
 from innet.config import Settings
 
 
@@ -13,5 +13,5 @@ class NoFeedback(Feedback[Settings]):
 
     name = "none"
 
-    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
-        return selector.select(gradient)
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+        return selector.choose(gradient, workers)

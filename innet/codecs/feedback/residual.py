@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.parts import Context, Feedback, Floats, Ints, Selector
+from innet.codecs.parts import Choice, Context, Feedback, Floats, Ints, Selector
 from innet.config import Settings
 from innet.errors import GradientError, StateError
 
@@ -22,7 +22,8 @@ class Residual(Feedback[Settings]):
     """With x = gradient + residual: sent + new residual == x, bit for bit.
 
     What is sent leaves the residual as the float32 values that were selected; the error that the
-    quantiser makes on them is not fed back.
+    quantiser makes on them is not fed back. Where a selector sends other values than those of x
+    (``Selector.verbatim``), the residual is x - sent, rounded to float32.
     """
 
     name = "residual"
@@ -51,7 +52,7 @@ class Residual(Feedback[Settings]):
         if self._reach >= _HARMLESS:
             self._check_sum(gradient, self.residual)
 
-    def select(self, selector: Selector[Any], gradient: Floats) -> tuple[Ints | None, Floats]:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of gradient + residual; the residual is updated in place.
 
         Raises:
@@ -61,10 +62,21 @@ class Residual(Feedback[Settings]):
         self.check(gradient)
         if self.residual is None:
             self.residual = np.zeros(gradient.size, np.float32)
-        indices, values = selector.select_from_sum(gradient, self.residual)
-        self._sent = indices, values
+        if selector.local and selector.verbatim:
+            indices, values = selector.select_from_sum(gradient, self.residual)
+            self._sent = indices, values
+        else:
+            # From here on the gradient is in the residual, wherever the exchange may end.
+            self.residual += gradient
+            self._reach = _FLOAT32_MAX
+            indices, values = yield from selector.choose(self.residual, workers)
+            place = slice(None) if indices is None else indices
+            before = self.residual[place].copy()
+            self._sent = indices, before
+            self.residual[place] = before - values
+            values = values if indices is not None else values.copy()
         # The largest element was among the selected, so it is no smaller than what stays.
-        known = LARGEST in selector.capabilities.provides
+        known = LARGEST in selector.capabilities.provides and selector.verbatim
         self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
         return indices, values
 
@@ -75,7 +87,14 @@ class Residual(Feedback[Settings]):
             self.residual[slice(None) if indices is None else indices] = values
         self._sent = None
 
-    def settle(self) -> None:
+    def settle(self, applied: Ints | None) -> None:
+        if applied is not None and self._sent is not None and self.residual is not None:
+            indices, values = self._sent
+            if indices is None:
+                indices = np.arange(values.size, dtype=np.int32)
+            lost = ~np.isin(indices, applied, assume_unique=True)
+            self.residual[indices[lost]] = values[lost]
+            self._reach = _FLOAT32_MAX
         self._sent = None
 
     def state_dict(self) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Field:
     """One member of a header type.
 
     Attributes:
-        width: bits; for a variable field its greatest width, or 0 when the program states none.
+        width: bits; for a variable field its greatest width.
         signed: reads as two's complement.
         saturating: writing clamps to the range instead of wrapping.
         variable: ``varbit``; at most one in a header type. Its width is set when it is extracted.
@@ -105,7 +105,8 @@ class Field:
 @dataclass(frozen=True, slots=True)
 class HeaderType:
     """``width`` is the sum of the fixed fields' bits; ``max_bytes`` the greatest length of a header
-    with a variable field (0: no limit stated); ``length`` the length in bits of the variable field
+    with a variable field (65535, as long as a packet, where the program states none), else 0;
+    ``length`` the length in bits of the variable field
     where the type itself states it (P4_14), else None.
     """
 

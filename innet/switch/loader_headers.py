@@ -10,6 +10,9 @@ from innet.switch import ir
 from innet.switch.jsontree import MAX_WIDTH, Tree
 from innet.switch.loader_names import Names
 
+#: The length of a header of variable length where the program states none.
+_LONGEST_PACKET = 65535
+
 _CORE_ERRORS = (
     "NoError",
     "PacketTooShort",
@@ -57,7 +60,8 @@ def _header_type(tree: Tree) -> ir.HeaderType:
             "supported; compile the program as P4_16"
         )
     max_bytes = tree.find("max_length")
-    limit = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
+    stated = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
+    limit = stated or _LONGEST_PACKET
     fixed = sum(each[1].width() for each in tree["fields"] if each[1].value != "*")
     members: list[ir.Field] = []
     offset = 0
@@ -72,7 +76,8 @@ def _header_type(tree: Tree) -> ir.HeaderType:
     known = [member.name for member in members]
     if len(set(known)) != len(known):
         raise tree["fields"].wrong("fields with different names")
-    return ir.HeaderType(tree["name"].string(), tuple(members), fixed, limit, None)
+    bytes_ = limit if any(member.variable for member in members) else 0
+    return ir.HeaderType(tree["name"].string(), tuple(members), fixed, bytes_, None)
 
 
 def _stack(tree: Tree, names: Names) -> ir.Stack:

@@ -11,7 +11,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit import plan
 from innet.switch.jit.emit_statements import STATISTICS, Statements
-from innet.switch.jit.layout import START
+from innet.switch.jit.layout import START, WIDTH
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_program import STATES_VISITED
 from innet.switch.jit.lower_requests import REQUESTS
@@ -115,6 +115,8 @@ class Arrival:
                         names.append(name)
                     else:
                         self.writer.line(f"{name} = {self.layout.zero(header, field)}")
+            if self.program.type_of(header).variable is not None:
+                names.append(self.layout.name(header, WIDTH))
             if not instance.metadata:
                 self.writer.line(f"{self.layout.name(header, ir.VALID)} = False")
                 if header in self.layout.untouched:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.jit.expressions import Expressions, literal
-from innet.switch.jit.layout import START, ArrayVariable
+from innet.switch.jit.layout import START, WIDTH, ArrayVariable
 from innet.switch.jit.writer import Writer
 
 
@@ -58,7 +58,10 @@ def _at(position: str, offset: int) -> str:
 
 
 def emit_loads(writer: Writer, expressions: Expressions, header: int) -> None:
-    """Read the live fields of ``header``, whose bytes start at ``base + at`` of ``data``."""
+    """Read the live fields of ``header``, whose bytes start at ``base + at`` of ``data``.
+
+    The width of its varbit field is known.
+    """
     kind = expressions.program.type_of(header)
     layout = expressions.layout
     writer.line("start = base + at")
@@ -67,7 +70,11 @@ def emit_loads(writer: Writer, expressions: Expressions, header: int) -> None:
     done: set[str] = set()
     for i, field in enumerate(kind.fields):
         array = layout.array(header, i)
-        if array is not None:
+        if field.variable:
+            # What comes after it is that much further on.
+            writer.line(f"{layout.name(header, i)} = start * 8 + {field.offset}")
+            writer.line(f"start += {layout.name(header, WIDTH)} >> 3")
+        elif array is not None:
             if array.name not in done:
                 done.add(array.name)
                 _load_array(writer, kind, array)
@@ -141,16 +148,19 @@ def _load(offset: int, width: int, size: int) -> str:
 # ── Writing ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def header_parts(expressions: Expressions, header: int, leaving: bool) -> list[Part]:
+def header_parts(
+    expressions: Expressions, header: int, leaving: bool, first: int = 0, end: int | None = None
+) -> list[Part]:
     """The fields of a header in order, whole arrays as one part.
 
-    ``leaving``: when the header is deparsed, its untouched fields may be copied.
+    ``leaving``: when the header is deparsed, its untouched fields may be copied. Where ``first`` or
+    ``end`` (not included) are given, only those fields.
     """
     kind, layout = expressions.program.type_of(header), expressions.layout
     copied = dict(layout.untouched.get(header, ())) if leaving else {}
     parts: list[Part] = []
-    field = 0
-    while field < len(kind.fields):
+    field = first
+    while field < (len(kind.fields) if end is None else end):
         offset = kind.fields[field].offset
         array = layout.array(header, field)
         last = copied.get(field)

@@ -9,7 +9,7 @@ from innet.switch.jit.emit_arrival import ENDLESS
 from innet.switch.jit.emit_departure import Departure
 from innet.switch.jit.emit_digests import emit_digest
 from innet.switch.jit.emit_statements import Statements
-from innet.switch.jit.layout import ArrayVariable
+from innet.switch.jit.layout import WIDTH, ArrayVariable
 from innet.switch.jit.liveness import written_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_requests import LEARN_LIST
@@ -128,7 +128,8 @@ class Copies:
         names = [
             self.layout.name(field.header, field.field)
             for field in sorted(fields, key=lambda field: (field.header, field.field))
-            if field in self.live and self.layout.array(field.header, field.field) is None
+            if (field in self.live or field.field == WIDTH)
+            and self.layout.array(field.header, field.field) is None
         ]
         names += [self.layout.name(header, ir.VALID) for header in sorted(headers)]
         for scalar in (PACKET_LENGTH, LONGEST):

@@ -7,6 +7,7 @@ from innet.switch.engine import DROP_PORT
 from innet.switch.jit import plan
 from innet.switch.jit.emit_bytes import emit_stores, header_parts
 from innet.switch.jit.emit_statements import STATISTICS, Statements
+from innet.switch.jit.emit_varbits import emit_header
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.tree import mentions
 
@@ -56,6 +57,9 @@ class Departure:
             if self.program.headers[header].metadata:
                 continue
             with self.writer.block(f"if {self.statements.layout.name(header, ir.VALID)}:"):
+                if self.program.type_of(header).variable is not None:
+                    emit_header(self.writer, self.statements.expressions, header)
+                    continue
                 parts = header_parts(self.statements.expressions, header, leaving=True)
                 size = emit_stores(self.writer, "out", "to", parts)
                 line(f"to += {size}")

@@ -13,6 +13,7 @@ from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit.emit_bytes import Bits, Part, emit_stores, field_bits, header_parts
+from innet.switch.jit.emit_varbits import variable_bits
 from innet.switch.jit.expressions import Expressions, Value, literal
 from innet.switch.jit.writer import Writer
 
@@ -45,7 +46,8 @@ def emit_hash(
     """
     calculation = expressions.program.hashes[number]
     inputs = _flattened(expressions.program, calculation.inputs)
-    if calculation.algorithm in ("csum16", "cksum16") and _one_header(inputs) is not None:
+    summed = calculation.algorithm in ("csum16", "cksum16") and _one_header(inputs) is not None
+    if summed and not any(_is_variable(expressions.program, part) for part in inputs):
         return _sum_of_fields(writer, expressions, inputs)
     if calculation.algorithm not in ALGORITHMS:
         raise UnsupportedError(f"hash algorithm {calculation.algorithm}")
@@ -55,6 +57,7 @@ def emit_hash(
     groups = [(header, tuple(group)) for header, group in groupby(bits, key=_holder)]
     # Where absent headers leave parts of bytes out, what follows may begin at any bit.
     loose = any(_width(expressions.program, members) % 8 for _, members in groups)
+    loose |= any(_is_variable(expressions.program, part) for part in bits)
     for header, members in groups:
         if header is None or expressions.program.headers[header].metadata:
             _write(writer, expressions, name, members, loose)
@@ -88,10 +91,20 @@ Input = ir.FieldRef | ir.CalculationConstant | ir.Payload
 def _width(program: ir.Program, members: tuple[Input, ...]) -> int:
     """Bits of fields and constants."""
     return sum(
-        program.field(part).width if isinstance(part, ir.FieldRef) else part.width
+        part.width if isinstance(part, ir.CalculationConstant) else _field_width(program, part)
         for part in members
         if not isinstance(part, ir.Payload)
     )
+
+
+def _field_width(program: ir.Program, field: ir.FieldRef) -> int:
+    return 1 if field.field == ir.VALID else program.field(field).width
+
+
+def _is_variable(program: ir.Program, part: Input) -> bool:
+    if not isinstance(part, ir.FieldRef) or part.field == ir.VALID:
+        return False
+    return program.field(part).variable
 
 
 def _flattened(program: ir.Program, inputs: tuple[ir.CalculationInput, ...]) -> list[Input]:
@@ -127,22 +140,38 @@ def _write(
 
     ``name`` is the variable with the bytes in it; with the bits when they are ``loose``.
     """
-    parts: list[Part] = []
-    for part in members:
-        match part:
-            case ir.FieldRef():
-                parts.extend(field_bits(expressions, part))
-            case ir.CalculationConstant(value, width):
-                parts.extend(_constant_bits(value, width))
     if loose:
-        for bits in parts:
-            assert isinstance(bits, Bits)
-            writer.line(f"{name} = append_bits(scratch, {name}, {bits.text}, {bits.width})")
+        for part in members:
+            _append(writer, expressions, name, part)
         return
+    parts: list[Part] = [bits for part in members for bits in _bits(expressions, part)]
     whole = _whole_header(expressions, members)
     size = emit_stores(writer, "scratch", name, parts if whole is None else whole)
     if size:
         writer.line(f"{name} += {size}")
+
+
+def _append(writer: Writer, expressions: Expressions, name: str, part: Input) -> None:
+    """Append one input to the scratch buffer, of which ``name`` counts the bits."""
+    if isinstance(part, ir.FieldRef) and _is_variable(expressions.program, part):
+        place = variable_bits(expressions, part)
+        writer.line(f"{name} = append_from(scratch, {name}, {place})")
+        return
+    for bits in _bits(expressions, part):
+        writer.line(f"{name} = append_bits(scratch, {name}, {bits.text}, {bits.width})")
+
+
+def _bits(expressions: Expressions, part: Input) -> list[Bits]:
+    """The words of an input of fixed width."""
+    match part:
+        case ir.FieldRef(_, ir.VALID):
+            return [Bits("1", 1, True)]  # only valid headers count
+        case ir.FieldRef():
+            return field_bits(expressions, part)
+        case ir.CalculationConstant(value, width):
+            return _constant_bits(value, width)
+        case ir.Payload():
+            raise AssertionError("the payload is not made of bits")
 
 
 def _constant_bits(value: int, width: int) -> list[Bits]:
@@ -171,7 +200,7 @@ def _sum_of_fields(writer: Writer, expressions: Expressions, inputs: list[Input]
     end = 0
     for part in inputs:
         assert isinstance(part, ir.FieldRef)
-        for bits in field_bits(expressions, part):
+        for bits in _bits(expressions, part):
             text, width = bits.text, bits.width
             end += width
             if not bits.clean and width < 64:

@@ -24,6 +24,7 @@ from innet.switch import ir
 from innet.switch.jit import (
     plan,
     runtime,
+    runtime_bits,
     runtime_hashes,
     runtime_meters,
     runtime_queue,
@@ -250,11 +251,21 @@ class _Emitter:
         return f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"
 
     def _growth(self) -> int:
-        """Headers that may be added, and headers emitted more than once."""
-        added = {node.header for node in walk(self.bodies) if isinstance(node, plan.SetValid)}
+        """Headers that may be added or get another's varbit, and headers emitted more than once."""
+        kinds = (plan.SetValid, plan.VariableWidth)
+        added = {node.header for node in walk(self.bodies) if isinstance(node, kinds)}
         order = list(self.program.deparser.order)
         repeated = [header for i, header in enumerate(order) if header in order[:i]]
-        return sum(self.program.type_of(header).width // 8 for header in [*added, *repeated])
+        return sum(map(self._most_bits, [*added, *repeated])) // 8
+
+    def _most_bits(self, header: int) -> int:
+        """The greatest width of a header, whichever other varbit field is copied into its own."""
+        kind = self.program.type_of(header)
+        return kind.width + (self._widest_variable() if kind.variable is not None else 0)
+
+    def _widest_variable(self) -> int:
+        fields = [field for kind in self.program.header_types for field in kind.fields]
+        return max((field.width for field in fields if field.variable), default=0)
 
     def _scratch_bytes(self) -> int:
         """Enough for every field of the program and a vector register beyond."""
@@ -262,10 +273,13 @@ class _Emitter:
         for calculation in self.program.hashes:
             for part in calculation.inputs:
                 match part:
+                    case ir.FieldRef(_, ir.VALID):
+                        bits += 1
                     case ir.FieldRef():
-                        bits += self.program.field(part).width
+                        field = self.program.field(part)
+                        bits += self._widest_variable() if field.variable else field.width
                     case ir.HeaderRef(header):
-                        bits += self.program.type_of(header).width
+                        bits += self._most_bits(header)
                     case ir.CalculationConstant(_, width):
                         bits += width
         return bits // 8 + 64
@@ -273,7 +287,15 @@ class _Emitter:
 
 _SCRATCH = "scratch = "
 #: Where emitted code imports from.
-_MODULES = (runtime, runtime_hashes, runtime_meters, runtime_queue, runtime_random, wide)
+_MODULES = (
+    runtime,
+    runtime_bits,
+    runtime_hashes,
+    runtime_meters,
+    runtime_queue,
+    runtime_random,
+    wide,
+)
 
 
 def _imports(body: str) -> list[str]:

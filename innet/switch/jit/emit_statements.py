@@ -6,9 +6,10 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.engine import Statistics
-from innet.switch.jit import plan
+from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.emit_bytes import emit_loads
 from innet.switch.jit.emit_lookups import emit_lookup
+from innet.switch.jit.emit_varbits import emit_extract
 from innet.switch.jit.expressions import Expressions, Value, literal, truncated
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.lower_actions import FAILED, LEAVING, may_fail
@@ -17,6 +18,10 @@ from innet.switch.jit.writer import Writer
 
 #: Position of each counter in the array that emitted code counts in.
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
+
+
+#: More bytes than there are, but not so many that computing with it overflows.
+_HUGE = 1 << 62
 
 
 class Statements:
@@ -36,7 +41,7 @@ class Statements:
 
     def region(self, body: plan.Body) -> None:
         """A body that ``Stop`` and parser errors leave."""
-        leaves = (plan.Stop, plan.Fail, plan.Need, plan.Extract)
+        leaves = (plan.Stop, plan.Fail, plan.Need, plan.Extract, plan.ExtractVariable)
         blocks = len(body) == 1 and isinstance(body[0], plan.Blocks)
         if may_fail(body):
             self.writer.line(f"{FAILED} = False")
@@ -116,8 +121,10 @@ class Statements:
                 emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")
+            case plan.ExtractVariable():
+                emit_extract(self.writer, self.expressions, statement)
             case plan.Need(size):
-                self._need(self.expressions.data(size).text)
+                self._need(self._bytes(self.expressions.data(size)))
             case plan.Skip(size):
                 line(f"at += {self.expressions.data(size).text}")
             case plan.Fail(code):
@@ -128,6 +135,14 @@ class Statements:
     def _need(self, size: str) -> None:
         with self.writer.block(f"if size - at < {size}:"):
             self._fail(str(self.program.errors["PacketTooShort"]))
+
+    def _bytes(self, value: Value) -> str:
+        """A number of bytes; a negative one is more than there are."""
+        if value.low >= 0 and value.signed:
+            return value.text
+        limited = arithmetic.cast(ir.DataOperator.SAT_CAST, value, 63)
+        name = self._named(limited.text, "bytes")
+        return f"({name} if {name} >= 0 else {_HUGE})"
 
     def _fail(self, code: str) -> None:
         self.writer.line(f"parser_error = {code}")
@@ -144,6 +159,8 @@ class Statements:
     def _store(self, target: Any, value: Value) -> None:
         line = self.writer.line
         match target:
+            case plan.VariablePlace() | plan.VariableWidth():
+                line(f"{self.expressions.data(target).text} = {value.text}")
             case plan.Scalar(name, low, high):
                 line(f"{name} = {value.at(Value(name, low, high).bits)}")
             case plan.Lane(header, first, _):

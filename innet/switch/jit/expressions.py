@@ -16,6 +16,10 @@ from innet.switch.jit.register_places import RegisterPlaces
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
 
+#: A varbit field that may have more bits cannot be computed with, which P4 never does.
+_NUMBER = 8192
+
+
 class Expressions:
     """Writes expressions for one program.
 
@@ -56,10 +60,10 @@ class Expressions:
                 return Value(f"({counting(first, step)})", min(first, last), max(first, last))
             case plan.Peek(offset, width):
                 return _peek(offset, width)
+            case plan.VariablePlace(header, field):
+                return Value(self.layout.name(header, field), -1, plan.LAST_BIT)
             case plan.VariableWidth(header):
-                return Value(self.layout.name(header, WIDTH), 0, plan.WIDEST)
-            case ir.RegisterElement(register, index):
-                return self._element(register, self.data(index))
+                return Value(self.layout.name(header, WIDTH), 0, plan.LAST_BIT)
             case plan.EntryIndex(table):
                 size = self.program.tables[table].max_size
                 return Value(f"get(t{table}_indices, {self._found_row(table)})", 0, size - 1)
@@ -92,13 +96,6 @@ class Expressions:
 
         return Value(at(64), 0, high, at)
 
-    def _element(self, register: int, index: Value) -> Value:
-        """A register's cell; 0 out of bounds."""
-        size = self.program.registers[register].size
-        cell = self.places.read(register, 0, index.text)
-        inside = f"0 <= {index.text} < {literal(size)}"
-        return arithmetic.choice(inside, cell, arithmetic.constant(0))
-
     def field(self, reference: ir.FieldRef) -> Value:
         """A field as it is now."""
         header, field = reference.header, reference.field
@@ -112,11 +109,10 @@ class Expressions:
     def _variable(self, reference: ir.FieldRef) -> Value:
         """A varbit field as a number."""
         width = self.program.field(reference).width
-        place = self.layout.name(reference.header, reference.field)
-        taken = self.layout.name(reference.header, WIDTH)
-        if width == 0:
+        place, taken = self._variable_bits(reference)
+        if width > _NUMBER:
             name = self.program.name_of(reference)
-            raise UnsupportedError(f"{name}, a varbit field without a limit, as a number")
+            raise UnsupportedError(f"{name}, a varbit field of up to {width} bits, as a number")
 
         def at(bits: int) -> str:
             above = range(bits - 64, -1, -64)
@@ -124,6 +120,11 @@ class Expressions:
             return parts[0] if bits == 64 else f"words(({', '.join(parts)}))"
 
         return Value(at(64), 0, (1 << width) - 1, at)
+
+    def _variable_bits(self, reference: ir.FieldRef) -> tuple[str, str]:
+        """Where a varbit field begins, and its width."""
+        header = reference.header
+        return self.layout.name(header, reference.field), self.layout.name(header, WIDTH)
 
     def field_text(self, reference: ir.FieldRef) -> str:
         """How a field of at most 64 bits is read."""
@@ -160,8 +161,8 @@ class Expressions:
                 return str(value)
             case ir.DataToBool(operand):
                 return arithmetic.compare("!=", self.data(operand), arithmetic.constant(0))
-            case ir.Compare(operator, left, right):
-                return arithmetic.compare(operator.value, self.data(left), self.data(right))
+            case ir.Compare():
+                return self._compare(node)
             case ir.Logical(operator, left, right):
                 return f"({self.condition(left)} {operator.value} {self.condition(right)})"
             case ir.Not(operand):
@@ -183,6 +184,15 @@ class Expressions:
                 return name
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
+
+    def _compare(self, node: ir.Compare) -> str:
+        left, right = node.left, node.right
+        if isinstance(left, ir.FieldRef) and isinstance(right, ir.FieldRef):
+            both = (self.program.field(left), self.program.field(right))
+            if node.operator is ir.Comparison.EQ and all(field.variable for field in both):
+                parts = (*self._variable_bits(left), *self._variable_bits(right))
+                return f"same_numbers(data, {', '.join(parts)})"
+        return arithmetic.compare(node.operator.value, self.data(left), self.data(right))
 
     # ── What a place keeps of a value ──
 

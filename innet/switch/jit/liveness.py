@@ -6,6 +6,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
+from innet.switch.jit.layout import WIDTH
 from innet.switch.jit.tree import members, walk
 
 
@@ -36,6 +37,10 @@ def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.Fie
     live = {reference for reference in found if reference is not None}
     for header in program.deparser.order:
         live.update(field for field in _fields(program, header) if field not in copied)
+    for header in range(len(program.headers)):
+        variable = program.type_of(header).variable
+        if variable is not None:
+            live.add(ir.FieldRef(header, variable))
     for table in program.tables:
         live.update(key.field for key in table.keys if key.field.field != ir.VALID)
     for learn_list in program.learn_lists:
@@ -84,7 +89,7 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
 
 
 def written_fields(bodies: tuple[plan.Body, ...]) -> tuple[set[ir.FieldRef], set[int]]:
-    """Fields that statements write, and headers whose validity they set."""
+    """Fields that statements write (``WIDTH`` too), and headers whose validity they set."""
     fields: set[ir.FieldRef] = set()
     headers: set[int] = set()
     _add_writes(bodies, 1, fields, headers)
@@ -105,6 +110,10 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
         case plan.Assign(target) | plan.RegisterRead(target) | plan.ExecuteMeter(target):
             if isinstance(target, ir.FieldRef):
                 fields.add(target)
+            elif isinstance(target, plan.VariablePlace):
+                fields.add(ir.FieldRef(target.header, target.field))
+            elif isinstance(target, plan.VariableWidth):
+                fields.add(ir.FieldRef(target.header, WIDTH))
             elif isinstance(target, plan.Lane):
                 steps = (target.first + target.stride * k for k in range(count))
                 fields.update(ir.FieldRef(target.header, field) for field in steps)

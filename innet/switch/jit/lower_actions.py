@@ -10,6 +10,7 @@ from innet.switch.jit.control import structure
 from innet.switch.jit.lower_headers import (
     PACKET_LENGTH,
     add_header,
+    copy_field,
     copy_header,
     copy_union,
     remove_header,
@@ -37,6 +38,7 @@ LEAVING = "leaving"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
 _UINT32 = (1 << 32) - 1
+_UINT64 = (1 << 64) - 1
 
 
 def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -> plan.Body:
@@ -110,6 +112,8 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
             return ()
         case ir.Assign(target, value):
             return terms.assign(target, data(value))
+        case ir.AssignVariable(target, source):
+            return _assign_variable(terms, target, source)
         case ir.RegisterRead(target, register, index):
             return _register_read(terms, target, register, _cell(terms, index))
         case ir.RegisterWrite(register, index, value):
@@ -129,14 +133,15 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
             failed = (plan.SetFlag(FAILED, ir.BoolConst(True)), plan.Stop())
             return (plan.If(ir.Not(data(condition)), failed, ()),)
         case ir.Truncate(length):
-            shorter = ir.Compare(ir.Comparison.LT, data(length), LONGEST)
-            return (plan.If(shorter, (plan.Assign(LONGEST, data(length)),), ()),)
+            wanted = _word(data(length))
+            shorter = ir.Compare(ir.Comparison.LT, wanted, LONGEST)
+            return (plan.If(shorter, (plan.Assign(LONGEST, wanted),), ()),)
         case ir.Random():
             return lower_random(primitive, terms)
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
             return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
-            return terms.assign(target, _hash(data(base), calculation, data(size)))
+            return terms.assign(target, _hash(_word(data(base)), calculation, _word(data(size))))
         case _:
             return _lower_header_primitive(terms, primitive)
 
@@ -158,6 +163,20 @@ def _cell(terms: Terms, index: ir.DataExpression) -> Any:
         case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= _UINT32:
             return resolved
     return ir.Binary(ir.DataOperator.AND, resolved, ir.Const(_UINT32))
+
+
+def _assign_variable(
+    terms: Terms, target: ir.FieldRef | ir.HeaderField, source: ir.FieldRef | ir.HeaderField
+) -> plan.Body:
+    """Between headers that are found at run time; where one of them is none nothing happens."""
+    to, to_field = terms.places(target)
+    origin, origin_field = terms.places(source)
+
+    def copy(header: int, other: int) -> plan.Body:
+        pair = ir.FieldRef(header, to_field), ir.FieldRef(other, origin_field)
+        return copy_field(terms.program, *pair)
+
+    return act(to, lambda header: act(origin, lambda other: copy(header, other)))
 
 
 def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -> plan.Body:
@@ -190,7 +209,14 @@ def _hash(base: Any, calculation: int, size: Any) -> Any:
         positive = ir.Const(size.value or 1)
     value: Any = plan.HashValue(calculation)
     remainder = ir.Binary(ir.DataOperator.MOD, value, positive)
-    return ir.Binary(ir.DataOperator.ADD, base, remainder)
+    return _word(ir.Binary(ir.DataOperator.ADD, base, remainder))
+
+
+def _word(value: Any) -> Any:
+    """A resolved integer modulo 2**64, as simple_switch takes it from its big integers."""
+    if isinstance(value, ir.Const):
+        return ir.Const(value.value & _UINT64)
+    return ir.Binary(ir.DataOperator.AND, value, ir.Const(_UINT64))
 
 
 def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive

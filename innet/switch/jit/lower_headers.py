@@ -28,7 +28,7 @@ def only_member(program: ir.Program, header: int) -> plan.Body:
 
 def add_header(program: ir.Program, header: int) -> plan.Body:
     """``setValid``: an invalid header becomes a valid one of zeros."""
-    zeros = tuple(plan.Assign(field, ir.Const(0)) for field in _fields(program, header))
+    zeros = tuple(_zero(program, field) for field in _fields(program, header))
     then = (*zeros, *mark_valid(program, header), _lengthen(program, header, 1))
     return (plan.If(ir.Not(ir.Valid(ir.HeaderRef(header))), then, ()),)
 
@@ -46,13 +46,22 @@ def copy_header(program: ir.Program, target: int, source: int | None) -> plan.Bo
     if source == target:
         return ()
     copies = tuple(
-        plan.Assign(to, origin)
+        statement
         for to, origin in zip(_fields(program, target), _fields(program, source), strict=True)
+        for statement in copy_field(program, to, origin)
     )
     if program.headers[source].metadata:
         return copies
     then = (*mark_valid(program, target), *copies)
     return (plan.If(ir.Valid(ir.HeaderRef(source)), then, (_invalid(target),)),)
+
+
+def copy_field(program: ir.Program, target: ir.FieldRef, source: ir.FieldRef) -> plan.Body:
+    """A field's value; a varbit field is copied with its width."""
+    if not program.field(target).variable:
+        return (plan.Assign(target, source),)
+    to, origin = _variable(target), _variable(source)
+    return tuple(plan.Assign(*pair) for pair in zip(to, origin, strict=True))
 
 
 def copy_headers(program: ir.Program, targets: Sequence[int], sources: Sequence[int]) -> plan.Body:
@@ -84,13 +93,23 @@ def rotate(program: ir.Program, headers: Sequence[int]) -> plan.Body:
     statements.append(plan.SetValid(headers[0], plan.Flag(flag)))
     kind = program.type_of(headers[0])
     for field, described in enumerate(kind.fields):
+        references = [ir.FieldRef(header, field) for header in headers]
+        if described.variable:
+            for number, parts in enumerate(zip(*map(_variable, references), strict=True)):
+                kept = plan.Scalar(f"variable_{number}_kept", -1, plan.LAST_BIT)
+                statements.extend(_rotate_values(parts, kept))
+            continue
         low = -(1 << (described.width - 1)) if described.signed else 0
-        kept: Any = plan.Scalar(f"field_{described.width}_kept", low, (1 << described.width) - 1)
-        statements.append(plan.Assign(kept, ir.FieldRef(headers[-1], field)))
-        for to, origin in _backwards(headers):
-            statements.append(plan.Assign(ir.FieldRef(to, field), ir.FieldRef(origin, field)))
-        statements.append(plan.Assign(ir.FieldRef(headers[0], field), kept))
+        name = f"field_{'s' if described.signed else 'u'}{described.width}_kept"
+        kept = plan.Scalar(name, low, (1 << described.width) - 1)
+        statements.extend(_rotate_values(references, kept))
     return tuple(statements)
+
+
+def _rotate_values(places: Sequence[Any], kept: Any) -> plan.Body:
+    """The same of integers, of which one is put aside."""
+    moves = [plan.Assign(places[i], places[i - 1]) for i in range(len(places) - 1, 0, -1)]
+    return (plan.Assign(kept, places[-1]), *moves, plan.Assign(places[0], kept))
 
 
 def _backwards(headers: Sequence[int]) -> list[tuple[int, int]]:
@@ -102,11 +121,27 @@ def _fields(program: ir.Program, header: int) -> list[ir.FieldRef]:
     return [ir.FieldRef(header, i) for i in range(len(program.type_of(header).fields))]
 
 
+def _variable(field: ir.FieldRef) -> tuple[Any, Any]:
+    """Where a varbit field stands, and its width."""
+    return plan.VariablePlace(field.header, field.field), plan.VariableWidth(field.header)
+
+
+def _zero(program: ir.Program, field: ir.FieldRef) -> plan.Statement:
+    """A varbit field keeps its width."""
+    if program.field(field).variable:
+        return plan.Assign(plan.VariablePlace(field.header, field.field), ir.Const(-1))
+    return plan.Assign(field, ir.Const(0))
+
+
 def _invalid(header: int) -> plan.Statement:
     return plan.SetValid(header, ir.BoolConst(False))
 
 
 def _lengthen(program: ir.Program, header: int, sign: int) -> plan.Statement:
-    size = sign * (program.type_of(header).width // 8)
-    grown = ir.Binary(ir.DataOperator.ADD, PACKET_LENGTH, ir.Const(size))
+    kind, operator = program.type_of(header), ir.DataOperator
+    grown: Any = ir.Binary(operator.ADD, PACKET_LENGTH, ir.Const(sign * (kind.width // 8)))
+    if kind.variable is not None:
+        width: Any = plan.VariableWidth(header)
+        size = ir.Binary(operator.SHIFT_RIGHT, width, ir.Const(3))
+        grown = ir.Binary(operator.ADD if sign > 0 else operator.SUB, grown, size)
     return plan.Assign(PACKET_LENGTH, grown)

@@ -77,7 +77,11 @@ def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> plan
             return _lower_extract(program, operation)
         case ir.SetFromLookahead(target, ir.Lookahead(offset, width)):
             need = plan.Need(ir.Const((width + 7) // 8))
-            return (need, plan.Assign(target, plan.Peek(offset, width)))
+            field = program.field(target)
+            ahead: Any = plan.Peek(offset, width)
+            if field.signed and field.width == width:
+                ahead = ir.Binary(ir.DataOperator.TWO_COMP_MOD, ahead, ir.Const(width))
+            return (need, plan.Assign(target, ahead))
         case ir.Verify(condition, error):
             failed = ir.Not(terms.resolve(condition))
             fail = plan.Fail(terms.resolve(error))
@@ -90,12 +94,17 @@ def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> plan
 
 
 def _lower_extract(program: ir.Program, operation: ir.Extract) -> plan.Body:
+    terms = Terms(program, no_arguments)
+    bits = ir.Const(0) if operation.length is None else terms.resolve(operation.length)
+
     def extract(header: int) -> plan.Body:
-        return (plan.Extract(header), *only_member(program, header))
+        fixed = program.type_of(header).variable is None
+        taken = plan.Extract(header) if fixed else plan.ExtractVariable(header, bits)
+        return (taken, *only_member(program, header))
 
     if isinstance(operation.target, ir.HeaderRef):
-        return extract(operation.target.header)
-    return extract_next(program, operation.target, extract)
+        return (*terms.prelude, *extract(operation.target.header))
+    return (*terms.prelude, *extract_next(program, operation.target, extract))
 
 
 def _lower_advance(program: ir.Program, bits: Any) -> plan.Body:

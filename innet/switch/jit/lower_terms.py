@@ -14,6 +14,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
+from innet.switch.jit.layout import words_of
 from innet.switch.jit.tree import rebuild
 
 Arguments = Callable[[int], plan.Expression]
@@ -191,7 +192,8 @@ class Terms:
     def _register_element(self, register: int, index: Any) -> Any:
         """A cell in a variable: out of bounds it stays 0."""
         width = self.program.registers[register].width
-        cell: Any = plan.Scalar(f"cell_{len(self.prelude)}", 0, (1 << width) - 1)
+        name = f"cell_{len(self.prelude)}_of_{words_of(width)}"
+        cell: Any = plan.Scalar(name, 0, (1 << width) - 1)
         self.prelude.append(plan.Assign(cell, ir.Const(0)))
         self.prelude.append(plan.RegisterRead(cell, register, 0, index))
         return cell
@@ -246,7 +248,9 @@ class Terms:
                 every = mask
             case _:
                 value = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
-        variable: Any = plan.Scalar(f"term_{len(self.prelude)}", 0, every)
+        words = words_of(every.bit_length())
+        name = f"term_{len(self.prelude)}" + (f"_of_{words}" if words > 1 else "")
+        variable: Any = plan.Scalar(name, 0, every)
         self.prelude.append(plan.Assign(variable, value))
         return variable
 

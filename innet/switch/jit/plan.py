@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 
-#: More bits than a varbit field has at any time, since a packet has less.
-WIDEST = 1 << 40
+#: No position in ``data`` and no width of a varbit field is greater, in bits.
+LAST_BIT = 1 << 48
 
 # ── Expressions beyond those of the program ──────────────────────────────────────────────────────
 
@@ -65,6 +65,14 @@ class Peek:
 
     offset: int
     width: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariablePlace:
+    """Where in ``data`` varbit field ``field`` of ``header`` begins, in bits; -1: it is all 0."""
+
+    header: int
+    field: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,7 @@ Expression = (
     | Lane
     | Counting
     | Peek
+    | VariablePlace
     | VariableWidth
     | HashValue
     | Hit
@@ -137,7 +146,7 @@ Expression = (
     | InSet
     | Flag
 )
-Target = ir.FieldRef | Lane | Scalar
+Target = ir.FieldRef | Lane | Scalar | VariablePlace | VariableWidth
 
 
 # ── Statements ───────────────────────────────────────────────────────────────────────────────────
@@ -256,6 +265,14 @@ class Extract:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractVariable:
+    """Take a header whose varbit field has ``bits`` bits; errors as ``ir.Extract`` says."""
+
+    header: int
+    bits: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """Stop the region with PacketTooShort unless ``bytes`` are left in the packet."""
 
@@ -310,6 +327,7 @@ Statement = (
     | Lookup
     | Dispatch
     | Extract
+    | ExtractVariable
     | Need
     | Skip
     | Fail

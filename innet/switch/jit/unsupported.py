@@ -9,23 +9,15 @@ from innet.switch import ir
 from innet.switch.jit.emit_hashes import ALGORITHMS
 from innet.switch.jit.tree import walk
 
-_NODES: dict[type, str] = {
-    ir.AssignVariable: "a varbit field",
-}
-
 
 def structural_reasons(program: ir.Program) -> list[str]:
     """Each construct with the place where it is used; empty when the program can be emitted."""
     reasons: dict[str, None] = {}
     for place, tree in _places(program):
         for node in walk(tree):
-            if type(node) in _NODES:
-                reasons[f"{_NODES[type(node)]} ({place})"] = None
-            elif isinstance(node, ir.ExternCall):
+            if isinstance(node, ir.ExternCall):
                 reasons[f"the primitive {node.name} ({place})"] = None
-            elif isinstance(node, ir.Extract) and node.length is not None:
-                reasons[f"extraction of a header of variable length ({place})"] = None
-    for reason in (*_fields(program), *_others(program)):
+    for reason in _others(program):
         reasons[reason] = None
     return list(reasons)
 
@@ -40,14 +32,6 @@ def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
         yield f"condition {conditional.name}", conditional
     for checksum in program.checksums:
         yield f"checksum {checksum.name}", checksum
-
-
-def _fields(program: ir.Program) -> Iterator[str]:
-    for header in program.headers:
-        kind = program.header_types[header.type]
-        for field in kind.fields:
-            if field.variable:
-                yield f"a varbit field ({header.name}.{field.name})"
 
 
 def _others(program: ir.Program) -> Iterator[str]:

@@ -27,7 +27,16 @@ SHORTEST = 8
 #: Statements of one repetition, at most.
 LONGEST_PERIOD = 32
 #: Statements that end or leave something, and so are not repeated.
-_SINGULAR = (plan.Stop, plan.Fail, plan.Need, plan.Extract, plan.Goto, plan.Blocks, plan.Loop)
+_SINGULAR = (
+    plan.Stop,
+    plan.Fail,
+    plan.Need,
+    plan.Extract,
+    plan.ExtractVariable,
+    plan.Goto,
+    plan.Blocks,
+    plan.Loop,
+)
 
 
 class _UnlikeError(Exception):

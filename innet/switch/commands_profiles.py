@@ -12,8 +12,9 @@ from innet.switch.command_table import (
     integer,
 )
 from innet.switch.control import ControlPlane
-from innet.switch.control_entries import describe_target, is_ordered
+from innet.switch.control_entries import describe_target
 from innet.switch.profiles import ProfileState
+from innet.switch.tables import is_ordered
 
 
 @command("act_prof_create_member", "PROFILE ACTION [PARAMETER ...]", 2, None)

@@ -21,7 +21,7 @@ from innet.switch.control_names import Names
 from innet.switch.control_profiles import ProfileControl
 from innet.switch.control_values import Key, Number, inside, number
 from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.tables import BYTES, PACKETS, TableState
+from innet.switch.tables import BYTES, PACKETS, RuntimeEntry, TableState
 from innet.switch.whole import whole
 
 
@@ -73,6 +73,24 @@ class ControlPlane(MeterControl, ProfileControl):
         """Change what a miss runs."""
         target = self._simple_table(table)
         target.set_default(self._action_entry(target, action, parameters))
+
+    def table_find(
+        self, table: str, keys: Sequence[Key], priority: int | None = None
+    ) -> RuntimeEntry:
+        """The entry that was added with these keys; ControlError when there is none."""
+        target = self.table(table)
+        matches = matches_of(target.table, keys)
+        return target.find(matches, checked(target.table, priority))
+
+    def table_set_timeout(self, table: str, handle: int, milliseconds: int) -> None:
+        """Say after how long without a hit simple_switch would report an entry.
+
+        The table's ``support_timeout`` must be set. Nothing is reported here, and packets do not
+        meet it in simple_switch either, which leaves removing entries to its controller.
+        """
+        target = self.table(table)
+        entry = target.get(handle)
+        target.set_timeout(entry, number(milliseconds, 31, "the timeout in milliseconds"))
 
     def _action_entry(
         self, target: TableState, action: str, parameters: Sequence[Number]

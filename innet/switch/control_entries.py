@@ -10,7 +10,7 @@ from innet.switch import ir
 from innet.switch.control_names import Names
 from innet.switch.control_values import Key, Number, describe_match, match_of, number
 from innet.switch.engine import SwitchState
-from innet.switch.tables import Reference, RuntimeEntry, TableState, Target
+from innet.switch.tables import Reference, RuntimeEntry, TableState, Target, is_ordered
 from innet.switch.whole import whole
 
 
@@ -65,11 +65,6 @@ def matches_of(table: ir.Table, keys: Sequence[Key]) -> list[ir.Match]:
             f"{described or 'none'}"
         )
     return [match_of(key, field) for key, field in zip(keys, table.keys, strict=True)]
-
-
-def is_ordered(table: ir.Table) -> bool:
-    """Whether entries have priorities."""
-    return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
 
 def checked(table: ir.Table, priority: int | None) -> int:

@@ -20,6 +20,10 @@ Number = int | str
 """An integer, or text: decimal, 0x..., an IPv4, IPv6 or Ethernet address where the width fits."""
 
 
+_VALIDITY: dict[str, Number] = {"true": 1, "valid": 1, "false": 0, "invalid": 0}
+"""What the validity of a header may be called in a key."""
+
+
 def number(value: Number, width: int, what: str) -> int:
     """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
     parsed = _parse(value, width, what) if isinstance(value, str) else whole(value, what)
@@ -53,6 +57,8 @@ def match_of(key: Key, field: ir.TableKey) -> ir.Match:
         case ir.MatchKind.EXACT | ir.MatchKind.VALID:
             if plain is None or isinstance(plain, tuple):
                 raise ControlError(f"{what} is {field.match.value}: it needs one value")
+            if field.field.field == ir.VALID and isinstance(plain, str):
+                plain = _VALIDITY.get(plain.lower(), plain)
             return ir.ExactMatch(number(plain, field.width, what))
         case ir.MatchKind.LPM:
             first, second = _pair(plain, "/", (0, 0), field.width)

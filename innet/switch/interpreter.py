@@ -88,11 +88,6 @@ class InterpretEngine:
             for each in program.hashes
             if each.algorithm not in hashes.RESULT_BITS
         ]
-        reasons += [
-            f"ageing of entries in table {table.name}"
-            for table in program.tables
-            if table.support_timeout
-        ]
         return reasons
 
     def process(self, batch: PacketBatch) -> PacketBatch:

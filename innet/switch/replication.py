@@ -19,6 +19,8 @@ MAX_RID = 0xFFFF
 MAX_PORT = 511
 """Ports are 9 bits wide in v1model."""
 MAX_LAG = 255
+_LAG_HASH = 0xFF
+"""simple_switch has no hash of a packet here: each aggregation group always uses one port."""
 MAX_SESSION = 0x7FFF
 
 
@@ -42,20 +44,31 @@ class MirrorSession:
 
 @dataclass(slots=True)
 class Replication:
-    """Groups, nodes and mirror sessions; every change bumps ``generation``."""
+    """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions; every change bumps
+    ``generation``.
+    """
 
     generation: Generation
     groups: dict[int, list[int]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
+    lags: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sessions: dict[int, MirrorSession] = field(default_factory=dict)
 
     def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
         """(port, rid) of each copy, in the order in which they leave; nothing for no such group."""
-        return tuple(
-            (port, self.nodes[handle].rid)
-            for handle in self.groups.get(group, ())
-            for port in self.nodes[handle].ports
-        )
+        nodes = (self.nodes[handle] for handle in self.groups.get(group, ()))
+        return tuple((port, node.rid) for node in nodes for port in self._ports_of(node))
+
+    def _ports_of(self, node: Node) -> tuple[int, ...]:
+        """A node's own ports, then one of each of its aggregation groups that have any."""
+        aggregated = (self.lags.get(lag, ()) for lag in node.lags)
+        return (*node.ports, *(ports[_LAG_HASH % len(ports)] for ports in aggregated if ports))
+
+    def set_lag(self, lag: int, ports: Iterable[int]) -> None:
+        """Say which ports make up a link aggregation group."""
+        (lag,) = _members("lag", [lag], MAX_LAG)
+        self.lags[lag] = _members("port", ports, MAX_PORT)
+        self.generation.bump()
 
     def create_group(self, group: int) -> None:
         group = _group_number(group)
@@ -74,16 +87,16 @@ class Replication:
         rid = whole(rid, "the replication id")
         _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
         node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
-        if node.lags:
-            raise ControlError("link aggregation groups are not supported; name ports instead")
         handle = next(i for i in range(len(self.nodes) + 1) if i not in self.nodes)
         self.nodes[handle] = node
         self.generation.bump()
         return handle
 
-    def update_node(self, handle: int, ports: Iterable[int]) -> None:
-        """Change the ports of a node."""
-        self._node(handle).ports = _members("port", ports, MAX_PORT)
+    def update_node(self, handle: int, ports: Iterable[int], lags: Iterable[int] = ()) -> None:
+        """Change the ports and aggregation groups of a node."""
+        node = self._node(handle)
+        chosen = _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG)
+        node.ports, node.lags = chosen
         self.generation.bump()
 
     def associate(self, group: int, handle: int) -> None:
@@ -129,11 +142,16 @@ class Replication:
 
     def delete_session(self, session: int) -> None:
         """Clones of ``session`` go nowhere from now on."""
+        self.session(session)
+        del self.sessions[session]
+        self.generation.bump()
+
+    def session(self, session: int) -> MirrorSession:
+        """Where clones of ``session`` go."""
         if session not in self.sessions:
             known = ", ".join(map(str, sorted(self.sessions))) or "none"
             raise ControlError(f"no mirror session {session}. Sessions: {known}.")
-        del self.sessions[session]
-        self.generation.bump()
+        return self.sessions[session]
 
     def _group(self, group: int) -> list[int]:
         if group not in self.groups:

@@ -92,6 +92,7 @@ class TableState:
         counters: direct counters, shape (max_size, 2), uint64, columns PACKETS and BYTES, indexed
             by ``RuntimeEntry.index``; None when the table has none.
         version: grows with every change of this table.
+        timeouts: milliseconds by ``RuntimeEntry.index``; without effect (see ``set_timeout``).
     """
 
     table: ir.Table
@@ -99,6 +100,7 @@ class TableState:
     default: Target | None = field(init=False)
     counters: NDArray[np.uint64] | None = field(init=False, default=None)
     version: int = field(init=False, default=0)
+    timeouts: dict[int, int] = field(init=False, default_factory=dict)
     _entries: dict[int, RuntimeEntry] = field(init=False, default_factory=dict)
     _exact: dict[tuple[int, ...], RuntimeEntry] = field(init=False, default_factory=dict)
     _by_prefix: dict[int, tuple[tuple[int, ...], dict[tuple[int, ...], RuntimeEntry]]] = field(
@@ -187,6 +189,21 @@ class TableState:
             )
         return entry
 
+    def find(self, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
+        """The entry with this match; ControlError when there is none."""
+        values, masks, prefix = normalise(self.table, matches)
+        wanted = (values, masks, prefix, priority if is_ordered(self.table) else 0)
+        for entry in self:
+            if (entry.values, entry.masks, entry.prefix, entry.priority) == wanted:
+                return entry
+        raise ControlError(f"table {self.table.name} has no entry with this match")
+
+    def set_timeout(self, entry: RuntimeEntry, milliseconds: int) -> None:
+        """Note how long an entry may go without a hit; nothing looks at it."""
+        if not self.table.support_timeout:
+            raise ControlError(f"table {self.table.name} does not support timeouts")
+        self.timeouts[entry.index] = milliseconds
+
     def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
         """Add an entry whose shape was checked; returns its handle.
 
@@ -224,6 +241,7 @@ class TableState:
         self._require_mutable()
         entry = self.get(handle)
         self._unlink(entry)
+        self.timeouts.pop(entry.index, None)
         self._versions[entry.index] = (self._versions.get(entry.index, 0) + 1) & 0xFF
         heapq.heappush(self._free, entry.index)
         self.touch()
@@ -233,6 +251,7 @@ class TableState:
         self._require_mutable()
         for container in (self._entries, self._exact, self._by_prefix, self._versions):
             container.clear()
+        self.timeouts.clear()
         self._scan.clear()
         self._free.clear()
         self._next_index = 0
@@ -277,7 +296,7 @@ class TableState:
 
     def _insert(self, matches: tuple[ir.Match, ...], action: Target, priority: int) -> int:
         values, masks, prefix = normalise(self.table, matches)
-        if self.table.match not in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE):
+        if not is_ordered(self.table):
             priority = 0
         if self._duplicate(values, masks, prefix, priority):
             raise ControlError(f"table {self.table.name} already has an entry with this match")
@@ -341,6 +360,11 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[An
         cells = math.prod(shape)
         size = cells * dtype.itemsize / (1 << 30)
         raise ProgramError(f"{what}: {size:.1f} GiB for {cells} cells cannot be had") from None
+
+
+def is_ordered(table: ir.Table) -> bool:
+    """Whether entries have priorities."""
+    return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
 
 def normalise(

@@ -1,0 +1,207 @@
+"""Commands of all kinds: what they answer, and that one that is refused changes nothing."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support.switch_cases import program
+
+from innet.errors import ControlError
+from innet.switch import Switch
+from innet.switch.commands import COMMANDS
+
+
+def snapshot(switch):
+    """All that a command could change, as plain values."""
+    state = switch.state
+    tables = [
+        (list(table), table.default, table.timeouts, table._versions, table._free)
+        for table in state.tables
+    ]
+    arrays = [
+        *(cells.tobytes() for cells in (*state.registers, *state.counters)),
+        *(cells.tobytes() for meter in state.meters for cells in (meter.rates, meter.cells)),
+    ]
+    profiles = [(profile.members, profile.groups) for profile in state.profiles]
+    replication = state.replication
+    nodes = {h: (n.rid, n.ports, n.lags, n.group) for h, n in replication.nodes.items()}
+    copied = (replication.groups, nodes, replication.lags, replication.sessions)
+    hashes = [(each.parameters, each.key, each.count.tolist()) for each in state.hashes]
+    others = (state.value_sets, hashes, state.clock, state.generation.value)
+    return copy.deepcopy((tables, arrays, profiles, copied, others))
+
+
+def switch_of(name):
+    switch = Switch.load(program(name), engine="interpret")
+    switch.commands("mc_mgrp_create 1\nmc_node_create 1 2 | 3\nmirroring_add 5 1")
+    if name == "switch_profiles":
+        switch.commands(
+            """
+            act_prof_create_member ways go 1 2
+            act_prof_create_group ways
+            act_prof_add_member_to_group ways 0 0
+            table_indirect_add_with_group way_table 1 => 0
+            """
+        )
+    if name == "switch_tables":
+        switch.command("table_add exact_table exactly 5 0 => 1")
+    return switch
+
+
+SWITCHES = {
+    name: switch_of(name)
+    for name in ("switch_tables", "switch_profiles", "switch_meters", "switch_state")
+}
+WORDS = ["0", "1", "2", "5", "7", "-1", "511", "65536", "1.5", "1:2", "0:0", "nan:1", "1:-1"]
+WORDS += ["=>", "|", "x", "0x", "1&&&1", "5->1", "1/8", "10.0.0.0/8", "10.0.0.0/33", "true"]
+WORDS += ["9" * 5000, "\u0663", "00:11:22:33:44:55", "::1", "nothing", "", "#", "1e999:1"]
+
+
+def names_of(switch):
+    parts = switch.program
+    kinds = (parts.tables, parts.actions, parts.registers, parts.counters, parts.meters)
+    more = (parts.action_profiles, parts.calculations, parts.value_sets)
+    return [each.name for kind in (*kinds, *more) for each in kind]
+
+
+@st.composite
+def garbage(draw):
+    """A program's name and a line of words that may belong together."""
+    name = draw(st.sampled_from(sorted(SWITCHES)))
+    command = draw(st.sampled_from([*sorted(COMMANDS), "nonsense"]))
+    words = st.one_of(
+        st.sampled_from(names_of(SWITCHES[name])), st.sampled_from(WORDS), st.text(max_size=4)
+    )
+    return name, " ".join([command, *draw(st.lists(words, max_size=6))])
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(garbage())
+@example(("switch_tables", "table_add I.ternary_table I.ternary_ 1 1 1 => 1"))
+@example(("switch_tables", "mc_node_update 0 1 1"))
+@example(("switch_tables", "mc_node_update 0 1 | 256"))
+@example(("switch_meters", "meter_set_rates I.by_packets 0 1:1 0.5:1"))
+def test_a_refused_command_changes_nothing(given_line):
+    name, line = given_line
+    switch = SWITCHES[name]
+    before = snapshot(switch)
+    try:
+        switch.command(line)
+    except ControlError:
+        assert snapshot(switch) == before
+    else:
+        if snapshot(switch) != before:  # it was a good one: go on from the start
+            SWITCHES[name] = switch_of(name)
+
+
+# ── What they answer ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_tables_and_actions_are_described():
+    switch = switch_of("switch_tables")
+    tables = switch.command("show_tables").splitlines()
+    assert any(line.startswith("I.exact_table [h.key.exact_key(exact, 16), ") for line in tables)
+    assert "I.exactly [v(8)]" in switch.command("show_actions").splitlines()
+    listed = switch.command("table_show_actions exact_table").splitlines()
+    assert {line.split()[0] for line in listed} >= {"I.exactly", "I.drop"}
+    assert switch.command("table_info exact_table").splitlines()[1:] == listed
+
+
+def test_entries_are_found_by_handle_and_by_key():
+    switch = switch_of("switch_tables")
+    line = "0: 0x5 0x0 => I.exactly 0x1 priority 0"
+    assert switch.command("table_dump_entry exact_table 0") == line
+    assert switch.command("table_dump_entry_from_key exact_table 5 0") == line
+    handle = switch.table_add("lpm_table", "lpm", [1, "10.1.0.0/16"], [9])
+    found = switch.command("table_dump_entry_from_key lpm_table 1 10.1.2.3/16")
+    assert found == f"{handle}: 0x1 0xa010000/16 => I.lpm 0x9 priority 0"
+    switch.table_add("range_table", "range_", [(1, 5), (0, 0)], [3], 7)
+    assert switch.command("table_dump_entry_from_key range_table 1->5 0&&&0 7").startswith("0: ")
+    for command in (
+        "table_dump_entry_from_key range_table 1->5 0&&&0 8",
+        "table_dump_entry_from_key range_table 1->6 0&&&0 7",
+        "table_dump_entry_from_key exact_table 5 1",
+        "table_dump_entry exact_table 1",
+    ):
+        with pytest.raises(ControlError, match="no entry"):
+            switch.command(command)
+
+
+def test_the_validity_of_a_header_has_names():
+    switch = Switch.load(program("jit_tables"), engine="interpret")
+    switch.command("table_add wide_table wide_mark 1 2 true 3 => 4")
+    assert switch.command("table_dump_entry_from_key wide_table 1 2 valid 3").startswith("0: ")
+    with pytest.raises(ControlError, match="'true' is no number for key field"):
+        switch.command("table_add wide_table wide_mark true 2 1 3 => 4")
+
+
+def test_timeouts_are_noted_where_the_table_has_them():
+    document = program("switch_tables")
+    for table in document["pipelines"][0]["tables"]:
+        table["support_timeout"] = table["name"] == "I.exact_table"
+    for engine in ("interpret", "jit"):
+        switch = Switch.load(document, engine=engine)
+        switch.command("table_add exact_table exactly 5 0 => 1")
+        switch.command("table_set_timeout exact_table 0 1500")
+        table = switch.control.table("exact_table")
+        assert table.timeouts == {0: 1500}
+        with pytest.raises(ControlError, match="no entry with handle 1"):
+            switch.command("table_set_timeout exact_table 1 1500")
+        with pytest.raises(ControlError, match="does not fit the 31 bits of the timeout"):
+            switch.command("table_set_timeout exact_table 0 -1")
+        switch.command("table_add lpm_table lpm 1 0.0.0.0/0 => 9")
+        with pytest.raises(ControlError, match=r"I\.lpm_table does not support timeouts"):
+            switch.command("table_set_timeout lpm_table 0 1")
+        switch.command("table_delete exact_table 0")
+        assert table.timeouts == {}
+
+
+def test_the_switch_itself():
+    switch = switch_of("switch_state")
+    switch.state.clock = 1234
+    assert switch.command("get_time_elapsed") == switch.command("get_time_since_epoch") == "1234"
+    assert switch.command("switch_info").startswith("program: switch_state")
+    assert switch.command("show_ports") == "ports 0..510 are up"
+    assert switch.command("set_queue_depth 64") == switch.command("set_queue_rate 10 1 2") == ""
+    assert switch.command("show_pvs") == ""
+    with pytest.raises(ControlError, match="reset_state of simple_switch_CLI means nothing here"):
+        switch.command("reset_state")
+
+
+def test_mirror_sessions_are_shown():
+    switch = switch_of("switch_state")
+    assert switch.command("mirroring_get 5") == "port 1, multicast group None"
+    with pytest.raises(ControlError, match="no mirror session 6"):
+        switch.command("mirroring_get 6")
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_an_aggregation_group_sends_to_one_of_its_ports(engine):
+    switch = Switch.load(program("jit_tables"), engine=engine)
+    switch.commands(
+        """
+        table_set_default ternary_table ternary_group 1
+        mc_mgrp_create 1
+        mc_node_create 9 6 2 | 1 0 7
+        mc_node_associate 1 0
+        mc_set_lag_membership 0 5 4
+        """
+    )
+    packet = (0, bytes(30))
+    # The ports of the node, then of each lag the one at 255 modulo its size; lags 1, 7 have none.
+    assert [port for port, _ in switch.process([packet])] == [2, 6, 5]
+    switch.command("mc_set_lag_membership 1 8 9 3")
+    assert [port for port, _ in switch.process([packet])] == [2, 6, 5, 3]
+    switch.command("mc_node_update 0 1 | 1")
+    assert [port for port, _ in switch.process([packet])] == [1, 3]
+    assert switch.command("mc_dump").splitlines() == [
+        "group 1: port 1 rid 9, port 3 rid 9",
+        "lag 0: ports 4, 5",
+        "lag 1: ports 3, 8, 9",
+    ]
+    for command in ("mc_set_lag_membership 256 1", "mc_set_lag_membership 0 1 1"):
+        with pytest.raises(ControlError):
+            switch.command(command)

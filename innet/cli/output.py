@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from innet.errors import InputError
 
 out = Console()
 err = Console(stderr=True)
@@ -21,6 +24,14 @@ def say_error(message: str) -> None:
 def say_json(document: Any) -> None:
     """A document for programs: nothing else goes to standard output then."""
     print(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file; InputError when it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
 
 
 def _finite(document: Any) -> Any:

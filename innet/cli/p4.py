@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from innet import programs
-from innet.cli.output import err, out, say_json
+from innet.cli.output import err, out, say_json, write_text
 from innet.errors import InputError, UnknownNameError
 
 app = typer.Typer(help="P4 programs: list, compile, export.", no_args_is_help=True)
@@ -52,7 +52,7 @@ def export(
     if name not in entries:
         raise UnknownNameError("compiled program", name, entries)
     path = output or Path(f"{name}.json")
-    _write(path, json.dumps(entries[name].json(), indent=1) + "\n")
+    write_text(path, json.dumps(entries[name].json(), indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
 
 
@@ -80,7 +80,7 @@ def compile_program(
         return
     path = output or source.with_suffix(".json")
     document = programs.compile_p4(source, _definitions(define or []), compiler)
-    _write(path, json.dumps(document, indent=1) + "\n")
+    write_text(path, json.dumps(document, indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
 
 
@@ -106,10 +106,3 @@ def _describe(entry: programs.CompiledProgram) -> dict[str, object]:
         "p4c": entry.p4c,
         "sha256": entry.sha256,
     }
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from innet.cli.output import err, out, say_json
+from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
     help="Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
     no_args_is_help=True,
 )
+
+_WIDEST = 10_000
 
 ProgramArgument = Annotated[
     str,
@@ -106,6 +109,48 @@ def replay_captures(
         out.print(summary(result))
         for line in remarks(result, switch, folder):
             _say(out, line)
+
+
+@app.command("explain")
+def explain(
+    *,
+    program: ProgramArgument,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Tell what happens to packets, step by step.")
+    ] = False,
+    packets: Annotated[
+        list[str] | None,
+        typer.Option("--packet", metavar="PORT:HEX", help="A packet to trace; repeatable."),
+    ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option("--pcap", help="A capture to trace; as for replay, its name says the port."),
+    ] = None,
+    commands: CommandsOption = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Write the Python that the jit engine emits to this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in a program and what engines make of it, or the way of packets through it."""
+    from innet.cli import switch_explain, switch_trace
+    from innet.tools import explain as explaining
+    from innet.tools.explain_engines import emitted_source
+    from innet.tools.opening import open_program, read_commands
+
+    loaded = open_program(program)
+    if trace or packets or capture is not None:
+        switch_trace.show(loaded, packets or [], capture, read_commands(commands), as_json=as_json)
+        return
+    if source is not None:
+        write_text(source, emitted_source(loaded))
+    document = explaining.explain(loaded)
+    if as_json:
+        say_json(document)
+    else:
+        # Elsewhere than on a terminal, lines stay whole.
+        console = out if out.is_terminal else Console(width=_WIDEST)
+        console.print(switch_explain.tree(document))
 
 
 def _say(console: Any, text: str) -> None:

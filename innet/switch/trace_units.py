@@ -11,7 +11,7 @@ from innet.switch import ir
 from innet.switch import trace_events as events
 from innet.switch.engine import cell_value
 from innet.switch.interpreter_actions import ActionCompiler, Run, Step
-from innet.switch.interpreter_expressions import UINT64, ExpressionCompiler
+from innet.switch.interpreter_expressions import UINT32, ExpressionCompiler
 from innet.switch.interpreter_packet import Layout, Packet
 from innet.switch.interpreter_parser import Operation, ParserUnit, State
 from innet.switch.interpreter_pipeline import PipelineUnit, Visit
@@ -109,7 +109,7 @@ class TracedActions(ActionCompiler):
                 name = self.program.registers[register].name
 
                 def read(packet: Packet) -> None:
-                    i = index(packet) & UINT64
+                    i = index(packet) & UINT32
                     value = cell_value(cells, i) if i < len(cells) else None
                     log.add(events.RegisterRead(name, i, value))
 
@@ -120,7 +120,7 @@ class TracedActions(ActionCompiler):
                 every = (1 << self.program.registers[register].width) - 1
 
                 def write(packet: Packet) -> None:
-                    i, new = index(packet) & UINT64, written(packet) & every
+                    i, new = index(packet) & UINT32, written(packet) & every
                     if i < len(cells):
                         log.add(events.RegisterWritten(name, i, cell_value(cells, i), new))
                     else:
@@ -143,13 +143,13 @@ class TracedActions(ActionCompiler):
             case ir.Count(counter, position):
                 index, cells = data(position), self.state.counters[counter]
                 name = self.program.counters[counter].name
-                return lambda packet: log.add(counted(name, index(packet) & UINT64, cells))
+                return lambda packet: log.add(counted(name, index(packet) & UINT32, cells))
             case ir.ExecuteMeter(meter, position, target):
                 index, colour = data(position), data(target)
                 array = self.program.meters[meter]
 
                 def executed(packet: Packet) -> None:
-                    i = index(packet) & UINT64
+                    i = index(packet) & UINT32
                     inside = colour(packet) if i < array.size else None
                     log.add(events.MeterExecuted(array.name, i, inside))
 

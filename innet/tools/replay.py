@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -98,20 +98,10 @@ class Replay:
 
     def __init__(self, inputs: Sequence[Input], out: Path) -> None:
         self.out = out
-        self._open = ExitStack()
-        try:
-            captures = [self._open.enter_context(CaptureReader(each.path)) for each in inputs]
-            self.sources = [
-                Source(capture, _port(each, capture))
-                for each, capture in zip(inputs, captures, strict=True)
-            ]
-            for source in self.sources:
-                if source.ended:
-                    raise InputError(f"{source.path} holds no packets.")
+        with ExitStack() as stack:
+            self.sources = stack.enter_context(open_sources(inputs))
             _make_empty(out)
-        except BaseException:
-            self._open.close()
-            raise
+            self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +140,26 @@ class Replay:
         player.summary.seconds = time.perf_counter() - begun
         player.summary.cut = sum(source.cut for source in self.sources)
         return player.summary
+
+
+@contextmanager
+def open_sources(inputs: Sequence[Input]) -> Iterator[list[Source]]:
+    """The captures, open, each with the port at which its packets arrive.
+
+    Raises:
+        InputError: a file cannot be read, holds no packets, or nobody says where they arrive.
+        PacketError: a file is no capture, or damaged.
+    """
+    with ExitStack() as stack:
+        captures = [stack.enter_context(CaptureReader(each.path)) for each in inputs]
+        sources = [
+            Source(capture, _port(each, capture))
+            for each, capture in zip(inputs, captures, strict=True)
+        ]
+        for source in sources:
+            if source.ended:
+                raise InputError(f"{source.path} holds no packets.")
+        yield sources
 
 
 def _port(given: Input, capture: CaptureReader) -> int | None:

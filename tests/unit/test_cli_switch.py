@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from support import capture_files as files
 from typer.testing import CliRunner
 
 from innet.cli.app import app
+from innet.cli.switch_explain import tree
 from innet.errors import ControlError, InnetError, InputError, ProgramError, UnknownNameError
+from innet.switch import ir, load_program
+from innet.tools.explain import explain
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 STF = Path(__file__).parents[1] / "stf"
@@ -126,3 +131,120 @@ class TestReplay:
         ):
             with pytest.raises(InnetError, match=message):
                 switch("replay", CLOCK, *arguments)
+
+
+class TestExplain:
+    def test_tree(self):
+        text = switch("explain", PROGRAMS / "tools_tour.json").stdout
+        for line in (
+            "tools_tour.p4  (BMv2 JSON 2.2",
+            "base: base_t, 16 bits",
+            "bit<8> value at bit 8",
+            "tags[2]: tag_t, 8 bits each",
+            "state tags",
+            "select base.kind (8)",
+            "0x1 → tags",
+            "default → accept",
+            "table I.choose (ternary, 16 entries, counter I.hits)",
+            "key base.kind: exact, 8 bits (h.base.kind)",
+            "action I.send(bit<9> port, bit<8> value)",
+            "clone(I2E, session 5, field list 1)",
+            "I.seen[scalars.tmp_1] = scalars.tmp_2",
+            "if (scalars.metadata_t.round == 1)",
+            "emit base, tags[0], tags[1], extra",
+            "register I.seen: 16 cells of 32 bits",
+            "counter I.hits: 16 cells, of table I.choose",
+            "field list 1 field_list1: scalars.metadata_t.round",
+            "interpret runs the program",
+        ):
+            assert line in text
+
+    def test_runs_are_shown_as_one(self):
+        text = switch("explain", "slots-32").stdout
+        assert "bit<32> v0 .. v31 (32) at bit 0" in text
+        assert "register SlotsIngress.values.value0 .. SlotsIngress.values.value31 (32): " in text
+        assert "a loop of 32 in ingress: " in text
+
+    @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.json")), ids=lambda path: path.stem)
+    def test_every_program(self, path):
+        document = explain(load_program(path))
+        assert json.loads(json.dumps(document)) == document
+        console = Console(file=io.StringIO(), width=200)
+        console.print(tree(document))
+        text = console.file.getvalue()
+        for name in ("tables", "counters", "meters", "action_profiles"):
+            for each in document[name]:
+                assert each["name"].rpartition(".")[2] in text
+        # A class's name would stand for a statement that has no text.
+        shown = {word for line in text.splitlines() for word in line.split()}
+        assert not shown & {name for name in vars(ir) if name[0].isupper()}
+
+    def test_json_and_source(self, tmp_path):
+        source = tmp_path / "emitted.py"
+        result = switch("explain", CLOCK, "--json", "--source", source)
+        document = json.loads(result.stdout)
+        assert [each["name"] for each in document["parser"]["states"]] == ["start"]
+        assert document["engines"]["jit"] == {"refused": [], "loops": []}
+        assert "def process(" in source.read_text()
+        compile(source.read_text(), "emitted", "exec")
+
+    def test_wrong(self, tmp_path):
+        with pytest.raises(InputError, match=r"cannot write .*absent"):
+            switch("explain", CLOCK, "--source", tmp_path / "absent" / "x.py")
+        (tmp_path / "old.json").write_text('{"__meta__": {"version": [1, 0]}}')
+        with pytest.raises(ProgramError, match=r"version|1\.0"):
+            switch("explain", tmp_path / "old.json")
+        (tmp_path / "cut.json").write_text(CLOCK.read_text()[:-10])
+        with pytest.raises(ProgramError, match="no JSON, so no compiled P4 program"):
+            switch("explain", tmp_path / "cut.json")
+
+
+class TestTrace:
+    TOUR = PROGRAMS / "tools_tour.json"
+
+    def test_packets(self, tmp_path):
+        (tmp_path / "commands").write_text("table_add choose send 4&&&255 8 0&&&0 => 3 9 1\n")
+        text = switch(
+            "explain", self.TOUR, "--trace", "--packet", "2:0804616263", "--packet", "0:",
+            "-c", tmp_path / "commands",
+        ).stdout  # fmt: skip
+        for line in (
+            "packet 0\n  ingress: packet of 5 bytes at port 2\n    state start at byte 0\n",
+            "    extract base: kind 0x8, value 0x4\n",
+            "hit entry 0\n    counter I.hits[0] now 1 packets, 5 bytes\n    action I.send(port 0x3",
+            "      base.value: 0x4 → 0x9\n",
+            "    sent to port 3: 3 bytes 0809",
+            "packet 1\n  ingress: packet of 0 bytes at port 0\n",
+            "    parser error PacketTooShort\n",
+        ):
+            assert line in text
+
+    def test_captures(self, tmp_path):
+        path = tmp_path / "p3_in.pcap"
+        path.write_bytes(files.pcap([(5_000, b"\2a"), (12_000, b"\2b")]))
+        text = switch("explain", CLOCK, "--pcap", path).stdout
+        assert f"sent to port 2: 14 bytes 02{'00' * 12}61" in text
+        assert "sent to port 2: 14 bytes 0200000000000700000000000762" in text
+
+    def test_json(self):
+        result = switch("explain", self.TOUR, "--packet", "0:00", "--packet", "0:0000", "--json")
+        first, second = map(json.loads, result.stdout.splitlines())
+        assert (first["packet"], second["packet"]) == (0, 1)
+        assert first["events"][0] == {
+            "event": "IngressStarted",
+            "kind": "normal",
+            "port": 0,
+            "length": 1,
+        }
+        assert second["events"][-1]["event"] == "Dropped"
+
+    @pytest.mark.parametrize("text", ["0", "x:00", "0:0", "0:zz", ":00", "-1:00", "1.5:00"])
+    def test_packets_that_are_none(self, text):
+        with pytest.raises(InputError, match=rf"--packet {text}: write it as PORT:HEX"):
+            switch("explain", self.TOUR, "--packet", text)
+
+    def test_nothing_to_trace(self):
+        with pytest.raises(InputError, match="nothing to trace"):
+            switch("explain", self.TOUR, "--trace")
+        with pytest.raises(InputError, match="arrives at port 600"):
+            switch("explain", self.TOUR, "--packet", "600:00")

@@ -1,0 +1,233 @@
+"""The tree that ``innet switch explain`` draws from a document of ``innet.tools.explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich.text import Text
+from rich.tree import Tree
+
+Document = dict[str, Any]
+
+_MOST_STATEMENTS = 12
+_RUN = 4  # as many of a kind are shown as one
+
+
+def tree(document: Document) -> Tree:
+    """Everything in the document; long runs of like things are one line each."""
+    root = Tree(Text(f"{document['name']}  (BMv2 JSON {document['version']})", style="bold"))
+    _headers(root, document)
+    _parser(root, document["parser"])
+    for name in ("ingress", "egress"):
+        _pipeline(root, name, document)
+    _deparser(root, document)
+    _state(root, document)
+    _engines(root, document["engines"])
+    return root
+
+
+def _branch(parent: Tree, text: str, *, bold: bool = False) -> Tree:
+    return parent.add(Text(text, style="bold" if bold else ""))
+
+
+def _leaves(parent: Tree, lines: Iterable[str]) -> None:
+    for line in lines:
+        _branch(parent, line)
+
+
+def _runs(
+    items: Sequence[Document], like: Callable[[Document], object]
+) -> Iterable[tuple[Document, Document, int]]:
+    """(first, last, count) of neighbours that are alike; short runs one by one."""
+    start = 0
+    for end in range(1, len(items) + 1):
+        if end < len(items) and like(items[end]) == like(items[start]):
+            continue
+        if end - start >= _RUN:
+            yield items[start], items[end - 1], end - start
+        else:
+            yield from ((each, each, 1) for each in items[start:end])
+        start = end
+
+
+def _span(first: Document, last: Document, count: int) -> str:
+    return first["name"] if count == 1 else f"{first['name']} .. {last['name']} ({count})"
+
+
+# ── Headers ──
+
+
+def _headers(root: Tree, document: Document) -> None:
+    packet = [each for each in document["headers"] if not each["metadata"] and not each["stack"]]
+    branch = _branch(root, f"headers ({len(document['headers'])} instances)", bold=True)
+    for header in packet:
+        union = f", of union {header['union']}" if header["union"] else ""
+        name = f"{header['name']}: {header['type']}, {header['bits']} bits{union}"
+        _leaves(_branch(branch, name), _fields(header["fields"]))
+    types = {each["type"]: each for each in document["headers"]}
+    for stack in document["stacks"]:
+        kind = types[stack["type"]]
+        name = f"{stack['name']}[{stack['size']}]: {stack['type']}, {kind['bits']} bits each"
+        _leaves(_branch(branch, name), _fields(kind["fields"]))
+    for union in document["unions"]:
+        _branch(branch, f"union {union['name']}: {', '.join(union['members'].values())}")
+    for stack in document["union_stacks"]:
+        _branch(branch, f"{stack['name']}[{stack['size']}]: {stack['type']}")
+    metadata = [each for each in document["headers"] if each["metadata"]]
+    for header in metadata:
+        _branch(branch, f"{header['name']}: metadata, {len(header['fields'])} fields")
+
+
+def _fields(fields: Sequence[Document]) -> Iterable[str]:
+    def like(field: Document) -> object:
+        return [field[name] for name in ("width", "signed", "saturating", "variable")]
+
+    for first, last, count in _runs(fields, like):
+        kind = "int" if first["signed"] else "varbit" if first["variable"] else "bit"
+        saturating = ", saturating" if first["saturating"] else ""
+        place = f"at bit {first['offset']}{saturating}"
+        yield f"{kind}<{first['width']}> {_span(first, last, count)} {place}"
+
+
+# ── Parser ──
+
+
+def _parser(root: Tree, parser: Document) -> None:
+    branch = _branch(root, f"parser, from {parser['initial']}", bold=True)
+    for state in parser["states"]:
+        below = _branch(branch, f"state {state['name']}")
+        _statements(below, state["statements"])
+        if state["key"]:
+            key = ", ".join(f"{part['source']} ({part['width']})" for part in state["key"])
+            choice = _branch(below, f"select {key}")
+            for each in state["transitions"]:
+                values = each["value_set"] or ", ".join(each["values"])
+                _branch(choice, f"{values} → {each['next']}")
+            _branch(choice, f"default → {state['default']}")
+        else:
+            _branch(below, f"→ {state['default']}")
+
+
+def _statements(parent: Tree, statements: Sequence[str]) -> None:
+    _leaves(parent, statements[:_MOST_STATEMENTS])
+    if len(statements) > _MOST_STATEMENTS:
+        _branch(parent, f"... {len(statements) - _MOST_STATEMENTS} more statements (see --json)")
+
+
+# ── Pipelines ──
+
+
+def _pipeline(root: Tree, name: str, document: Document) -> None:
+    pipeline = document[name]
+    tables = {each["name"]: each for each in document["tables"]}
+    actions = {each["name"]: each for each in document["actions"]}
+    branch = _branch(root, f"{name}, from {pipeline['initial'] or 'its end'}", bold=True)
+    for step in pipeline["steps"]:
+        match step["kind"]:
+            case "conditional":
+                below = _branch(branch, f"{step['name']}: if ({step['condition']})")
+                _branch(below, f"true → {step['true'] or 'end'}")
+                _branch(below, f"false → {step['false'] or 'end'}")
+            case "table":
+                _table(branch, tables[step["name"]], actions)
+            case _:
+                below = _branch(branch, f"{step['name']}: {step['action']}()")
+                _statements(below, actions[step["action"]]["statements"])
+                _branch(below, f"→ {step['next'] or 'end'}")
+
+
+def _table(parent: Tree, table: Document, actions: Document) -> None:
+    if not table["keys"] and len(table["actions"]) == 1:  # what p4c makes of plain statements
+        branch = _branch(parent, f"{table['name']}: {table['actions'][0]}()")
+        _statements(branch, actions[table["actions"][0]]["statements"])
+        _branch(branch, _next(table["next"]))
+        return
+    extras = [
+        f"{what.replace('_', ' ')} {table[what]}"
+        for what in ("counter", "meter", "action_profile")
+        if table[what]
+    ]
+    kind = ", ".join([f"{table['match']}, {table['size']} entries", *extras])
+    branch = _branch(parent, f"table {table['name']} ({kind})")
+    for key in table["keys"]:
+        mask = f" & {key['mask']}" if key["mask"] else ""
+        name = "" if key["name"] == key["field"] else f" ({key['name']})"
+        _branch(branch, f"key {key['field']}{mask}: {key['match']}, {key['width']} bits{name}")
+    for name in table["actions"]:
+        parameters = ", ".join(
+            f"bit<{each['width']}> {each['name']}" for each in actions[name]["parameters"]
+        )
+        _statements(_branch(branch, f"action {name}({parameters})"), actions[name]["statements"])
+    for entry in table["entries"]:
+        match = ", ".join(entry["match"])
+        _branch(branch, f"entry ({match}) priority {entry['priority']}: {entry['action']}")
+    constant = "constant " if table["default_constant"] else ""
+    _branch(branch, f"{constant}default {table['default'] or 'none'}")
+    _branch(branch, _next(table["next"]))
+
+
+def _next(after: str | Document | None) -> str:
+    if isinstance(after, dict):
+        return "→ " + ", ".join(f"{way}: {step or 'end'}" for way, step in after.items())
+    return f"→ {after or 'end'}"
+
+
+def _deparser(root: Tree, document: Document) -> None:
+    branch = _branch(root, "deparser", bold=True)
+    _statements(branch, document["deparser"]["statements"])
+    _branch(branch, "emit " + (", ".join(document["deparser"]["order"]) or "nothing"))
+
+
+# ── State and engines ──
+
+
+def _state(root: Tree, document: Document) -> None:
+    branch = Tree(Text("state", style="bold"))
+    for first, last, count in _runs(
+        document["registers"], lambda each: (each["size"], each["width"])
+    ):
+        size = f"{first['size']} cells of {first['width']} bits"
+        _branch(branch, f"register {_span(first, last, count)}: {size}")
+    for each in document["counters"]:
+        table = f", of table {each['table']}" if each["table"] else ""
+        _branch(branch, f"counter {each['name']}: {each['size']} cells{table}")
+    for each in document["meters"]:
+        table = f", of table {each['table']}" if each["table"] else ""
+        _branch(branch, f"meter {each['name']}: {each['size']} cells, {each['unit']}{table}")
+    for each in document["action_profiles"]:
+        selector = each["selector"]
+        how = (
+            f", selects by {selector['algorithm']}({', '.join(selector['inputs'])})"
+            if selector
+            else ""
+        )
+        _branch(branch, f"action profile {each['name']}: {each['size']} members{how}")
+    for each in document["value_sets"]:
+        _branch(branch, f"value set {each['name']}: {each['width']} bits")
+    for each in document["calculations"]:
+        inputs = ", ".join(each["inputs"])
+        _branch(branch, f"calculation {each['name']}: {each['algorithm']}({inputs})")
+    for each in document["checksums"]:
+        does = " and ".join(word for word in ("verify", "update") if each[word])
+        condition = f" if {each['condition']}" if each["condition"] else ""
+        _branch(branch, f"checksum {each['target']}: {does} {each['calculation']}{condition}")
+    for kind in ("field_lists", "learn_lists"):
+        for each in document[kind]:
+            what = f"{kind[:-1].replace('_', ' ')} {each['id']}"
+            _branch(branch, f"{what} {each['name']}: {', '.join(each['elements'])}")
+    if branch.children:
+        root.add(branch)
+
+
+def _engines(root: Tree, engines: Document) -> None:
+    branch = _branch(root, "engines", bold=True)
+    for name, engine in engines.items():
+        refused = engine["refused"]
+        if refused:
+            _leaves(_branch(branch, f"{name} refuses the program"), refused)
+            continue
+        below = _branch(branch, f"{name} runs the program")
+        for loop in engine.get("loops", ()):
+            over = ", ".join([*loop["registers"], *loop["fields"]])
+            _branch(below, f"a loop of {loop['count']} in {loop['region']}: {over or 'constants'}")

@@ -12,8 +12,11 @@ from innet.switch.jit import JitEngine
 from support.guided import Guide
 
 
-def check_random_traffic(program: ir.Program, seed: int) -> SwitchState:
+def check_random_traffic(program: ir.Program, seed: int, largest: int = 200) -> SwitchState:
     """Run traffic made for ``program`` through both engines; AssertionError where they differ.
+
+    Args:
+        largest: packets of a batch.
 
     Returns the interpreter's state after it.
     """
@@ -26,7 +29,7 @@ def check_random_traffic(program: ir.Program, seed: int) -> SwitchState:
         guide.registers(states)
         for state in states:
             state.clock += 1000
-        for size in (1, 200):
+        for size in (1, largest):
             packets = guide.packets(size)
             expected = interpret.process(PacketBatch.from_packets(packets))
             got = jit.process(PacketBatch.from_packets(packets))

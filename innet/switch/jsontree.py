@@ -15,6 +15,10 @@ switch compute with integers that fill the memory."""
 MAX_SIZE = (1 << 32) - 1
 """Cells of a register or counter, entries of a table: v1model counts them in 32 bits."""
 
+MAX_DEPTH = 400
+"""Arrays and objects inside each other. An operation takes two of them, so that 200 operations may
+be nested: what walks them later needs no more than Python's stack has, wherever it is called."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -26,6 +30,7 @@ class Tree:
 
     value: Any
     path: str = ""
+    depth: int = 0
 
     def wrong(self, expected: str) -> ProgramError:
         """The error that says that ``expected`` should be here."""
@@ -39,12 +44,17 @@ class Tree:
         if isinstance(key, int):
             if not isinstance(self.value, list) or key >= len(self.value):
                 raise self.wrong(f"an array of at least {key + 1} elements")
-            return Tree(self.value[key], f"{self.path}[{key}]")
+            return self._member(self.value[key], f"{self.path}[{key}]")
         if not isinstance(self.value, dict):
             raise self.wrong(f"an object with {key!r}")
         if key not in self.value:
             raise ProgramError(f"{self.path or 'the document'}: expected a member {key!r}")
-        return Tree(self.value[key], f"{self.path}.{key}" if self.path else key)
+        return self._member(self.value[key], f"{self.path}.{key}" if self.path else key)
+
+    def _member(self, value: Any, path: str) -> Tree:
+        if self.depth == MAX_DEPTH:
+            raise ProgramError(f"{path[:100]}...: nested deeper than {MAX_DEPTH} levels")
+        return Tree(value, path, self.depth + 1)
 
     def find(self, key: str) -> Tree | None:
         """The member ``key``, None when it is absent or null."""
@@ -56,7 +66,7 @@ class Tree:
         """The elements of an array."""
         if not isinstance(self.value, list):
             raise self.wrong("an array")
-        return (Tree(each, f"{self.path}[{i}]") for i, each in enumerate(self.value))
+        return (self._member(each, f"{self.path}[{i}]") for i, each in enumerate(self.value))
 
     def __len__(self) -> int:
         if not isinstance(self.value, list):

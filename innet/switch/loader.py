@@ -59,7 +59,10 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
             f"{type(source).__name__}"
         )
     document = source if isinstance(source, Mapping) else _read(Path(source))
-    return _load(Tree(document))
+    try:
+        return _load(Tree(document))
+    except RecursionError:
+        raise ProgramError("the program's parts are nested too deeply to be read") from None
 
 
 def _read(path: Path) -> Any:

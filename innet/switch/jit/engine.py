@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
@@ -238,7 +239,15 @@ class _Identity:
 
 @lru_cache(maxsize=4)
 def _emitted(identity: _Identity) -> Emitted:
-    return emit(identity.program, allocate_registers(identity.program))
+    emitted = emit(identity.program, allocate_registers(identity.program))
+    try:
+        ast.parse(emitted.source)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        # Python reads 200 nested parentheses and 100 nested blocks, and no more.
+        raise UnsupportedError(
+            f"the compiled engine cannot have expressions or conditions nested so deeply: {error}"
+        ) from None
+    return emitted
 
 
 # ── Output buffers ───────────────────────────────────────────────────────────────────────────────

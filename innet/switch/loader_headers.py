@@ -42,7 +42,7 @@ def load_headers(root: Tree, names: Names) -> None:
         ir.UnionStack(
             tree["name"].string(),
             tree["union_type"].string(),
-            tuple(names.unions.of_id(each) for each in tree["header_union_ids"]),
+            tuple(names.unions.of_id(each) for each in _some(tree["header_union_ids"])),
         )
         for tree in root.each("header_union_stacks")
     )
@@ -84,8 +84,15 @@ def _stack(tree: Tree, names: Names) -> ir.Stack:
     return ir.Stack(
         tree["name"].string(),
         names.header_types.of(tree["header_type"]),
-        tuple(names.headers.of_id(each) for each in tree["header_ids"]),
+        tuple(names.headers.of_id(each) for each in _some(tree["header_ids"])),
     )
+
+
+def _some(tree: Tree) -> Tree:
+    """An array that is not empty."""
+    if not len(tree):
+        raise tree.wrong("at least one element")
+    return tree
 
 
 def _union(tree: Tree, names: Names, members: Mapping[str, tuple[str, ...]]) -> ir.Union:

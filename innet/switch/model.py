@@ -17,6 +17,7 @@ from innet.switch.control import ControlPlane
 from innet.switch.control_values import Key, Number
 from innet.switch.engine import Engine, Statistics, SwitchState, refusal
 from innet.switch.interpreter import InterpretEngine
+from innet.switch.ir_check import check_references
 from innet.switch.loader import load_program
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
 from innet.switch.trace import TraceEngine
@@ -110,6 +111,7 @@ class Switch:
 
     def __init__(self, program: ir.Program, engine: EngineName = "jit", *, seed: int = 0) -> None:
         kind = _engine_class(engine)
+        check_references(program)
         reasons = kind.unsupported(program)
         if reasons:
             raise UnsupportedError(refusal(engine, reasons))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,6 +108,9 @@ class TableState:
         init=False, default_factory=dict
     )
     _scan: list[RuntimeEntry] = field(init=False, default_factory=list)
+    _matched: set[tuple[tuple[int, ...], tuple[int, ...], int]] = field(
+        init=False, default_factory=set
+    )
     _versions: dict[int, int] = field(init=False, default_factory=dict)
     _free: list[int] = field(init=False, default_factory=list)
     _next_index: int = field(init=False, default=0)
@@ -253,6 +257,7 @@ class TableState:
             container.clear()
         self.timeouts.clear()
         self._scan.clear()
+        self._matched.clear()
         self._free.clear()
         self._next_index = 0
         self.touch()
@@ -321,10 +326,7 @@ class TableState:
             return values in self._exact
         if self.table.match is ir.MatchKind.LPM:
             return prefix in self._by_prefix and values in self._by_prefix[prefix][1]
-        return any(
-            entry.values == values and entry.masks == masks and entry.priority == priority
-            for entry in self._scan
-        )
+        return (values, masks, priority) in self._matched
 
     def _link(self, entry: RuntimeEntry) -> None:
         self._entries[entry.index] = entry
@@ -336,8 +338,8 @@ class TableState:
                 self._by_prefix = dict(sorted(self._by_prefix.items(), reverse=True))
             self._by_prefix[entry.prefix][1][entry.values] = entry
         else:
-            self._scan.append(entry)
-            self._scan.sort(key=RuntimeEntry.precedence)
+            insort(self._scan, entry, key=RuntimeEntry.precedence)
+            self._matched.add((entry.values, entry.masks, entry.priority))
 
     def _unlink(self, entry: RuntimeEntry) -> None:
         del self._entries[entry.index]
@@ -349,7 +351,8 @@ class TableState:
             if not entries:
                 del self._by_prefix[entry.prefix]
         else:
-            self._scan.remove(entry)
+            del self._scan[bisect_left(self._scan, entry.precedence(), key=RuntimeEntry.precedence)]
+            self._matched.remove((entry.values, entry.masks, entry.priority))
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from support.guided import number
 
 from innet.errors import ControlError
 from innet.switch import ir
-from innet.switch.jit import runtime
+from innet.switch.jit import runtime, runtime_masks
 from innet.switch.jit.keys import is_direct, key_words
 from innet.switch.jit.table_arrays import replica_arrays, table_arguments
 from innet.switch.loader import load_program
@@ -59,8 +59,8 @@ def prefix(bounds: Any, rows: Any, key: Any) -> Any:
 
 
 @njit
-def ternary(values: Any, masks: Any, key: Any) -> Any:
-    return runtime.find_ternary(values, masks, key)
+def ternary(values: Any, masks: Any, best: Any, keys: Any, rows: Any, key: Any) -> Any:
+    return runtime_masks.find_masked(values, masks, best, keys, rows, key)
 
 
 @njit
@@ -169,6 +169,31 @@ def test_finds_what_the_table_finds(base: ir.Program, shape: str, entries: int) 
             key = near(rng, ordered[rng.integers(len(ordered))], state)
         else:
             key = tuple(number(rng, width) for _, width in SHAPES[shape])
+        expected = state.lookup(key)
+        row = found(base, state, arguments, key)
+        assert row == (0 if expected is None else ordered.index(expected) + 1), key
+
+
+@pytest.mark.parametrize("widths", [(32, 16), (64, 48), (200, 65)])
+@pytest.mark.parametrize("masks", [1, 5, 40])
+def test_ternary_entries_of_few_masks(
+    base: ir.Program, widths: tuple[int, ...], masks: int
+) -> None:
+    rng = np.random.default_rng([masks, widths[0]])
+    state = table_of(base, *((KIND.TERNARY, width) for width in widths))
+    chosen = [tuple(number(rng, width) for width in widths) for _ in range(masks)]
+    for _ in range(600):
+        mask = chosen[rng.integers(masks)]
+        pairs = [(int(rng.integers(0, 9)) * 0x1111, each) for each in mask]
+        matches = tuple(ir.TernaryMatch(value & each, each) for value, each in pairs)
+        with contextlib.suppress(ControlError):
+            state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(50)))
+    for entry in list(state)[::5]:
+        state.delete(entry.handle)
+    arguments = table_arguments(base, state)
+    ordered = state.ordered()
+    for _ in range(600):
+        key = near(rng, ordered[rng.integers(len(ordered))], state)
         expected = state.lookup(key)
         row = found(base, state, arguments, key)
         assert row == (0 if expected is None else ordered.index(expected) + 1), key

@@ -11,6 +11,9 @@ from innet.switch.jit.expressions import Expressions
 from innet.switch.jit.keys import Piece, found_row, is_direct, key_words
 from innet.switch.jit.writer import Writer
 
+#: What ``find_masked`` searches.
+_TERNARY = ("values", "masks", "best", "keys", "rows")
+
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
     """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss.
@@ -61,7 +64,8 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.LPM:
             found = f"find_prefix(t{index}_bounds, t{index}_rows, {key})"
         case ir.MatchKind.TERNARY:
-            found = f"find_ternary(t{index}_values, t{index}_masks, {key})"
+            arrays = (f"t{index}_{name}" for name in _TERNARY)
+            found = f"find_masked({', '.join(arrays)}, {key})"
         case ir.MatchKind.RANGE:
             numbers = f"({', '.join(_piece(fields, piece) for piece in packing.ranges)},)"
             found = f"(t{index}_values, t{index}_masks, {key}, t{index}_lows, t{index}_highs, "
@@ -91,7 +95,7 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.LPM:
                 names += ["bounds", "rows"]
             case ir.MatchKind.TERNARY:
-                names += ["values", "masks"]
+                names += _TERNARY
             case ir.MatchKind.RANGE:
                 names += ["values", "masks", "lows", "highs"]
             case _ if is_direct(table):

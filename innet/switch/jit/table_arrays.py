@@ -2,21 +2,21 @@
 
 Row 0 of a table is its default entry, so that a miss needs no case of its own. Exact tables are
 arrays over all keys where these are few, else open addressing hash tables at most half full. Lpm
-tables are sorted intervals: a look-up is a binary search, whatever the prefixes. Ternary and range
-tables are lists in the order of precedence: a look-up is a scan. All are rebuilt as a whole when
-the control plane has changed the table.
+tables are sorted intervals: a look-up is a binary search, whatever the prefixes. Ternary tables are
+hash tables by mask (``mask_arrays``). Range tables are lists in the order of precedence: a look-up
+is a scan. All are rebuilt as a whole when the control plane has changed the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.jit.group_rows import resolved_rows
+from innet.switch.jit.hash_arrays import Array, place, scatter, wrapped
 from innet.switch.jit.keys import (
     WORD,
     KeyWords,
@@ -26,13 +26,12 @@ from innet.switch.jit.keys import (
     set_words,
 )
 from innet.switch.jit.layout import words_of
-from innet.switch.jit.runtime import MULTIPLIER
+from innet.switch.jit.mask_arrays import mask_arrays
 from innet.switch.jit.runtime_queue import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState
 
-Array = NDArray[np.int64]
 Argument = Array | int
 
 #: A hash table of at most so many entries is built with the best of ``_SEEDS`` seeds.
@@ -56,7 +55,7 @@ def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
     """The members of a parser value set one after the other, each as ``set_words`` words."""
     words = set_words(described)
     rows = [[member >> WORD * i & _EVERY for i in range(words)] for member in sorted(members)]
-    return _wrapped(rows, words).reshape(-1)
+    return wrapped(rows, words).reshape(-1)
 
 
 def _table_arrays(
@@ -74,8 +73,10 @@ def _table_arrays(
     match table.match:
         case ir.MatchKind.LPM:
             arrays += _intervals(table, packing, entries)
-        case ir.MatchKind.TERNARY | ir.MatchKind.RANGE:
-            arrays += _lists(table, packing, entries)
+        case ir.MatchKind.TERNARY:
+            arrays += mask_arrays(packing, entries)
+        case ir.MatchKind.RANGE:
+            arrays += _lists(packing, entries)
         case _ if is_direct(table):
             arrays += _direct(table, packing, entries)
         case _:
@@ -88,12 +89,6 @@ def _table_arrays(
     return arrays
 
 
-def _wrapped(rows: Sequence[Sequence[int]], columns: int) -> Array:
-    """Unsigned numbers as a C-contiguous int64 matrix of the same bits."""
-    matrix = np.array(rows, np.uint64).reshape(len(rows), columns)
-    return matrix.view(np.int64)
-
-
 def _actions(table: ir.Table, rows: list[ir.ActionEntry | None]) -> Array:
     """Per row the action's position in the table's list; -1 for none."""
     positions = {action: i for i, action in enumerate(table.actions)}
@@ -104,7 +99,7 @@ def _data(program: ir.Program, table: ir.Table, rows: list[ir.ActionEntry | None
     """Per row the words of the action's arguments, filled up with 0."""
     width = data_width(program, table)
     words = [[] if row is None else _words(program, row) for row in rows]
-    return _wrapped([(*row, *[0] * (width - len(row))) for row in words], width)
+    return wrapped([(*row, *[0] * (width - len(row))) for row in words], width)
 
 
 def _words(program: ir.Program, entry: ir.ActionEntry) -> list[int]:
@@ -129,24 +124,11 @@ def _direct(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> 
 
 def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
     count = len(entries)
-    words = _wrapped([packing.pack(entry.values) for entry in entries], len(packing.words))
+    words = wrapped([packing.pack(entry.values) for entry in entries], len(packing.words))
     # A small table can afford to have hardly any collisions, which a processor mispredicts.
     slots = 1 << max(4, ((8 if count <= _SMALL else 2) * count).bit_length())
     seed, wanted = _seeded(words, slots)
-    keys = np.zeros((slots, len(packing.words)), np.int64)
-    rows = np.zeros(slots, np.int64)
-    left = np.arange(count)
-    # Each round tries one more slot for all keys that have none yet, which is linear probing: a key
-    # has only passed slots that were taken.
-    while len(left):
-        slot, first = np.unique(wanted[left], return_index=True)
-        free = rows[slot] == 0
-        placed = left[first[free]]
-        rows[slot[free]] = placed + 1
-        keys[slot[free]] = words[placed]
-        left = np.setdiff1d(left, placed, assume_unique=True)
-        taken = rows[wanted[left]] != 0
-        wanted[left[taken]] = (wanted[left[taken]] + 1) & (slots - 1)
+    keys, rows = place(words, np.arange(1, count + 1), wanted, slots)
     return [keys, rows, seed]
 
 
@@ -154,22 +136,13 @@ def _seeded(words: Array, slots: int) -> tuple[int, Array]:
     """The seed of those tried that makes keys collide least, and the keys' first slots."""
     best, found = -1, (0, np.zeros(0, np.int64))
     for seed in range(_SEEDS if len(words) <= _SMALL else 1):
-        wanted = _scatter(words, seed) & (slots - 1)
+        wanted = scatter(words, seed) & (slots - 1)
         different = len(np.unique(wanted))
         if different > best:
             best, found = different, (seed, wanted)
         if different == len(words):
             break
     return found
-
-
-def _scatter(words: Array, seed: int) -> Array:
-    """``runtime.scatter`` of every row; int64 arrays wrap around silently."""
-    state = np.full(len(words), seed, np.int64)
-    for column in words.T:
-        state = (state ^ column) * np.int64(MULTIPLIER)
-        state ^= (state >> 32) & 0xFFFFFFFF
-    return state
 
 
 # ── Longest prefix ───────────────────────────────────────────────────────────────────────────────
@@ -208,7 +181,7 @@ def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) 
         bounds.pop()
         rows.pop()
     words = [[bound >> shift & _EVERY for shift in shifts] for bound in bounds]
-    return [_wrapped(words, len(shifts)), np.array(rows, np.int64)]
+    return [wrapped(words, len(shifts)), np.array(rows, np.int64)]
 
 
 def _outside(everything: tuple[int, ...], masks: tuple[int, ...]) -> tuple[int, ...]:
@@ -219,21 +192,18 @@ def _number(words: list[int], shifts: list[int]) -> int:
     return sum(word << shift for word, shift in zip(words, shifts, strict=True))
 
 
-# ── Ternary and range ────────────────────────────────────────────────────────────────────────────
+# ── Range ────────────────────────────────────────────────────────────────────────────
 
 
-def _lists(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
+def _lists(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
     count = len(packing.words)
     arrays: list[Argument] = [
-        _wrapped([packing.pack(entry.values) for entry in entries], count),
-        _wrapped([packing.pack(entry.masks) for entry in entries], count),
+        wrapped([packing.pack(entry.values) for entry in entries], count),
+        wrapped([packing.pack(entry.masks) for entry in entries], count),
     ]
-    if table.match is ir.MatchKind.RANGE:
-        for side in ("values", "masks"):
-            rows = [
-                [piece.of(getattr(entry, side)) for piece in packing.ranges] for entry in entries
-            ]
-            arrays.append(_wrapped(rows, len(packing.ranges)))
+    for side in ("values", "masks"):
+        rows = [[piece.of(getattr(entry, side)) for piece in packing.ranges] for entry in entries]
+        arrays.append(wrapped(rows, len(packing.ranges)))
     return arrays
 
 

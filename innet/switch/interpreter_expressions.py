@@ -201,7 +201,7 @@ class ExpressionCompiler:
     @data.register
     def _(self, node: ir.StackLastIndex) -> Data:
         stack = node.stack
-        return lambda packet: packet.stack_counts[stack] - 1
+        return lambda packet: (packet.stack_counts[stack] - 1) & UINT64
 
     @data.register
     def _(self, node: ir.StackSize) -> Data:

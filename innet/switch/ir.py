@@ -312,7 +312,7 @@ class BoolToData:
 
 @dataclass(frozen=True, slots=True)
 class StackLastIndex:
-    """count - 1 of a stack; -1 when it is empty."""
+    """count - 1 of a stack; 2**64 - 1 when it is empty."""
 
     stack: int
 

@@ -9,6 +9,7 @@ from innet.switch.jit.emit_arrival import ENDLESS
 from innet.switch.jit.emit_departure import Departure
 from innet.switch.jit.emit_digests import emit_digest
 from innet.switch.jit.emit_statements import Statements
+from innet.switch.jit.emit_varbits import emit_forgotten
 from innet.switch.jit.layout import WIDTH, ArrayVariable
 from innet.switch.jit.liveness import written_fields
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
@@ -108,6 +109,7 @@ class Copies:
                 line("leaves = replica_port[copy_number]")
                 rid = self.program.standard.egress_rid
                 self.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
+                emit_forgotten(self.writer, self.expressions)
             self.departure.set_metadata()
             self.statements.pipeline(self.plan.egress)
             self.statements.drop_failed(self.plan.egress, "dropped_egress")

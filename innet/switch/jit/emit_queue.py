@@ -42,6 +42,7 @@ from innet.switch.jit.emit_departure import Departure
 from innet.switch.jit.emit_digests import emit_digest
 from innet.switch.jit.emit_rows import PacketRow, Variable, emit_load, emit_save
 from innet.switch.jit.emit_statements import Statements
+from innet.switch.jit.emit_varbits import emit_forgotten, variable_headers
 from innet.switch.jit.lower_actions import LONGEST
 from innet.switch.jit.lower_requests import (
     CLONE_LIST,
@@ -280,6 +281,7 @@ class Queue:
             line("leaves = get(replica_port, replica)")
             rid = self.program.standard.egress_rid
             self.statements.set_field(rid, "get(replica_rid, replica)", 0, 0xFFFF)
+            emit_forgotten(self.writer, self.expressions)
             line("put(queue, row + FIRST, replica + 1)")
             with self.writer.block("if replica + 1 < get(queue, row + LAST):"):
                 line("head -= 1")
@@ -287,8 +289,16 @@ class Queue:
     def _clone_egress(self) -> None:
         with self.writer.block(f"if {_HAS_SESSION}:"), self._within_loops():
             self._save(_CLONE)
+            self._forget_absent(_CLONE)
             emit_save(self.writer, "rows", _PACKET, self.listed)
             self._finish_clone(CLONE_LIST.name, CLONE_SESSION.name, InstanceType.EGRESS_CLONE)
+
+    def _forget_absent(self, place: str) -> None:
+        """``emit_forgotten`` of a row, where the packet itself goes on."""
+        for header in variable_headers(self.program):
+            column = self.row.width_column(header)
+            with self.writer.block(f"if not {self.expressions.layout.name(header, ir.VALID)}:"):
+                self.writer.line(f"put(rows, {place} + {column}, 0)")
 
     def _longest_output(self) -> str:
         """Bytes that headers and payload may take, as source."""

@@ -58,6 +58,7 @@ class PacketRow:
         self.width = runtime_queue.LAST + 1
         self.variables: list[Variable] = []
         self._fields: dict[tuple[int, int], Variable] = {}
+        self._widths: dict[int, int] = {}
         self._scalars(rolled)
         metadata = [i for i, each in enumerate(self.program.headers) if each.metadata]
         for header in range(len(self.program.headers)):
@@ -80,6 +81,10 @@ class PacketRow:
         """The word of a variable that is no field, None where it is not kept."""
         return next((each.column for each in self.variables if each.name == scalar.name), None)
 
+    def width_column(self, header: int) -> int:
+        """The word with the width of a header's varbit field."""
+        return self._widths[header]
+
     # ── Layout of the row ──
 
     def _scalars(self, rolled: plan.Plan) -> None:
@@ -96,7 +101,7 @@ class PacketRow:
         if header in layout.untouched:
             self._add(layout.name(header, START), Kind.BYTE)
         if self.program.type_of(header).variable is not None:
-            self._add(layout.name(header, WIDTH), Kind.NUMBER)
+            self._widths[header] = self._add(layout.name(header, WIDTH), Kind.NUMBER).column
         self._header_fields(header)
 
     def _header_fields(self, header: int) -> None:

@@ -14,8 +14,8 @@ from innet.switch.jit.expressions import Expressions
 from innet.switch.jit.layout import WIDTH
 from innet.switch.jit.writer import Writer
 
-#: Lengths are cut to so many bits, which is more than any packet has.
-_LONGEST = 48
+#: BMv2 reads a length as an int of so many bits, which larger numbers saturate.
+_LENGTH_BITS = 32
 
 
 def emit_extract(writer: Writer, expressions: Expressions, statement: plan.ExtractVariable) -> None:
@@ -44,11 +44,21 @@ def emit_extract(writer: Writer, expressions: Expressions, statement: plan.Extra
 
 
 def _length(value: Value) -> str:
-    """A number of bits; what does not fit becomes one that is as much too long and as ragged."""
-    limited = arithmetic.cast(ir.DataOperator.SAT_CAST, value, _LONGEST)
-    if limited is value:
-        return value.text
-    return f"({limited.text} & -8) | ({value.text} & 7)"
+    return arithmetic.cast(ir.DataOperator.SAT_CAST, value, _LENGTH_BITS).text
+
+
+def emit_forgotten(writer: Writer, expressions: Expressions) -> None:
+    """Empty the varbit fields of invalid headers, which BMv2 leaves out of a copy."""
+    layout = expressions.layout
+    for header in variable_headers(expressions.program):
+        with writer.block(f"if not {layout.name(header, ir.VALID)}:"):
+            writer.line(f"{layout.name(header, WIDTH)} = 0")
+
+
+def variable_headers(program: ir.Program) -> list[int]:
+    """Header instances with a varbit field."""
+    kinds = map(program.type_of, range(len(program.headers)))
+    return [header for header, kind in enumerate(kinds) if kind.variable is not None]
 
 
 def emit_header(writer: Writer, expressions: Expressions, header: int) -> None:

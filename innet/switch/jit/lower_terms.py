@@ -158,8 +158,8 @@ class Terms:
             case ir.StackSize(stack):
                 return stack_count(program, stack)
             case ir.StackLastIndex(stack):
-                count = stack_count(program, stack)
-                return ir.Binary(ir.DataOperator.SUB, count, ir.Const(1))
+                last = ir.Binary(ir.DataOperator.SUB, stack_count(program, stack), ir.Const(1))
+                return ir.Binary(ir.DataOperator.AND, last, ir.Const(_UINT64))
             case ir.RegisterElement(register, index):
                 return self._register_element(register, index)
             case ir.DataToBool(ir.BoolToData(operand)):

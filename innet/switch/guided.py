@@ -66,7 +66,7 @@ class Guide:
     # ── Control plane ──
 
     def fill(self, states: list[SwitchState], entries: int, ports: int = 6) -> None:
-        """The same random entries, defaults, groups and registers for all ``states``."""
+        """The same random entries, defaults, groups and mirror sessions for all ``states``."""
         fill_profiles(self.rng, states, self._action)
         for index, table in enumerate(self.program.tables):
             if table.keys and not table.immutable:
@@ -84,6 +84,11 @@ class Guide:
                 state.value_sets[number_of_set].clear()
                 state.value_sets[number_of_set].update(members)
                 state.generation.bump()
+        self._replicate(states, ports)
+        fill_meters(self.rng, states)
+
+    def _replicate(self, states: list[SwitchState], ports: int) -> None:
+        """Multicast groups 1 .. 3, and some of the mirror sessions 0 .. 7."""
         for group in range(1, 4):
             pairs = [
                 (int(self.rng.integers(0, 6)), int(self.rng.integers(0, ports)))
@@ -94,7 +99,12 @@ class Guide:
                 for rid, port in pairs:
                     node = state.replication.create_node(rid, [port])
                     state.replication.associate(group, node)
-        fill_meters(self.rng, states)
+        for session in range(8):  # as many as three bits name
+            target = int(self.rng.integers(0, ports)) if self.rng.random() < 0.6 else None
+            copies = int(self.rng.integers(0, 5)) if self.rng.random() < 0.4 else None
+            if target is not None or copies is not None:
+                for state in states:
+                    state.replication.set_session(session, target, copies)
 
     def registers(self, states: list[SwitchState]) -> None:
         """The same random contents of all registers."""

@@ -152,7 +152,10 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
             truncate(9);
             recirculate_preserving_field_list(2);
         }
-        else if (op == 7) { truncate((bit<32>)h.base.note & 15); clone(CloneType.E2E, session & 1); if (s.instance_type == 2) { mark_to_drop(s); } }
+        else if (op == 7) {
+            truncate((bit<32>)h.base.note & 15);
+            if (s.instance_type != 2) { clone(CloneType.E2E, session & 1); }
+        }
         else if (op == 8) { s.egress_spec = 9; }
         else if (op == 9 && h.base.hops > 0) { h.base.hops = 0; recirculate_preserving_field_list(2); mark_to_drop(s); }
         else if (op == 10) { h.stamp.setInvalid(); }

@@ -111,6 +111,45 @@ def replay_captures(
             _say(out, line)
 
 
+@app.command("bench")
+def bench(
+    *,
+    program: ProgramArgument,
+    commands: CommandsOption = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option("--pcap", help="Traffic. Otherwise: random packets that fit the parser."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", help="Where the capture's packets arrive.")
+    ] = None,
+    count: Annotated[int, typer.Option("--packets", min=1)] = 65536,
+    batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
+    seed: Annotated[int, typer.Option(help="Of random packets.", min=0)] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure both engines, and simple_switch where it is installed, on the same packets."""
+    from innet.cli import switch_bench
+    from innet.switch import load_program
+    from innet.tools import bench as benching
+    from innet.tools.opening import open_document, read_commands
+    from innet.tools.replay import Input
+
+    document = open_document(program)
+    loaded, control = load_program(document), read_commands(commands)
+    if capture is None:
+        packets = benching.guided_packets(loaded, count, seed)
+    else:
+        packets = benching.captured_packets(Input(capture, port), count)
+    result = switch_bench.watch(err, benching.measure(document, loaded, packets, control, batch))
+    if as_json:
+        say_json(switch_bench.as_document(loaded.name, len(packets), batch, result))
+        return
+    out.print(switch_bench.table(result))
+    for line in switch_bench.remarks(result):
+        _say(out, line)
+
+
 @app.command("explain")
 def explain(
     *,

@@ -58,14 +58,15 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
             "a program is the path of a JSON file, a parsed JSON object or a loaded program, not "
             f"{type(source).__name__}"
         )
-    document = source if isinstance(source, Mapping) else _read(Path(source))
+    document = source if isinstance(source, Mapping) else read_document(Path(source))
     try:
         return _load(Tree(document))
     except RecursionError:
         raise ProgramError("the program's parts are nested too deeply to be read") from None
 
 
-def _read(path: Path) -> Any:
+def read_document(path: Path) -> Any:
+    """The JSON in a file, plain or compressed; ProgramError when it cannot be read."""
     try:
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from innet import programs
-from innet.errors import ControlError, InputError, UnknownNameError
+from innet.errors import ControlError, InputError, ProgramError, UnknownNameError
 from innet.switch import EngineName, Switch, ir, load_program
+from innet.switch.loader import read_document
 
 
-def open_program(name: str | Path) -> ir.Program:
-    """A compiled program: a file of p4c's JSON, or the name of one that innet ships.
+def open_document(name: str | Path) -> dict[str, Any]:
+    """The JSON of a compiled program: a file that p4c wrote, or the name of one that innet ships.
 
     Raises:
         InputError: there is neither.
-        ProgramError: the file is no compiled P4 program.
+        ProgramError: the file holds no JSON object.
     """
     if not Path(name).exists() and str(name) in programs.catalogue():
-        return load_program(programs.catalogue()[str(name)].json())
+        return programs.catalogue()[str(name)].json()
     if not Path(name).is_file():
         shipped = ", ".join(programs.catalogue())
         raise InputError(
             f"{name}: no such file. Name the JSON that p4c wrote, or a program that innet ships: "
             f"{shipped}."
         )
-    return load_program(name)
+    document = read_document(Path(name))
+    if not isinstance(document, dict):
+        raise ProgramError(f"{name} holds no JSON object, so it is no compiled P4 program")
+    return document
+
+
+def open_program(name: str | Path) -> ir.Program:
+    """The program in ``open_document``; ProgramError where that is no compiled P4 program."""
+    return load_program(open_document(name))
 
 
 def engine_named(name: str) -> EngineName:

@@ -1,0 +1,85 @@
+"""What ``innet switch bench`` shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from innet.report import numbers
+from innet.tools.bench import Measured, Rate
+
+
+def watch(console: Console, steps: Iterator[Rate | Measured]) -> Measured:
+    """Wait for the measurements; on a terminal, say what came so far."""
+    with console.status("measuring"):
+        for step in steps:
+            if isinstance(step, Measured):
+                return step
+            if console.is_terminal:
+                console.print(f"{step.name}: {_rate(step)}", highlight=False, markup=False)
+    raise AssertionError("the measurements end with a Measured")
+
+
+def _rate(rate: Rate) -> str:
+    return "-" if rate.per_second is None else numbers.rate(rate.per_second)
+
+
+def table(result: Measured) -> Table:
+    """A line for each way to run the program; ratios are of the fastest."""
+    fastest = max((rate.per_second or 0.0 for rate in result.rates), default=0.0)
+    shown = Table(box=None)
+    for title in ("", "packets/s", "ns/packet", "slower by", "packets timed"):
+        shown.add_column(title, justify="right" if title else "left")
+    for rate in result.rates:
+        if not rate.per_second:
+            shown.add_row(rate.name, "-", "-", "-", "-")
+            continue
+        shown.add_row(
+            rate.name,
+            _rate(rate).removesuffix("/s"),
+            f"{1e9 / rate.per_second:,.0f}",
+            numbers.times(fastest / rate.per_second),
+            numbers.count(rate.packets),
+        )
+    return shown
+
+
+def remarks(result: Measured) -> Iterator[str]:
+    """What does not fit the table."""
+    for rate in result.rates:
+        if rate.note:
+            yield f"{rate.name}: {rate.note}"
+    yield f"{result.answered:.3g} packets leave for each that comes"
+    if result.start is not None:
+        start = result.start
+        yield (
+            f"a new process is ready after {numbers.duration(start.warm)}, the first one, which "
+            f"compiles, after {numbers.duration(start.cold)}; it grows by "
+            f"{numbers.size(start.memory)}"
+        )
+    held = result.held
+    yield (
+        f"state: registers {numbers.size(held.registers)}, counters "
+        f"{numbers.size(held.counters)}, meters {numbers.size(held.meters)}, "
+        f"{numbers.count(held.entries)} table entries"
+    )
+
+
+def as_document(program: str, packets: int, batch: int, result: Measured) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "program": program,
+        "packets": packets,
+        "batch": batch,
+        "rates": [
+            {**dataclasses.asdict(rate), "packets_per_second": rate.per_second}
+            for rate in result.rates
+        ],
+        "start": None if result.start is None else dataclasses.asdict(result.start),
+        "state": dataclasses.asdict(result.held),
+        "answered": result.answered,
+    }

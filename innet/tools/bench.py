@@ -1,0 +1,265 @@
+"""How fast a program runs: the engines side by side, and simple_switch where it is installed.
+
+All get the same packets. Times are those of this process on this machine; simple_switch's is what
+passes by its own clock between the first and the last packet that it sends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from innet.errors import InputError, MissingToolError, ProgramError
+from innet.packets import PacketBatch
+from innet.switch import EngineName, Switch, SwitchState, bmv2, ir
+from innet.switch.guided import Guide
+from innet.switch.interpreter import InterpretEngine
+from innet.switch.jit import JitEngine
+from innet.tools.merge import merged
+from innet.tools.opening import Commands
+from innet.tools.replay import Input, open_sources
+
+_DISTINCT = 4096  # packets that are made; more repeat them
+_PORTS = 8
+_REPEATS = 5  # of the compiled engine, of which the best counts
+_LEAST_SECONDS = 1.0  # that the interpreter runs, unless it is through before
+_MOST_FOR_BMV2 = 20_000
+_START_SECONDS = 300.0  # for a new process to be ready
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One way to run the program.
+
+    Attributes:
+        name: of the engine or tool.
+        packets: how many were timed.
+        seconds: how long they took; None where that cannot be told.
+        note: why not.
+    """
+
+    name: str
+    packets: int
+    seconds: float | None
+    note: str = ""
+
+    @property
+    def per_second(self) -> float | None:
+        return self.packets / self.seconds if self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A new process that loads the program on the compiled engine and runs one packet.
+
+    Attributes:
+        cold: seconds, imports included, when nobody has compiled the program before.
+        warm: when somebody has.
+        memory: bytes by which the (warm) process grew from the program's loading on.
+    """
+
+    cold: float
+    warm: float
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of a switch's registers, counters and meters, and how many table entries it has."""
+
+    registers: int
+    counters: int
+    meters: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What ``measure`` found; ``start`` None: the compiled engine refuses the program."""
+
+    rates: tuple[Rate, ...]
+    start: Start | None
+    held: Held
+    answered: float
+    """Packets that left for each that came, on the interpreter."""
+
+
+def guided_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
+    """Random packets for which the parser goes ways that the program foresees."""
+    rng = np.random.default_rng(seed)
+    guide = Guide(program, rng)
+    distinct = [(int(rng.integers(_PORTS)), guide.packet()) for _ in range(min(count, _DISTINCT))]
+    return [distinct[i % len(distinct)] for i in range(count)]
+
+
+def captured_packets(capture: Input, count: int) -> list[tuple[int, bytes]]:
+    """The packets of a capture, from the start again until there are ``count``."""
+    packets: list[tuple[int, bytes]] = []
+    with open_sources([capture]) as sources:
+        for timed in merged(sources, _DISTINCT):
+            packets += timed.packets.to_packets()
+            if len(packets) >= count:
+                break
+    return [packets[i % len(packets)] for i in range(count)]
+
+
+def measure(
+    document: Mapping[str, Any],
+    program: ir.Program,
+    packets: Sequence[tuple[int, bytes]],
+    commands: Commands,
+    batch: int = 4096,
+) -> Iterator[Rate | Measured]:
+    """Measure one after the other: yields each rate when it is there, and all at the end.
+
+    Args:
+        document: the program's JSON, for simple_switch and for new processes.
+        program: the same, loaded.
+        packets: (port, bytes), at least one.
+        commands: the control plane of all.
+        batch: packets in one call of the built-in switch.
+
+    Raises:
+        ControlError: a command was refused.
+        UnsupportedError: no engine runs the program.
+    """
+    if not packets or batch < 1:
+        raise InputError("nothing to measure: choose at least 1 packet and batches of 1.")
+    batches = [
+        PacketBatch.from_packets(packets[i : i + batch]) for i in range(0, len(packets), batch)
+    ]
+    rates: list[Rate] = []
+    start = None
+    if refused := JitEngine.unsupported(program):
+        rates.append(Rate("jit", 0, None, f"refuses the program: {refused[0]}"))
+    else:
+        start = _start(document)
+        rates.append(_built_in(_ready(program, "jit", commands), "jit", batches))
+    yield rates[-1]
+    if refused := InterpretEngine.unsupported(program):
+        rates.append(Rate("interpret", 0, None, f"refuses the program: {refused[0]}"))
+        switch = _ready(program, "jit", commands)
+    else:
+        switch = _ready(program, "interpret", commands)
+        few = [PacketBatch.from_packets(packets[i : i + 64]) for i in range(0, len(packets), 64)]
+        rates.append(_interpreted(switch, few))
+    yield rates[-1]
+    rates.append(_simple_switch(document, packets[:_MOST_FOR_BMV2], commands))
+    yield rates[-1]
+    statistics = switch.statistics
+    answered = statistics.packets_out / max(1, statistics.packets_in)
+    yield Measured(tuple(rates), start, held(switch.state), answered)
+
+
+def _ready(program: ir.Program, engine: EngineName, commands: Commands) -> Switch:
+    switch = Switch(program, engine)
+    commands.run(switch)
+    return switch
+
+
+def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
+    """The best of some rounds over all batches; the first round warms up."""
+    best = float("inf")
+    for repeat in range(_REPEATS + 1):
+        begun = time.perf_counter()
+        for batch in batches:
+            switch.process_batch(batch)
+        if repeat:
+            best = min(best, time.perf_counter() - begun)
+    return Rate(name, sum(map(len, batches)), best)
+
+
+def _interpreted(switch: Switch, batches: list[PacketBatch]) -> Rate:
+    begun = time.perf_counter()
+    packets = 0
+    for batch in batches:
+        switch.process_batch(batch)
+        packets += len(batch)
+        if time.perf_counter() - begun > _LEAST_SECONDS:
+            break
+    return Rate("interpret", packets, time.perf_counter() - begun)
+
+
+def _simple_switch(
+    document: Mapping[str, Any], packets: Sequence[tuple[int, bytes]], commands: Commands
+) -> Rate:
+    try:
+        name = f"simple_switch {bmv2.version()}"
+        lines = [line for line in commands.lines if line.split("#")[0].strip()]
+        answer = bmv2.run(document, list(packets), lines)
+    except MissingToolError as error:
+        return Rate("simple_switch", 0, None, str(error))
+    except ProgramError as error:
+        return Rate(name, 0, None, str(error))
+    if not answer.seconds:
+        return Rate(name, 0, None, "sent fewer than two packets, so that there is no time to tell")
+    return Rate(name, len(packets), answer.seconds)
+
+
+def held(state: SwitchState) -> Held:
+    """What a switch's state takes."""
+    return Held(
+        registers=sum(group.matrix.nbytes for group in state.register_groups),
+        counters=sum(counter.nbytes for counter in state.counters),
+        meters=sum(meter.rates.nbytes + meter.cells.nbytes for meter in state.meters),
+        entries=sum(len(table) for table in state.tables),
+    )
+
+
+# ── New processes ──
+
+_STARTING = """
+import os, sys, time
+begun = time.perf_counter()
+from innet.switch import Switch, load_program
+def resident():
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+before = resident()
+switch = Switch(load_program(sys.argv[1]), "jit")
+switch.process([(0, b"")])
+print(time.perf_counter() - begun, resident() - before)
+"""
+
+
+def _start(document: Mapping[str, Any]) -> Start:
+    """Start two processes one after the other, with a cache of their own."""
+    with tempfile.TemporaryDirectory(prefix="innet-bench-") as folder:
+        path = Path(folder) / "program.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        environment = {**os.environ, "INNET_CACHE_DIR": folder}
+        cold, _ = _started(path, environment)
+        warm, memory = _started(path, environment)
+    return Start(cold, warm, memory)
+
+
+def _started(path: Path, environment: dict[str, str]) -> tuple[float, int]:
+    """Seconds and bytes that a process needed."""
+    try:
+        result = subprocess.run(  # noqa: S603 - this interpreter, no shell
+            [sys.executable, "-c", _STARTING, str(path)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_START_SECONDS,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise ProgramError(f"the program was not compiled in {_START_SECONDS:g} s") from None
+    except subprocess.CalledProcessError as error:
+        raise ProgramError(f"a new process could not run it: {error.stderr[-500:]}") from None
+    seconds, memory = result.stdout.split()
+    return float(seconds), int(memory)

@@ -66,8 +66,10 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     }
     apply {
         s.egress_spec = s.ingress_port;
-        run.apply();
-        if (h.s.op[4:4] == 1) { s.mcast_grp = 1; }
+        if (h.s.isValid()) {
+            run.apply();
+            if (h.s.op[4:4] == 1) { s.mcast_grp = 1; }
+        }
         if (s.parser_error != error.NoError) { h.s.op = 8w0xe0 | (bit<8>)(s.parser_error == error.HeaderTooShort ? 8w1 : 0); }
     }
 }

@@ -101,7 +101,7 @@ class Controller:
         return " ".join(key_text(self.guide._match(key)) for key in table.keys)
 
     def _action(self, table: ir.Table) -> tuple[str, str]:
-        entry = self.guide._action(table)
+        entry = self.guide._action(table.actions)
         return self.program.actions[entry.action].name, " ".join(map(hex, entry.arguments))
 
     def _handle(self, table: ir.Table) -> int:

@@ -63,7 +63,7 @@ def _saturate_unsigned(value: int, width: int) -> int:
     return min(max(value, 0), (1 << width) - 1)
 
 
-_OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
+OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
     ir.DataOperator.ADD: operator.add,
     ir.DataOperator.SUB: operator.sub,
     ir.DataOperator.MUL: operator.mul,
@@ -78,6 +78,7 @@ _OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
     ir.DataOperator.SAT_CAST: _saturate_signed,
     ir.DataOperator.USAT_CAST: _saturate_unsigned,
 }
+"""What each operator of two integers gives."""
 
 _COMPARISONS: dict[ir.Comparison, Callable[[Any, Any], bool]] = {
     ir.Comparison.EQ: operator.eq,
@@ -174,7 +175,7 @@ class ExpressionCompiler:
 
     @data.register
     def _(self, node: ir.Binary) -> Data:
-        apply = _OPERATORS[node.operator]
+        apply = OPERATORS[node.operator]
         left = self.data(node.left)
         if isinstance(node.right, ir.Const):
             constant = node.right.value

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from innet.switch import ir
+from innet.switch.interpreter_expressions import OPERATORS
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _UNSIGNED = (1 << 64) - 1
@@ -163,6 +164,8 @@ def choice(condition: str, left: Value, right: Value) -> Value:
 
 def invert(value: Value) -> Value:
     """``-value - 1``"""
+    if value.constant:
+        return constant(~value.low)
 
     def at(bits: int) -> str:
         return f"(~{value.at(bits)})"
@@ -172,6 +175,9 @@ def invert(value: Value) -> Value:
 
 def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # noqa: PLR0911
     """An operation of two integers."""
+    if left.constant and right.constant:
+        # Python itself would compute it while it reads the source, and not modulo 2**64.
+        return constant(OPERATORS[operator](left.low, right.low))
     match operator:
         case _KIND.ADD:
             return _joined("+", left, right, left.low + right.low, left.high + right.high)
@@ -260,6 +266,8 @@ def _leaves(value: Value) -> bool:
 
 
 def _shift_left(left: Value, right: Value) -> Value:
+    if left.constant and left.low == 0:
+        return left
     if right.constant and not _leaves(right):
         return constant(0)
     least, most = _amounts(right)
@@ -289,7 +297,8 @@ def _shift_right(left: Value, right: Value) -> Value:
     if not left.signed:
         return Value(f"shift_right_unsigned({left.text}, {amount})", low, high)
     if right.constant:
-        return Value(f"({left.text} >> {min(least, 63)})", low, high)
+        shift = min(least, 63) if _leaves(right) else 63
+        return Value(f"({left.text} >> {shift})", low, high)
     return Value(f"shift_right({left.text}, {amount})", low, high)
 
 

@@ -13,7 +13,8 @@ from innet.errors import CompositionError
 SAME_INDICES = "same indices"  # all workers select the same coordinates
 REST = "rest"  # something stays behind that a later all-reduce can send
 LARGEST = "largest"  # the element of largest magnitude is always selected
-INT32 = "int32"  # one int32 for each element
+INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
+ONE_INTEGER = "one integer"  # exactly one integer for each element
 
 
 @dataclass(frozen=True, slots=True)

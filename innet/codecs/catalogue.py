@@ -17,6 +17,7 @@ SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
+QUANTISERS.register("exact", "innet.codecs.quantisers.exact:Exact")
 QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
@@ -37,6 +38,9 @@ PARTS: Mapping[str, Registry[Any]] = {
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
 PRESETS.register(
     "dense", {"selector": "all", "quantiser": "fixed", "carrier": "dense", "feedback": "none"}
+)
+PRESETS.register(
+    "exact", {"selector": "all", "quantiser": "exact", "carrier": "dense", "feedback": "none"}
 )
 PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}

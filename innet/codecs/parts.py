@@ -72,12 +72,13 @@ class Selection:
 class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
-    ``size`` is the gradient's, unless the quantiser makes several integers of an element.
+    ``size`` is the gradient's times ``limbs``: so many integers the quantiser makes of an element.
     """
 
     size: int
     indices: Ints | None
     integers: Ints
+    limbs: int = 1
 
 
 @dataclass(frozen=True, slots=True)

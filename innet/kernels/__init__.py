@@ -18,8 +18,9 @@ from typing import Protocol, cast
 from innet.errors import UnknownNameError
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout import SketchLayout
+from innet.kernels.limbs import Limbs
 
-__all__ = ["Kernels", "SketchLayout", "get", "names"]
+__all__ = ["Kernels", "Limbs", "SketchLayout", "get", "names"]
 
 _MODULES = {"cpu": "innet.kernels.cpu", "naive": "innet.kernels.naive"}
 
@@ -61,6 +62,24 @@ class Kernels(Protocol):
 
     def dequantise(self, integers: Ints, step: float, /) -> Floats:
         """Integers · step, computed in float64 and rounded to float32, infinite where too large."""
+        ...
+
+    def grain(self, x: Floats, /) -> int:
+        """The exponent of the lowest bit that is set in any element: all are multiples of
+        2**grain. Between -149 and 127; 128 where every element is zero.
+        """
+        ...
+
+    def split(self, x: Floats, limbs: Limbs, /) -> Ints:
+        """The limbs of every element, shape (count · n,): all lowest ones, then the next."""
+        ...
+
+    def join(self, sums: Ints, limbs: Limbs, /) -> Floats:
+        """The float32 nearest to the number whose limbs add up to ``sums``, shape (count · n,).
+
+        Half to even, with one rounding, however many limbs; infinite where IEEE 754 rounds to
+        infinity, and 0.0, never -0.0, where the number is zero.
+        """
         ...
 
     def scatter(self, indices: Ints, integers: Ints, size: int, /) -> Ints:

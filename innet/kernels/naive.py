@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout import SketchLayout
+from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

@@ -57,8 +57,8 @@ def test_descriptions(spec, description):
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: dense, lhc, topk"),
-        ({"preset": "x"}, UnknownNameError, "Known: dense, lhc, topk"),
+        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: .*dense, .*lhc, .*topk"),
+        ({"preset": "x"}, UnknownNameError, "Known: .*dense, .*lhc, .*topk"),
         ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Known: all, topk"),
         ({"quantiser": "float"}, UnknownNameError, "Known: fixed"),
         ({"carrier": "pigeon"}, UnknownNameError, "Known: dense, lhc"),

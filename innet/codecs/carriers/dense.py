@@ -17,7 +17,7 @@ class Dense(Carrier[Settings]):
 
     name = "dense"
     capabilities = Capabilities(
-        requires={INT32: "the switch adds 32-bit integers, one for each element."},
+        requires={INT32: "the switch adds 32-bit integers."},
         rounds=(0, 1),
         index="none",
     )

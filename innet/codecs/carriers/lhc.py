@@ -75,9 +75,10 @@ class Census:
     """What the workers know of their supports before the index is known. The same on all.
 
     Attributes:
-        largest: the most non-zero elements that a worker has.
-        summed: the non-zero elements of all workers added up.
-        size: elements of the gradient.
+        largest: the union has at least so many items: the most non-zero elements of a worker.
+        summed: the items of all workers added up, at most. An element has an item for each of its
+            integers.
+        size: integers of the whole contribution.
     """
 
     largest: int
@@ -117,8 +118,8 @@ class Lhc(Carrier[LhcSettings]):
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> Rounds:
-        size = contribution.size
-        summed = int(answers[1][0]) * _unit(size, workers)
+        size, limbs = contribution.size, contribution.limbs
+        summed = limbs * int(answers[1][0]) * _unit(size // limbs, workers)
         census = Census(largest=int(answers[0][0]), summed=summed, size=size)
         layout = self.plan(census)
         if layout is None:

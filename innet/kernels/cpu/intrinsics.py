@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     def magnitude_bits(x: np.float32) -> np.int32:
         """The bits of |x| as an int32, in the order of the magnitudes."""
 
+    def float_of_bits(word: np.int32) -> np.float32:
+        """The float32 of these bits."""
+
     def trailing_zeros(word: np.uint32) -> int:
         """The position of the lowest set bit, 32 for zero."""
 
@@ -48,6 +51,15 @@ else:
             return builder.and_(bits, ir.Constant(_I32, 0x7FFFFFFF))
 
         return types.int32(types.float32), emit
+
+    @intrinsic
+    def float_of_bits(_typing, _word):
+        """The same bits under another type."""
+
+        def emit(_context, builder, _signature, arguments):
+            return builder.bitcast(arguments[0], ir.FloatType())
+
+        return types.float32(types.int32), emit
 
     @intrinsic
     def trailing_zeros(_typing, _word):

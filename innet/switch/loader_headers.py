@@ -158,6 +158,9 @@ def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
                 f"{root['headers'].path}: expected a field {owner}.{name}, which v1model has; this "
                 "is no program for simple_switch"
             )
+    if any(found[name] is None for name in _QUEUEING if name != "qid"):
+        # simple_switch fills all of the queueing metadata or, where one is missing, none.
+        found.update(dict.fromkeys(_QUEUEING))
     return ir.StandardMetadata(**found)  # type: ignore[arg-type] # the required ones were checked
 
 

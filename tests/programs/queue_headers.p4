@@ -55,6 +55,7 @@ control V(inout headers_t h, inout metadata_t m) { apply {} }
 
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     apply {
+        if (!h.base.isValid()) { exit; }
         assert(h.base.op != 77);
         s.egress_spec = (bit<9>)h.base.session & 3;
         m.rounds = m.rounds + 1;

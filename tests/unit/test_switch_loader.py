@@ -221,6 +221,16 @@ def test_a_table_that_leads_to_itself(document):
         load_program(document)
 
 
+def test_queueing_metadata_is_filled_as_a_whole(document):
+    standard = load_program(document).standard
+    assert None not in (standard.enq_timestamp, standard.deq_timedelta, standard.deq_qdepth)
+    aliases = document["field_aliases"]
+    aliases[:] = [each for each in aliases if each[0] != "queueing_metadata.enq_qdepth"]
+    standard = load_program(document).standard
+    names = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth", "qid")
+    assert {getattr(standard, name) for name in names} == {None}
+
+
 def test_a_conditional_that_leads_back():
     document = program("switch_copies")
     conditional = document["pipelines"][0]["conditionals"][0]

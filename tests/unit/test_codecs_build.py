@@ -57,11 +57,11 @@ def test_descriptions(spec, description):
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: .*dense, .*lhc, .*topk"),
-        ({"preset": "x"}, UnknownNameError, "Known: .*dense, .*lhc, .*topk"),
-        ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Known: all, topk"),
-        ({"quantiser": "float"}, UnknownNameError, "Known: fixed"),
-        ({"carrier": "pigeon"}, UnknownNameError, "Known: dense, lhc"),
+        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: .*dense.*topk"),
+        ({"preset": "x"}, UnknownNameError, "Known: .*dense.*topk"),
+        ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Known: .*all, .*topk"),
+        ({"quantiser": "float"}, UnknownNameError, "Known: .*fixed"),
+        ({"carrier": "pigeon"}, UnknownNameError, "Known: .*dense, .*lhc"),
         ({"feedback": "loud"}, UnknownNameError, "Known: none, residual"),
         ({"selectr": "all"}, ConfigError, r"'selectr'\. Did you mean 'selector'\?.*quantiser"),
         (

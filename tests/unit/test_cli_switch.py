@@ -37,6 +37,10 @@ class TestStf:
         assert result.exit_code == 0
         assert "passed" in result.stdout
 
+    def test_a_shipped_program_by_name(self):
+        result = switch("stf", "slots-32", "p4/examples/two-workers.stf", "-e", "interpret")
+        assert result.exit_code == 0
+
     def test_prints_what_commands_print(self):
         arguments = ["stf", STATE, STF / "switch_state.stf", "-e", "interpret"]
         assert "words[3]= 304" not in switch(*arguments).stdout

@@ -136,3 +136,27 @@ def test_a_batch_of_nothing(
         PacketBatch.from_packets([(1, b"")]),
     ):
         assert len(jit.process(batch)) == len(batch)
+
+
+def test_output_belongs_to_the_caller() -> None:
+    """Buffers that the emitted code left as they were, and those that it replaced."""
+    state = SwitchState(load_program(PROGRAMS / f"{GROWING}.json"), np.random.default_rng(0))
+    engine = JitEngine(state.program, state)
+    rounds = [0, 300, 0, 1, 20, 0]
+    batches = [
+        PacketBatch.from_packets([(1, count.to_bytes(2, "big") + bytes([count & 255]) * 4)] * 3)
+        for count in rounds
+    ]
+    expected = [engine.process(batch).to_packets() for batch in batches]
+    held = [engine.process(batch) for batch in batches]
+    for _ in range(10):
+        engine.process(PacketBatch.from_packets([(1, b"\0\0" + b"\xff" * 700)] * 3))
+    assert [batch.to_packets() for batch in held] == expected
+
+
+def test_dropped_output_is_used_again() -> None:
+    state = SwitchState(load_program(PROGRAMS / f"{GROWING}.json"), np.random.default_rng(0))
+    engine = JitEngine(state.program, state)
+    batch = PacketBatch.from_packets([(1, b"\0\2abc")])
+    first = engine.process(batch).data.ctypes.data
+    assert engine.process(batch).data.ctypes.data == first

@@ -72,13 +72,9 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         ("port", "int32[::1]"),
     ]
     if not queues(program):
-        arguments += [
-            ("first", "int64"),
-            ("out", "uint8[:, ::1]"),
-            ("out_length", "int32[::1]"),
-            ("out_port", "int32[::1]"),
-            ("out_origin", "int32[::1]"),
-        ]
+        arguments.append(("first", "int64"))
+    arguments.append(("out", "uint8[:, ::1]"))
+    arguments += [(name, "int32[::1]") for name in SENT]
     arguments += [("statistics", "int64[::1]"), ("clock", "int64")]
     if not queues(program):
         arguments.append(("room", "int64"))
@@ -193,7 +189,7 @@ class _Emitter:
             "",
             *_imports(body),
             "",
-            self._size(),
+            *self._sizes(),
             f'SIGNATURE = "Tuple(({returned_types}))({types})"',
             "",
             "",
@@ -222,8 +218,8 @@ class _Emitter:
         """(source, Numba type) of what the function returns."""
         returned = [("i", "int64"), ("produced", "int64")]
         if self.queueing:
-            returned = [("as_rows(out, out_length, produced)", "uint8[:, ::1]")]
-            returned += [(f"{name}[:produced]", "int32[::1]") for name in SENT]
+            returned = [("produced", "int64"), ("out", "uint8[:, ::1]")]
+            returned += [(name, "int32[::1]") for name in SENT]
         if digests(self.program):
             returned.append(("digests[:digested]", "int64[::1]"))
         return returned
@@ -246,10 +242,11 @@ class _Emitter:
 
     # ── Sizes ──
 
-    def _size(self) -> str:
+    def _sizes(self) -> list[str]:
+        sizes = [f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"]
         if self.queueing:
-            return f"ROW = {self.queue.row.width}  # words of a packet that waits"
-        return f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"
+            sizes.append(f"ROW = {self.queue.row.width}  # words of a packet that waits")
+        return sizes
 
     def _growth(self) -> int:
         """Headers that may be added or get another's varbit, and headers emitted more than once."""

@@ -124,10 +124,7 @@ class Queue:
         line("zero, one = int64(0), int64(1)")
         line("rows = np.zeros(3 * ROW, np.int64)")
         line("queue = np.empty(4 * ROW, np.int64)")
-        line("out = np.empty(len(length) * stride, np.uint8)")
-        for name in SENT:
-            line(f"{name} = np.empty(len(length), np.int32)")
-        line("produced = filled = i = zero")
+        line("produced = i = zero")
         with self.writer.block("while i < len(length):"):
             line("base = loops = head = tail = mirror = mirror_list = zero")
             line("size = used = int64(length[i])")
@@ -255,14 +252,13 @@ class Queue:
             line("continue")
         self.statements.pipeline(self.plan.update)
         self.statements.drop_failed(self.plan.update, "dropped_egress")
-        line(f"out = with_room(out, filled, {self._longest_output()})")
-        self.departure.deparse("filled")
+        line("out = with_row(out, produced, size + GROWTH)")
+        self.departure.deparse("produced * out.shape[1]")
         if mentions(self.plan.bodies, RECIRCULATE_LIST):
             self._recirculate()
         for name in SENT:
             line(f"{name} = with_room({name}, produced, one)")
         self.departure.send()
-        line("filled += sent")
 
     def _take(self) -> None:
         """The first packet that waits, or the next copy of it."""
@@ -299,14 +295,6 @@ class Queue:
             column = self.row.width_column(header)
             with self.writer.block(f"if not {self.expressions.layout.name(header, ir.VALID)}:"):
                 self.writer.line(f"put(rows, {place} + {column}, 0)")
-
-    def _longest_output(self) -> str:
-        """Bytes that headers and payload may take, as source."""
-        kinds = [self.program.type_of(header) for header in self.program.deparser.order]
-        fixed = sum(kind.width // 8 for kind in kinds)
-        # The bits of a varbit field are some of the packet's own.
-        variable = sum(kind.variable is not None for kind in kinds)
-        return f"{1 + variable} * size + {fixed}"
 
     def _recirculate(self) -> None:
         line = self.writer.line

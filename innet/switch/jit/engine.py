@@ -65,8 +65,7 @@ class JitEngine:
         module = cache.load(program)
         self.source_path = cache.module_path(program)
         self._process: Any = module.process
-        #: Bytes by which a packet may leave longer; None where packets wait in queues.
-        self._growth: int | None = None if queues(program) else module.GROWTH
+        self._growth: int = module.GROWTH
         self._program = program
         self._state = state
         self._fixed = [
@@ -113,16 +112,19 @@ class JitEngine:
         statistics = np.zeros(len(STATISTICS), np.int64)
         sent = (
             self._queued(packets, statistics)
-            if self._growth is None
-            else self._direct(packets, statistics, self._growth)
+            if queues(self._program)
+            else self._direct(packets, statistics)
         )
         self._add(statistics)
         return sent
 
     def _queued(self, packets: _Received, statistics: NDArray[np.int64]) -> PacketBatch:
-        """For emitted code that makes its output itself."""
-        data, length, port, origin, *digests = self._process(
+        """For emitted code that makes its buffers larger itself."""
+        stride = packets[0].shape[1] + self._growth
+        out = self._buffers.take(max(self._capacity, len(packets[1])), stride)
+        produced, data, length, port, origin, *digests = self._process(
             *packets,
+            *out.arrays(),
             statistics,
             self._state.clock,
             *self._groups(),
@@ -130,15 +132,14 @@ class JitEngine:
             *self._standing(),
         )
         self._learn(digests)
-        return PacketBatch(data, length, port, origin)
+        self._capacity = produced
+        return _Buffer(data, length, port, origin).batch(produced)
 
-    def _direct(
-        self, packets: _Received, statistics: NDArray[np.int64], growth: int
-    ) -> PacketBatch:
+    def _direct(self, packets: _Received, statistics: NDArray[np.int64]) -> PacketBatch:
         """For emitted code that fills a buffer as far as it goes."""
         count = len(packets[1])
         room = max(1, self._replicas.largest)
-        stride = packets[0].shape[1] + growth
+        stride = packets[0].shape[1] + self._growth
         self._capacity = max(self._capacity, count + room)
         parts: list[PacketBatch] = []
         first = 0
@@ -147,10 +148,7 @@ class JitEngine:
             first, produced, *digests = self._process(
                 *packets,
                 first,
-                out.data,
-                out.length,
-                out.port,
-                out.origin,
+                *out.arrays(),
                 statistics,
                 self._state.clock,
                 room,
@@ -264,6 +262,10 @@ class _Buffer:
         return PacketBatch(
             self.data[:count], self.length[:count], self.port[:count], self.origin[:count]
         )
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All of it, in the order of the emitted function's arguments."""
+        return self.data, self.length, self.port, self.origin
 
     def references(self) -> int:
         """Grows with every view of the buffer's arrays that somebody holds."""

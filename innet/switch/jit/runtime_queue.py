@@ -24,12 +24,12 @@ __all__ = [  # what emitted code may import
     "PORT",
     "RECEIVED",
     "SIZE",
-    "as_rows",
     "cleared",
     "has_session",
     "packed",
     "pushed",
     "with_room",
+    "with_row",
 ]
 
 #: What the emitted function does next: a packet from outside, one that was resubmitted or
@@ -117,15 +117,15 @@ def has_session(sessions: Any, session: int) -> Any:
 
 
 @inlined
-def as_rows(out: Any, out_length: Any, produced: int) -> Any:
-    """Packets that stand one after the other in ``out``, as the rows of a matrix."""
-    widest = 0
+def with_row(out: Any, produced: int, size: int) -> Any:
+    """``out``, or a larger matrix that starts with its ``produced`` rows, with one more row of at
+    least ``size`` bytes.
+    """
+    stride = out.shape[1]
+    if produced < len(out) and size <= stride:
+        return out
+    wider = stride if size <= stride else max(2 * stride, size)
+    larger = np.empty((max(len(out), 2 * (produced + 1)), wider), np.uint8)
     for row in range(produced):
-        widest = max(widest, get(out_length, row))
-    rows = np.empty((produced, widest), np.uint8)
-    start = 0
-    for row in range(produced):
-        size = get(out_length, row)
-        copy(rows, row * widest, out, start, size)
-        start += size
-    return rows
+        copy(larger, row * wider, out, row * stride, stride)
+    return larger

@@ -253,3 +253,14 @@ def test_keys_are_digits():
         with pytest.raises(ControlError):
             switch.command(f"set_toeplitz_hash_key {command}")
     assert switch.state.hashes[0].key == bytes(4)
+
+
+def test_a_checksum_may_be_held_in_metadata():
+    document = program("switch_checksums")
+    [checksum] = [each for each in document["checksums"] if each["name"] == "cksum_2"]
+    checksum["target"] = ["standard_metadata", "mcast_grp"]
+    switches = [Switch.load(document, engine) for engine in ("interpret", "jit")]
+    packets = CASES["switch_checksums"].packets()
+    assert switches[0].process(packets) == switches[1].process(packets)
+    wrong = [switch.statistics.checksum_errors for switch in switches]
+    assert wrong[0] == wrong[1] > 100

@@ -240,7 +240,8 @@ def _lower_verification(program: ir.Program) -> plan.Body:
             held = ir.Binary(ir.DataOperator.AND, checksum.target, ir.Const((1 << width) - 1))
             wrong = ir.Compare(ir.Comparison.NE, held, value)
             mark = plan.If(wrong, (plan.Assign(error, ir.Const(1)),), ())
-            present = ir.Valid(ir.HeaderRef(checksum.target.header))
+            holder = ir.Valid(ir.HeaderRef(checksum.target.header))
+            present = Terms(program, no_arguments).resolve(holder)
             statements.append(plan.If(present, _guarded(program, checksum, mark), ()))
     return tuple(statements)
 

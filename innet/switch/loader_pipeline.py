@@ -222,10 +222,13 @@ def _match(tree: Tree, key: ir.TableKey) -> ir.Match:
     if key.match is ir.MatchKind.VALID:
         return ir.ExactMatch(int(tree["key"].boolean()))
     if key.match is ir.MatchKind.RANGE:
-        return ir.RangeMatch(_bits(tree["start"], key), _bits(tree["end"], key))
+        low, high = _bits(tree["start"], key), _bits(tree["end"], key)
+        if low > high:
+            raise tree["end"].wrong(f"a number that is not below the start, {low}")
+        return ir.RangeMatch(low, high)
     value = _bits(tree["key"], key)
     if key.match is ir.MatchKind.LPM:
-        return ir.LpmMatch(value, tree["prefix_length"].integer(least=0))
+        return ir.LpmMatch(value, tree["prefix_length"].integer(0, key.width))
     if key.match is ir.MatchKind.TERNARY:
         return ir.TernaryMatch(value, _bits(tree["mask"], key))
     return ir.ExactMatch(value)

@@ -123,7 +123,10 @@ class TableState:
                 shape, np.dtype(np.uint64), f"counters of table {self.table.name}"
             )
         for entry in self.table.entries:
-            self._insert(entry.matches, entry.entry, entry.priority)
+            try:
+                self._insert(entry.matches, entry.entry, entry.priority)
+            except ControlError as error:
+                raise ProgramError(f"among the program's own entries: {error}") from error
 
     # ── What the data plane asks ──
 
@@ -251,8 +254,10 @@ class TableState:
         self.touch()
 
     def clear(self) -> None:
-        """Remove all entries; the default stays. Handles start again at 0."""
-        self._require_mutable()
+        """Remove all entries; the default stays. Handles start again at 0.
+
+        As in simple_switch this is the one thing that can be done to constant entries.
+        """
         for container in (self._entries, self._exact, self._by_prefix, self._versions):
             container.clear()
         self.timeouts.clear()

@@ -6,9 +6,12 @@ tests/programs/as_bmv2_*.p4; the comments say where in BMv2 the behaviour comes 
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from support.switch_cases import program
 
+from innet.errors import ControlError, ProgramError
 from innet.switch import Switch
 
 
@@ -132,3 +135,62 @@ def test_mirror_sessions_count_modulo_two_to_the_15(engine, session, port):
 def test_the_last_index_of_a_stack(engine, packet, sent):
     """BMv2 subtracts 1 from a count of 64 bits without sign; p4c puts no mask around it."""
     assert answer(switch_of("as_bmv2_stacks", engine), words(packet)) == [(2, words(sent))]
+
+
+# ── Tables ──
+
+
+def changed_tables(change):
+    """The tables program with ``change`` made to its tables, by name."""
+    document = copy.deepcopy(program("switch_tables"))
+    tables = [table for pipeline in document["pipelines"] for table in pipeline["tables"]]
+    change({table["name"]: table for table in tables})
+    return document
+
+
+def empty_range(tables):
+    entry = tables["I.constant_table"]["entries"][0]
+    entry["match_key"][1].update(start="0x09", end="0x05")
+
+
+def the_same_entry_twice(tables):
+    entries = tables["I.constant_table"]["entries"]
+    entries[1] = entries[0]
+
+
+def too_long_a_prefix(tables):
+    table = tables["I.odd_table"]
+    key = {"match_type": "lpm", "key": "0x0123", "prefix_length": 13}
+    table["entries"] = [
+        {
+            "match_key": [key],
+            "action_entry": {"action_id": table["action_ids"][0], "action_data": ["0x1"]},
+            "priority": 1,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (empty_range, "not below the start"),
+        (the_same_entry_twice, "already has an entry"),
+        (too_long_a_prefix, "at most 12"),
+    ],
+)
+def test_entries_for_which_a_program_is_refused(change, said):
+    with pytest.raises(ProgramError, match=said):
+        Switch.load(changed_tables(change), "interpret")
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_constant_entries_can_be_cleared(engine):
+    """Nothing else can be done to them, but BMv2 does not look when a table is cleared."""
+    switch = switch_of("switch_tables", engine)
+    packet = "0000 00000000 0000 123456 0005 00 00"
+    before = answer(switch, words(packet))
+    with pytest.raises(ControlError, match="constant"):
+        switch.command("table_delete constant_table 0")
+    switch.command("table_clear constant_table")
+    assert switch.command("table_num_entries constant_table") == "0"
+    assert answer(switch, words(packet)) != before

@@ -17,7 +17,7 @@ import pytest
 from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.guided import number
+from innet.switch.guided import Guide, number
 from innet.switch.interpreter import InterpretEngine
 from innet.switch.jit import JitEngine
 from innet.switch.loader import load_program
@@ -72,10 +72,16 @@ class Maker:
         return ir.Compare(self.pick(list(ir.Comparison)), self.data(depth), self.data(depth))
 
     def leaf(self) -> Any:
-        if self.rng.random() < 0.2:
+        choice = self.rng.random()
+        if choice < 0.2:
             value = number(self.rng, self.pick(WIDTHS))
             return ir.Const(self.pick((value, -value)))
-        return self.pick(FIELDS)
+        return self.cell() if choice < 0.3 else self.pick(FIELDS)
+
+    def cell(self) -> ir.RegisterElement:
+        """A register's cell, in bounds or not."""
+        index = self.pick((ir.Const(1), ir.Const(9), SHIFT))
+        return ir.RegisterElement(int(self.rng.integers(len(PROGRAM.registers))), index)
 
     def amount(self) -> Any:
         amounts = (0, 1, 7, 63, 64, 65, 128, 255, ir.MAX_SHIFT + 1, -1)
@@ -87,6 +93,7 @@ def with_assignments(rng: np.random.Generator) -> ir.Program:
     maker = Maker(rng)
     fields = [ir.FieldRef(RESULT, i) for i in range(len(PROGRAM.type_of(RESULT).fields))]
     assignments = [ir.Assign(field, maker.data(int(rng.integers(1, 5)))) for field in fields]
+    assignments += [ir.Assign(maker.cell(), maker.data(2)) for _ in range(3)]
     standard = PROGRAM.standard
     forward = ir.Assign(standard.egress_spec, standard.ingress_port)
     action = ir.Action("compute", (), (forward, *assignments))
@@ -119,6 +126,7 @@ def test_random_expressions(seed: int) -> None:
     rng = np.random.default_rng([seed, 77])
     program = with_assignments(rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
+    Guide(program, rng).registers(states)
     engines = (InterpretEngine(program, states[0]), JitEngine(program, states[1]))
     packets = [(0, packet(rng)) for _ in range(300)]
     expected, got = (
@@ -126,3 +134,5 @@ def test_random_expressions(seed: int) -> None:
     )
     for sent, one, other in zip(packets, expected, got, strict=True):
         assert one == other, sent[1].hex()
+    for one, other in zip(states[0].registers, states[1].registers, strict=True):
+        np.testing.assert_array_equal(one, other)

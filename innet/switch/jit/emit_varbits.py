@@ -56,9 +56,12 @@ def emit_forgotten(writer: Writer, expressions: Expressions) -> None:
 
 
 def variable_headers(program: ir.Program) -> list[int]:
-    """Header instances with a varbit field."""
-    kinds = map(program.type_of, range(len(program.headers)))
-    return [header for header, kind in enumerate(kinds) if kind.variable is not None]
+    """Packet headers with a varbit field."""
+    return [
+        header
+        for header, instance in enumerate(program.headers)
+        if not instance.metadata and program.type_of(header).variable is not None
+    ]
 
 
 def emit_header(writer: Writer, expressions: Expressions, header: int) -> None:

@@ -169,6 +169,8 @@ def _template(first: Any, second: Any) -> Any:
                 raise _UnlikeError
             return plan.Lane(header, field, second.field - field)
         case ir.Const(value):
+            if max(abs(value), abs(second.value)) >> 48:
+                raise _UnlikeError  # the loop counts in int64, and goes on
             return plan.Counting(value, second.value - value, second.value)
         case plan.RegisterRead() | plan.RegisterWrite():
             return _register_template(first, second)

@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from innet.switch import hashes, ir, meters
+from innet.switch import engine, hashes, ir, meters, randomness
 
 
 def directory() -> Path:
@@ -64,7 +64,8 @@ def _environment() -> str:
     """Everything but the program that decides about compiled code."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    shared = [Path(str(module.__file__)) for module in (hashes, ir, meters)]
+    imported = (engine, hashes, ir, meters, randomness)
+    shared = [Path(str(module.__file__)) for module in imported]
     for source in sorted([*package.glob("*.py"), *shared]):
         digest.update(source.read_bytes())
     versions = (sys.version, np.__version__, numba.__version__, llvm.get_host_cpu_name())

@@ -130,13 +130,12 @@ def bench(
 ) -> None:
     """Measure both engines, and simple_switch where it is installed, on the same packets."""
     from innet.cli import switch_bench
-    from innet.switch import load_program
     from innet.tools import bench as benching
-    from innet.tools.opening import open_document, read_commands
+    from innet.tools.opening import open_document, program_in, read_commands
     from innet.tools.replay import Input
 
     document = open_document(program)
-    loaded, control = load_program(document), read_commands(commands)
+    loaded, control = program_in(document, program), read_commands(commands)
     if capture is None:
         packets = benching.guided_packets(loaded, count, seed)
     else:

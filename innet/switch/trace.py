@@ -22,7 +22,8 @@ from innet.switch.interpreter_expressions import UINT64, Data, ExpressionCompile
 from innet.switch.interpreter_packet import Layout, Packet
 from innet.switch.interpreter_parser import DeparserUnit
 from innet.switch.trace_events import Event
-from innet.switch.trace_units import Log, TracedActions, TracedParser, TracedPipelines
+from innet.switch.trace_parser import TracedParser
+from innet.switch.trace_units import Log, TracedActions, TracedPipelines
 
 
 class TraceEngine(InterpretEngine):

@@ -35,7 +35,15 @@ def open_document(name: str | Path) -> dict[str, Any]:
 
 def open_program(name: str | Path) -> ir.Program:
     """The program in ``open_document``; ProgramError where that is no compiled P4 program."""
-    return load_program(open_document(name))
+    return program_in(open_document(name), name)
+
+
+def program_in(document: dict[str, Any], name: str | Path) -> ir.Program:
+    """The program that the JSON in a file states; what is wrong with it is told with the file."""
+    try:
+        return load_program(document)
+    except ProgramError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def engine_named(name: str) -> EngineName:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from innet.errors import ControlError
 from innet.switch import EngineName, Switch, ir
-from innet.tools import stf_syntax as syntax
+from innet.tools import stf_statements as stated
 from innet.tools.stf_names import Names, arguments_of, match_of
 
 PAUSE = 1_000_000
@@ -43,7 +43,7 @@ class WrongPacket:
 
     port: int
     position: int
-    expected: syntax.Expect | None
+    expected: stated.Expect | None
     got: bytes | None
 
     @property
@@ -76,7 +76,7 @@ class WrongCounter:
     """A counter that does not hold what it should."""
 
     line: int
-    check: syntax.CheckCounter
+    check: stated.CheckCounter
     got: int
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Outcome:
         return not self.failures
 
 
-def run(program: ir.Program, test: syntax.Test, engine: EngineName = "jit") -> Outcome:
+def run(program: ir.Program, test: stated.Test, engine: EngineName = "jit") -> Outcome:
     """Run a test on a fresh switch.
 
     Raises:
@@ -138,14 +138,14 @@ class _Run:
     def __post_init__(self) -> None:
         self.names = Names(self.switch.program)
 
-    def run(self, test: syntax.Test) -> Outcome:
+    def run(self, test: stated.Test) -> Outcome:
         paused = False
         for statement in test.statements:
-            if isinstance(statement, syntax.Send):
+            if isinstance(statement, stated.Send):
                 self.switch.state.clock += 0 if paused else PAUSE
                 paused = True
                 self._send(statement)
-            elif not isinstance(statement, syntax.Expect | syntax.NoPacket):
+            elif not isinstance(statement, stated.Expect | stated.NoPacket):
                 paused = False
                 try:
                     self._control(statement)
@@ -154,7 +154,7 @@ class _Run:
         compared = self._compare(test.statements)
         return Outcome(test.name, tuple(self.failures), self.packets, compared, tuple(self.printed))
 
-    def _send(self, statement: syntax.Send) -> None:
+    def _send(self, statement: stated.Send) -> None:
         try:
             left = self.switch.process([(statement.port, statement.data)])
         except ValueError as error:  # a port that no switch has
@@ -168,33 +168,33 @@ class _Run:
 
     def _control(
         self,
-        statement: syntax.Add
-        | syntax.SetDefault
-        | syntax.Remove
-        | syntax.CheckCounter
-        | syntax.Command
-        | syntax.Wait,
+        statement: stated.Add
+        | stated.SetDefault
+        | stated.Remove
+        | stated.CheckCounter
+        | stated.Command
+        | stated.Wait,
     ) -> None:
         match statement:
-            case syntax.Add():
+            case stated.Add():
                 self._add(statement)
-            case syntax.SetDefault(_, table, call):
+            case stated.SetDefault(_, table, call):
                 target = self.names.table(table)
                 action = self.names.action(target, call.action)
                 self.switch.table_set_default(
                     target.name, action.name, arguments_of(action, call.arguments)
                 )
-            case syntax.Remove():
+            case stated.Remove():
                 self._remove(statement)
-            case syntax.CheckCounter():
+            case stated.CheckCounter():
                 self._check(statement)
-            case syntax.Command(line, text):
+            case stated.Command(line, text):
                 if printed := self.switch.command(text):
                     self.printed.append((line, printed))
-            case syntax.Wait():
+            case stated.Wait():
                 pass  # the next packet comes after a pause
 
-    def _add(self, statement: syntax.Add) -> None:
+    def _add(self, statement: stated.Add) -> None:
         table = self.names.table(statement.table)
         given = {self.names.key(table, name): text for name, text in statement.keys}
         matches = [match_of(key, given.get(i)) for i, key in enumerate(table.keys)]
@@ -213,7 +213,7 @@ class _Run:
         if statement.entry is not None:
             self.entries[statement.entry.removeprefix("$")] = (table.name, handle)
 
-    def _remove(self, statement: syntax.Remove) -> None:
+    def _remove(self, statement: stated.Remove) -> None:
         chosen = self.added if statement.entry is None else [self._entry(statement.entry)]
         for table, handle in list(chosen):
             self.switch.table_delete(table, handle)
@@ -226,7 +226,7 @@ class _Run:
             raise ControlError(f"no entry is called {name}. Named entries: {known}.")
         return self.entries[name]
 
-    def _check(self, check: syntax.CheckCounter) -> None:
+    def _check(self, check: stated.CheckCounter) -> None:
         index = check.index if isinstance(check.index, int) else self._entry(check.index)[1]
         packets, size = self.switch.control.counter_read(
             self.names.counter(check.counter).name, index
@@ -237,15 +237,15 @@ class _Run:
 
     # ── Packets ──
 
-    def _compare(self, statements: Sequence[syntax.Statement]) -> int:
-        expected: dict[int, list[syntax.Expect]] = {}
+    def _compare(self, statements: Sequence[stated.Statement]) -> int:
+        expected: dict[int, list[stated.Expect]] = {}
         silent = False
         for statement in statements:
-            if isinstance(statement, syntax.Expect):
+            if isinstance(statement, stated.Expect):
                 expected.setdefault(statement.port, []).append(statement)
-            elif isinstance(statement, syntax.Send):
+            elif isinstance(statement, stated.Send):
                 expected.setdefault(statement.port, [])
-            silent |= isinstance(statement, syntax.NoPacket)
+            silent |= isinstance(statement, stated.NoPacket)
         compared = 0
         for port in sorted({*expected, *self.sent} if silent else expected):
             wanted, got = expected.get(port, []), self.sent.get(port, [])
@@ -258,7 +258,7 @@ class _Run:
         return compared
 
 
-def fits(expected: syntax.Expect, got: bytes) -> bool:
+def fits(expected: stated.Expect, got: bytes) -> bool:
     """Whether a packet is what was expected."""
     if expected.pattern is None:
         return True

@@ -37,6 +37,13 @@ def read(path):
 def play(inputs, out, engine="interpret", name="tools_clock", batch=4096):
     switch = Switch.load(program(name), engine)
     switch.multicast_group(1, [(2, 0), (4, 0)])
+    if name == "tools_tour":
+        for action, value in (("copy", "4"), ("spread", ""), ("send", "4 9"), ("again", "")):
+            priority = len(switch.table_entries("choose"))
+            for kind in (0, 1, 7):
+                key = f"{priority:#x}&&&3 {kind} 0&&&{2 if action == 'again' else 0}"
+                switch.command(f"table_add choose {action} {key} => {value} {priority}")
+        switch.mirror_session(5, port=6)
     with Replay(inputs, out) as replay:
         return replay.run(switch, batch), switch
 
@@ -71,18 +78,22 @@ def test_times_ports_and_the_clock(tmp_path, engine, batch):
     assert summary.capture_seconds == 9e-6
 
 
-def test_engines_and_batches_agree(tmp_path):
+@pytest.mark.parametrize(("name", "port"), [("jit_parser", 1), ("tools_tour", 4)])
+def test_engines_and_batches_agree(tmp_path, name, port):
     rng = np.random.default_rng(2)
     times = START + np.cumsum(rng.integers(0, 3_000, 300))
-    records = [(int(time), rng.bytes(int(rng.integers(0, 30)))) for time in times]
+    some = [rng.bytes(int(rng.integers(0, 30))) for _ in times]
+    if name == "tools_tour":
+        some = [bytes([(0, 1, 7)[i % 3]]) + data for i, data in enumerate(some)]
+    records = list(zip(map(int, times), some, strict=True))
     capture = put(tmp_path, "x.pcap", records)
     written = []
     for engine, batch in (("interpret", 50), ("jit", 7), ("jit", 4096)):
         out = tmp_path / f"{engine}{batch}"
-        play([Input(capture, 3)], out, engine, "jit_parser", batch)
+        play([Input(capture, 3)], out, engine, name, batch)
         written.append({path.name: path.read_bytes() for path in out.iterdir()})
     assert written[0] == written[1] == written[2]
-    assert len(read(tmp_path / "jit7" / "p1_out.pcap")) > 250
+    assert len(read(tmp_path / "jit7" / f"p{port}_out.pcap")) > 50
 
 
 def test_interfaces_of_a_pcapng_are_ports(tmp_path):

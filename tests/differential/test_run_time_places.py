@@ -70,7 +70,9 @@ def found_at_run_time(program: ir.Program) -> ir.Program:
 
 
 def with_assertions(program: ir.Program) -> ir.Program:
-    """``program`` with an assertion in each parser state, and a few things in the deparser."""
+    """``program`` with an assertion in each parser state, value sets that are masked in part, and a
+    few things in the deparser.
+    """
     base = next(i for i, header in enumerate(program.headers) if header.name == "base")
     fields = program.type_of(base)
     index, op = (ir.FieldRef(base, fields.index(name)) for name in ("index", "op"))
@@ -78,8 +80,17 @@ def with_assertions(program: ir.Program) -> ir.Program:
     def differs(field: ir.FieldRef, value: int) -> ir.Assert:
         return ir.Assert(ir.Compare(ir.Comparison.NE, field, ir.Const(value)), False)
 
+    def masked(transition: ir.Transition) -> ir.Transition:
+        if transition.value_set is None:
+            return transition
+        return dataclasses.replace(transition, masks=tuple(m & ~0x30 for m in transition.masks))
+
     states = tuple(
-        dataclasses.replace(state, operations=(*state.operations, differs(index, number)))
+        dataclasses.replace(
+            state,
+            operations=(*state.operations, differs(index, number)),
+            transitions=tuple(map(masked, state.transitions)),
+        )
         for number, state in enumerate(program.parser.states)
     )
     operations = (

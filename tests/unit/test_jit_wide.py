@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from innet.switch.interpreter_expressions import _remainder, _truncating_divide
-from innet.switch.jit import wide
+from innet.switch import ir
+from innet.switch.interpreter_expressions import OPERATORS
+from innet.switch.jit import wide, wide_functions
 
 WIDTHS = [128, 192, 1024]
 KEPT = 77
@@ -20,6 +21,7 @@ KEPT = 77
 KERNEL = """
 from numba import njit
 from innet.switch.jit.wide import *
+from innet.switch.jit.wide_functions import *
 
 @njit(error_model="numpy")
 def kernel(numbers, amount, out):
@@ -83,8 +85,8 @@ def expected(left: int, right: int, amount: int, bits: int) -> list[int]:
         left << amount if inside else 0,
         minus >> (amount if inside else bits),
         left >> amount if inside else 0,
-        _truncating_divide(minus, other),
-        _remainder(minus, other),
+        OPERATORS[ir.DataOperator.DIV](minus, other),
+        OPERATORS[ir.DataOperator.MOD](minus, other),
         left // right if right else 0,
         left % right if right else 0,
         left % (1 << KEPT),
@@ -120,4 +122,5 @@ def test_operations(bits: int) -> None:
 
 
 def test_all_names_are_there() -> None:
-    assert all(hasattr(wide, name) for name in wide.__all__)
+    for module in (wide, wide_functions):
+        assert all(hasattr(module, name) for name in module.__all__)

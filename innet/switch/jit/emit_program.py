@@ -31,6 +31,7 @@ from innet.switch.jit import (
     runtime_queue,
     runtime_random,
     wide,
+    wide_functions,
 )
 from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
@@ -294,6 +295,7 @@ _MODULES = (
     runtime_queue,
     runtime_random,
     wide,
+    wide_functions,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from innet.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.engine import Statistics
 from innet.switch.jit import arithmetic, plan
@@ -172,6 +173,10 @@ class Statements:
                     text = self._element_text(value, width)
                     line(f"{self.expressions.lane_element(target)} = {text}")
             case ir.FieldRef(header, field):
+                if self.program.field(target).variable:
+                    raise UnsupportedError(
+                        f"writing a number to the varbit field {self.program.name_of(target)}"
+                    )
                 array = self.layout.array(header, field)
                 if array is None:
                     name = self.layout.name(header, field)

@@ -45,7 +45,7 @@ def report_of(*arguments):
 
 def test_help_lists_the_commands():
     text = innet("--help").stdout
-    for command in ("demo", "allreduce", "codecs", "report", "p4"):
+    for command in ("demo", "allreduce", "codecs", "report", "p4", "switch"):
         assert command in text
 
 

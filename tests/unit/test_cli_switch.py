@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +15,12 @@ from rich.console import Console
 from support import capture_files as files
 from typer.testing import CliRunner
 
+from innet.cli import INTERRUPTED
 from innet.cli.app import app
 from innet.cli.switch_explain import tree
 from innet.errors import ControlError, InnetError, InputError, ProgramError, UnknownNameError
 from innet.switch import ir, load_program
+from innet.tools.captures import CaptureReader
 from innet.tools.explain import explain
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -115,6 +121,30 @@ class TestReplay:
         assert document["ports"]["7"]["silent"] == 2
         assert document["ports"]["2"]["file"] == str(tmp_path / "out" / "p2_out.pcap")
         assert document["statistics"]["unknown_groups"] == 2
+
+    def test_interrupted(self, tmp_path):
+        """What was written so far is whole, and one line says what happened."""
+        path, out = tmp_path / "p1_in.pcap", tmp_path / "out"
+        path.write_bytes(files.pcap([(i * 1_000, b"\2" * 60) for i in range(400_000)]))
+        command = ["replay", CLOCK, path, "-o", out, "-e", "interpret", "--batch", 64]
+        with subprocess.Popen(
+            [sys.executable, "-m", "innet", "switch", *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as running:
+            try:
+                for _ in range(600):
+                    if (out / "p2_out.pcap").exists():
+                        break
+                    time.sleep(0.1)
+                running.send_signal(signal.SIGINT)
+                printed, said = running.communicate(timeout=30)
+            finally:
+                running.kill()
+        assert (running.returncode, printed, said) == (INTERRUPTED, "", "interrupted.\n")
+        with CaptureReader(out / "p2_out.pcap") as capture:
+            assert sum(map(len, capture.blocks())) % 64 == 0
 
     def test_a_command_that_is_refused(self, tmp_path, capture):
         (tmp_path / "commands").write_text("\nmc_mgrp_create 1\ntable_add x y 1 =>\n")

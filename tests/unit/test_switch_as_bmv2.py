@@ -194,3 +194,24 @@ def test_constant_entries_can_be_cleared(engine):
     switch.command("table_clear constant_table")
     assert switch.command("table_num_entries constant_table") == "0"
     assert answer(switch, words(packet)) != before
+
+
+# ── Ends of ranges ──
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+@pytest.mark.parametrize(
+    ("number", "negated", "product", "total", "less"),
+    [
+        # -n |-| 5 as int<64>, n * 3 |+| 1, n + n >> 1, and whether n + 2 < n, as bit<64>
+        ("8000000000000000", "8000000000000000", "8000000000000001", "0000000000000000", "00"),
+        ("7fffffffffffffff", "8000000000000000", "7ffffffffffffffe", "7fffffffffffffff", "00"),
+        ("8000000000000003", "7ffffffffffffff8", "800000000000000a", "0000000000000003", "00"),
+        ("ffffffffffffffff", "fffffffffffffffc", "fffffffffffffffe", "7fffffffffffffff", "01"),
+        ("5555555555555556", "aaaaaaaaaaaaaaa5", "0000000000000003", "5555555555555556", "00"),
+    ],
+)
+def test_overflow_is_seen_by_what_comes_next(engine, number, negated, product, total, less):
+    """A compiler that takes overflow for impossible gets -(-2**63) - 5 wrong."""
+    switch = switch_of("as_bmv2_overflow", engine)
+    assert answer(switch, number * 3 + "00") == [(2, negated + product + total + less)]

@@ -18,6 +18,8 @@ from innet.switch.interpreter_expressions import OPERATORS
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _UNSIGNED = (1 << 64) - 1
 _KIND = ir.DataOperator
+#: Functions for operations whose result may need more than int64 has.
+_WRAPPED = {"+": "wrapped_add", "-": "wrapped_subtract", "*": "wrapped_multiply"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,11 @@ def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # no
 
 def _joined(symbol: str, left: Value, right: Value, low: int, high: int) -> Value:
     """An operation whose low bits depend on the operands' low bits only."""
+    exact = left.signed and right.signed and low >= _LOWEST and high <= _HIGHEST
 
     def at(bits: int) -> str:
+        if bits == 64 and symbol in _WRAPPED and not exact:
+            return f"{_WRAPPED[symbol]}({left.at(64)}, {right.at(64)})"
         return f"({left.at(bits)} {symbol} {right.at(bits)})"
 
     return Value(at(64), low, high, at)

@@ -46,6 +46,9 @@ __all__ = [  # what emitted code may import
     "store16",
     "store32",
     "store64",
+    "wrapped_add",
+    "wrapped_multiply",
+    "wrapped_subtract",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -175,6 +178,25 @@ def _hidden(_typing: Any, _number: Any) -> Any:
 
     return types.int64(types.int64), emit
 
+
+def _wrapped(operation: str) -> Any:
+    """An operation of two int64 modulo 2**64.
+
+    Numba's own tell LLVM that the result has no more than 64 bits, from which LLVM concludes about
+    the operands.
+    """
+
+    def wrap(_typing: Any, _left: Any, _right: Any) -> Any:
+        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return getattr(builder, operation)(*arguments)
+
+        return types.int64(types.int64, types.int64), emit
+
+    return intrinsic(wrap)
+
+
+wrapped_add, wrapped_subtract = _wrapped("add"), _wrapped("sub")
+wrapped_multiply = _wrapped("mul")
 
 # hidden(number): the number, without the compiler knowing it. A short loop of known length is
 # unrolled into scalar code before the vectoriser sees it; one of unknown length is not.

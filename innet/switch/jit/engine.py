@@ -66,6 +66,7 @@ class JitEngine:
         self.source_path = cache.module_path(program)
         self._process: Any = module.process
         self._growth: int = module.GROWTH
+        self._queues = queues(program)
         self._program = program
         self._state = state
         self._fixed = [
@@ -112,7 +113,7 @@ class JitEngine:
         statistics = np.zeros(len(STATISTICS), np.int64)
         sent = (
             self._queued(packets, statistics)
-            if queues(self._program)
+            if self._queues
             else self._direct(packets, statistics)
         )
         self._add(statistics)

@@ -10,6 +10,8 @@ Its shape, with names as in the emitted source:
         ... decide: dropped, one copy, or a multicast group's copies
         for copy in range(first_copy, last_copy):
             ... egress, update checksums, deparse to out[produced]
+
+Programs whose packets come by again have another one (``emit_queue``).
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ class _Emitter:
         names = ", ".join(name for name, _ in arguments)
         if self.queueing:
             self.writer.line(f"@njit({options})")
-            self.queue.keep()
+            self.queue.rows.keep()
             self.writer.blank()
             self.writer.blank()
         self.writer.line(f"@njit(SIGNATURE, {options})")

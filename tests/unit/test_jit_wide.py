@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from innet.switch import ir
 from innet.switch.interpreter_expressions import OPERATORS
-from innet.switch.jit import wide, wide_functions
+from innet.switch.jit import runtime, wide, wide_functions
 
 WIDTHS = [128, 192, 1024]
 KEPT = 77
@@ -119,6 +120,20 @@ def test_operations(bits: int) -> None:
         assert out[count * 17 :].tolist() == [*orders, signed(left, 64)]
 
     check()
+
+
+@njit
+def sums(value: Any, other: Any) -> Any:
+    total = runtime.wrapped_add(value, runtime.SIGN)
+    product = runtime.wrapped_multiply(value, other)
+    return total, runtime.wrapped_subtract(other, value), product
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_overflow_wraps_around(value: int, other: int) -> None:
+    """LLVM turns an int64 sum with ``SIGN`` into an or, since it need not care about overflow."""
+    found = [value + runtime.SIGN, other - value, value * other]
+    assert list(sums(value, other)) == [signed(each, 64) for each in found]
 
 
 def test_all_names_are_there() -> None:

@@ -112,9 +112,7 @@ class JitEngine:
         packets = (_trusted(batch.data), _trusted(batch.length), _trusted(batch.port))
         statistics = np.zeros(len(STATISTICS), np.int64)
         sent = (
-            self._queued(packets, statistics)
-            if self._queues
-            else self._direct(packets, statistics)
+            self._queued(packets, statistics) if self._queues else self._direct(packets, statistics)
         )
         self._add(statistics)
         return sent

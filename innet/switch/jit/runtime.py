@@ -1,8 +1,9 @@
 """What emitted code calls: packet bytes, unsigned comparisons, table look-ups, checksums.
 
 Every integer of emitted code is an int64 that holds a field's value modulo 2**64, so that literals
-need no types and wrap-around is free. Fields of up to 63 bits are therefore never negative; the few
-operations for which 64-bit fields differ (order, right shift, division) are functions here.
+need no types. Fields of up to 63 bits are therefore never negative; the few operations for which
+64-bit fields differ (order, right shift, division) are functions here, and those that may overflow
+(``wrapped_add`` and so on), which int64 itself leaves undefined.
 
 The look-ups work on the arrays that ``table_arrays`` builds; row 0 of a table is its default entry.
 """
@@ -287,7 +288,7 @@ def scatter(key: Any, seed: int) -> int:
     """A hash of a tuple of words, as ``table_arrays`` computes it for whole arrays of keys."""
     state = seed
     for word in key:
-        state = (state ^ word) * MULTIPLIER
+        state = wrapped_multiply(state ^ word, MULTIPLIER)
         state ^= (state >> 32) & 0xFFFFFFFF
     return state
 

@@ -14,7 +14,16 @@ from innet.switch.hashes import (
     CRC_TURNED,
     crc_words,
 )
-from innet.switch.jit.runtime import get, inlined, load8, load16, put, store8
+from innet.switch.jit.runtime import (
+    get,
+    inlined,
+    load8,
+    load16,
+    put,
+    store8,
+    wrapped_add,
+    wrapped_multiply,
+)
 
 __all__ = [  # what emitted code may import
     "append_bits",
@@ -206,36 +215,46 @@ def _little(data: Any, at: int, size: int) -> int:
 
 
 @inlined
-def _round(accumulator: int, lane: int) -> int:
-    return _rotated(accumulator + lane * _PRIME2, 31) * _PRIME1
+def _round(accumulator: int, lane: int) -> Any:
+    mixed = _rotated(wrapped_add(accumulator, wrapped_multiply(lane, _PRIME2)), 31)
+    return wrapped_multiply(mixed, _PRIME1)
 
 
 @inlined
-def xxh64(data: Any, size: int) -> int:
+def _step(value: int, factor: int, more: int) -> Any:
+    return wrapped_add(wrapped_multiply(value, factor), more)
+
+
+@inlined
+def xxh64(data: Any, size: int) -> Any:
     """XXH64 with seed 0."""
     at = 0
     state = _PRIME5
     if size >= 32:
-        one, two, three, four = _PRIME1 + _PRIME2, _PRIME2, 0, -_PRIME1
+        one, two = wrapped_add(_PRIME1, _PRIME2), wrapped_add(_PRIME2, 0)
+        three, four = 0, wrapped_add(-_PRIME1, 0)
         while at + 32 <= size:
             one = _round(one, _little(data, at, 8))
             two = _round(two, _little(data, at + 8, 8))
             three = _round(three, _little(data, at + 16, 8))
             four = _round(four, _little(data, at + 24, 8))
             at += 32
-        state = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
+        state = wrapped_add(_rotated(one, 1), _rotated(two, 7))
+        state = wrapped_add(state, wrapped_add(_rotated(three, 12), _rotated(four, 18)))
         for lane in (one, two, three, four):
-            state = (state ^ _round(0, lane)) * _PRIME1 + _PRIME4
-    state += size
+            state = _step(state ^ _round(0, lane), _PRIME1, _PRIME4)
+    state = wrapped_add(state, size)
     while at + 8 <= size:
-        state = _rotated(state ^ _round(0, _little(data, at, 8)), 27) * _PRIME1 + _PRIME4
+        state = _step(_rotated(state ^ _round(0, _little(data, at, 8)), 27), _PRIME1, _PRIME4)
         at += 8
     if at + 4 <= size:
-        state = _rotated(state ^ (_little(data, at, 4) * _PRIME1), 23) * _PRIME2 + _PRIME3
+        lane = wrapped_multiply(_little(data, at, 4), _PRIME1)
+        state = _step(_rotated(state ^ lane, 23), _PRIME2, _PRIME3)
         at += 4
     while at < size:
-        state = _rotated(state ^ (load8(data, at) * _PRIME5), 11) * _PRIME1
+        lane = wrapped_multiply(load8(data, at), _PRIME5)
+        state = wrapped_multiply(_rotated(state ^ lane, 11), _PRIME1)
         at += 1
-    state = (state ^ _shifted(state, 33)) * _PRIME2
-    state = (state ^ _shifted(state, 29)) * _PRIME3
+    state = wrapped_multiply(state ^ _shifted(state, 33), _PRIME2)
+    state = wrapped_multiply(state ^ _shifted(state, 29), _PRIME3)
     return state ^ _shifted(state, 32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from innet.switch.jit.runtime import MULTIPLIER, find_ternary, get, inlined
+from innet.switch.jit.runtime import MULTIPLIER, find_ternary, get, inlined, wrapped_multiply
 
 __all__ = ["find_masked"]  # what emitted code may import
 
@@ -13,10 +13,11 @@ __all__ = ["find_masked"]  # what emitted code may import
 def _under_mask(masks: Any, keys: Any, rows: Any, key: Any, number: int) -> Any:
     """The best row of mask ``number`` for ``key``; 0 for none."""
     words = len(key)
-    state = number * MULTIPLIER
+    state = wrapped_multiply(number, MULTIPLIER)
     state ^= (state >> 32) & 0xFFFFFFFF
     for position in range(words):
-        state = (state ^ (key[position] & get(masks, number * words + position))) * MULTIPLIER
+        masked = key[position] & get(masks, number * words + position)
+        state = wrapped_multiply(state ^ masked, MULTIPLIER)
         state ^= (state >> 32) & 0xFFFFFFFF
     slot = state & (len(rows) - 1)
     while True:

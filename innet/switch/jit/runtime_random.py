@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import randomness
-from innet.switch.jit.runtime import get, inlined, less, put, shift_right_unsigned
+from innet.switch.jit.runtime import (
+    get,
+    inlined,
+    less,
+    put,
+    shift_right_unsigned,
+    wrapped_add,
+    wrapped_multiply,
+    wrapped_subtract,
+)
 
 __all__ = ["uniform"]
 
@@ -21,21 +30,21 @@ _FIRST, _SECOND = map(_wrapped, randomness.MULTIPLIERS)
 @inlined
 def next_word(state: Any) -> Any:
     """``randomness.next_word``."""
-    word = get(state, 0) + _INCREMENT
+    word = wrapped_add(get(state, 0), _INCREMENT)
     put(state, 0, word)
-    word = (word ^ shift_right_unsigned(word, 30)) * _FIRST
-    word = (word ^ shift_right_unsigned(word, 27)) * _SECOND
+    word = wrapped_multiply(word ^ shift_right_unsigned(word, 30), _FIRST)
+    word = wrapped_multiply(word ^ shift_right_unsigned(word, 27), _SECOND)
     return word ^ shift_right_unsigned(word, 31)
 
 
 @inlined
 def uniform(state: Any, low: int, high: int) -> Any:
     """``randomness.uniform``; the bounds are unsigned."""
-    span = high - low
+    span = wrapped_subtract(high, low)
     every = span
     for distance in (1, 2, 4, 8, 16, 32):
         every |= shift_right_unsigned(every, distance)
     while True:
         word = next_word(state) & every
         if not less(span, word):
-            return low + word
+            return wrapped_add(low, word)

@@ -274,6 +274,15 @@ def test_jumps() -> None:
     registers_of(with_action(base, primitives), [rng.bytes(68) for _ in range(60)])
 
 
+def test_a_batch_does_not_look_at_the_program(tables: ir.Program) -> None:
+    """Walking a program of hundreds of statements takes as long as thousands of packets."""
+    _, engine = made(tables)
+    batch = PacketBatch.from_packets([(1, bytes(40))])
+    first = engine.process(batch).to_packets()
+    del engine._program
+    assert engine.process(batch).to_packets() == first
+
+
 def test_source_is_a_file_that_tracebacks_show(tables: ir.Program) -> None:
     _, engine = made(tables)
     source = engine.source_path.read_text()

@@ -115,10 +115,11 @@ class Statements:
     def _parser_statement(self, statement: Any) -> None:
         line = self.writer.line
         match statement:
-            case plan.Extract(header):
+            case plan.Extract(header, checked):
                 size = self.program.type_of(header).width // 8
                 line(f"# {self.program.headers[header].name}")
-                self._need(str(size))
+                if not checked:
+                    self._need(str(size))
                 emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")

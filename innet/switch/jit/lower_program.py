@@ -97,13 +97,13 @@ def _lower_extract(program: ir.Program, operation: ir.Extract) -> plan.Body:
     terms = Terms(program, no_arguments)
     bits = ir.Const(0) if operation.length is None else terms.resolve(operation.length)
 
-    def extract(header: int) -> plan.Body:
+    def extract(header: int, checked: bool) -> plan.Body:
         fixed = program.type_of(header).variable is None
-        taken = plan.Extract(header) if fixed else plan.ExtractVariable(header, bits)
+        taken = plan.Extract(header, checked) if fixed else plan.ExtractVariable(header, bits)
         return (taken, *only_member(program, header))
 
     if isinstance(operation.target, ir.HeaderRef):
-        return (*terms.prelude, *extract(operation.target.header))
+        return (*terms.prelude, *extract(operation.target.header, False))
     return (*terms.prelude, *extract_next(program, operation.target, extract))
 
 

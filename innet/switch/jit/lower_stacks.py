@@ -36,9 +36,13 @@ def packet_scalars(program: ir.Program, bodies: tuple[plan.Body, ...]) -> list[p
 def extract_next(
     program: ir.Program,
     target: ir.StackNext | ir.UnionStackNext,
-    extract: Callable[[int], plan.Body],
+    extract: Callable[[int, bool], plan.Body],
 ) -> plan.Body:
-    """``extract`` for the next free element; a full stack stops the parser."""
+    """``extract`` for the next free element; a full stack stops the parser.
+
+    Whether there are enough bytes for a header of fixed size is asked once for all elements, which
+    ``extract`` is told.
+    """
     if isinstance(target, ir.StackNext):
         count = stack_count(program, target.stack)
         elements = program.stacks[target.stack].headers
@@ -49,7 +53,11 @@ def extract_next(
     full = ir.Compare(ir.Comparison.GE, count, ir.Const(len(elements)))
     fail = plan.Fail(ir.Const(program.errors["StackOutOfBounds"]))
     more = plan.Assign(count, ir.Binary(ir.DataOperator.ADD, count, ir.Const(1)))
-    return (plan.If(full, (fail,), ()), *act(balanced(count, elements), extract), more)
+    kind = program.type_of(elements[0])
+    fixed = kind.variable is None
+    need = (plan.Need(ir.Const(kind.width // 8)),) if fixed else ()
+    taken = act(balanced(count, elements), lambda header: extract(header, fixed))
+    return (plan.If(full, (fail,), ()), *need, *taken, more)
 
 
 # ── Whole stacks ─────────────────────────────────────────────────────────────────────────────────

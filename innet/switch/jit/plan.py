@@ -259,9 +259,13 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Take a header of fixed size from the packet, or stop the region with PacketTooShort."""
+    """Take a header of fixed size from the packet, or stop the region with PacketTooShort.
+
+    ``checked``: a ``Need`` before it made sure of the bytes.
+    """
 
     header: int
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-// Action profiles and selectors: members, groups, tables that share one, hashes of several kinds.
+// Action profiles and selectors: members, groups, hashes of several kinds.
 #include <core.p4>
 #include <v1model.p4>
 
@@ -12,7 +12,10 @@ parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metada
 }
 control V(inout headers_t h, inout metadata_t m) { apply {} }
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    action_profile(16) shared;
+    // One for each table: what simple_switch does after a member of a profile that tables share is
+    // what its last table does.
+    action_profile(16) plain;
+    action_profile(12) plain_too;
     action_selector(HashAlgorithm.crc16, 16, 14) spread;
     action_selector(HashAlgorithm.crc32, 16, 16) spread_too;
 
@@ -22,13 +25,13 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     table first {
         key = { h.base.a: exact; }
         actions = { set; port; clear; }
-        implementation = shared;
+        implementation = plain;
         size = 16;
     }
     table second {
         key = { h.base.b: ternary; }
         actions = { set; port; clear; }
-        implementation = shared;
+        implementation = plain_too;
         size = 16;
     }
     table chosen {
@@ -49,7 +52,8 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
             s.egress_spec = 1;
             first.apply();
             h.marks.profile = m.mark;
-            if (second.apply().hit) { h.marks.profile = h.marks.profile + m.mark; }
+            second.apply();
+            h.marks.profile = h.marks.profile + m.mark;
             chosen.apply();
             h.marks.selector = m.mark;
             chosen_too.apply();

@@ -14,6 +14,7 @@ import numpy as np
 from innet.errors import ControlError
 from innet.switch import Switch, ir
 from innet.switch.guided import Guide, number
+from support.fuzz_profiles import ProfileCommands
 
 SESSIONS, GROUPS, RIDS = 6, 5, 6
 
@@ -74,7 +75,7 @@ class Controller:
             makers += [self._crc] * 3
         if program.meters:
             makers += [self._meter] * 6
-        return makers
+        return makers + ProfileCommands(self).makers()
 
     def _pick(self, choices):
         return choices[self.rng.integers(len(choices))]
@@ -94,8 +95,12 @@ class Controller:
             return None
         action, arguments = self._action(table)
         return f"table_add {table.name} {action} {self.keys(table)} => {arguments}" + (
-            f" {self._small(5)}" if ordered(table) else ""
+            f" {self._small(5)}" if self.ordered(table) else ""
         )
+
+    def ordered(self, table: ir.Table) -> bool:
+        """Whether its entries have priorities."""
+        return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
     def keys(self, table: ir.Table) -> str:
         return " ".join(key_text(self.guide._match(key)) for key in table.keys)
@@ -245,11 +250,6 @@ class Controller:
         numbers = " ".join(hex(number(self.rng, width)) for _ in range(3))
         flags = f"{self._small(2)} {self._small(2)}"
         return f"set_crc{width}_parameters {calculation.name} {numbers} {flags}"
-
-
-def ordered(table: ir.Table) -> bool:
-    """Whether its entries have priorities."""
-    return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
 
 def key_text(match: ir.Match) -> str:

@@ -69,8 +69,9 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     yield "sparse decode 5 %", 1, items, lambda: cpu.scatter(indices, values, size)
     carrier = build_codec("lhc").carrier
     assert isinstance(carrier, Lhc)
-    layout = carrier.plan(Census(items, items, size))
-    assert layout is not None
+    plan = carrier.plan(Census(items, items, size))
+    assert plan is not None
+    layout = plan.layout
     bitmap, sketch = cpu.lhc_encode(None, integers, size, layout)
     missing = cpu.lhc_peel(bitmap, sketch, size, layout)[1]
     assert not missing.any()

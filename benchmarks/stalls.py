@@ -2,12 +2,13 @@
 
     python -m benchmarks.stalls [--tries 1000]
 
-The first table is of the carrier's own sizing; the second of plain ratios of cells to items, with
-lanes turned as innet does. "blocks" are runs of 16 neighbours, as the rows of an embedding table.
+The first table is of the carrier's own sizing, for each form of hashing; the second of plain ratios
+of cells to items. "blocks" are runs of 16 neighbours, as the rows of an embedding table.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -17,11 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from innet import kernels
-from innet.codecs import build_codec
-from innet.codecs.carriers.lhc import Census, Lhc
+from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
 from innet.kernels import SketchLayout
 
-ITEMS = (2, 10, 50, 200, 1000, 3000, 10_000, 50_000, 200_000)
+ITEMS = (2, 10, 50, 200, 1000, 3000, 10_000, 50_000, 100_000, 1_000_000)
+FORMS = {
+    "auto": LhcSettings(),
+    "plain, 3 hashes": LhcSettings(hashing="plain", hashes=3),
+    "coupled, 3 hashes": LhcSettings(hashing="coupled", hashes=3),
+    "coupled, 4 hashes": LhcSettings(hashing="coupled", hashes=4),
+}
 RATIOS = (1.22, 1.25, 1.30, 1.40, 1.60, 2.00)
 SPARSITY = 20  # elements for each item
 
@@ -31,18 +37,16 @@ def main(
 ) -> None:
     """Simulate and print."""
     console = Console()
-    carrier = build_codec("lhc").carrier
-    assert isinstance(carrier, Lhc)
-    table = Table("items", "lanes", "cells/item", "stalls", "in blocks", title="lhc's own sizing")
+    table = Table("items", *FORMS, title="cells/item: stalls, stalls in blocks; lhc's own sizing")
     for items in ITEMS:
-        layout = carrier.plan(Census(items, items, 100 * items + 1000))
-        assert layout is not None
-        runs = max(50, tries // max(1, items // 3000))
-        shares = [stalled(items, layout, blocks, runs)[0] for blocks in (False, True)]
-        table.add_row(
-            f"{items:,}", str(layout.lanes), f"{layout.cells / items:.3g}",
-            *(f"{share:.2%}" for share in shares),
-        )  # fmt: skip
+        cells = []
+        for settings in FORMS.values():
+            layout = sketch_layout(items, settings, 0)
+            assert layout is not None
+            runs = max(12, tries // max(1, items // 3000))
+            shares = [stalled(items, layout, blocks, runs)[0] for blocks in (False, True)]
+            cells.append(f"{layout.cells / items:.3g}: {shares[0]:.1%}, {shares[1]:.1%}")
+        table.add_row(f"{items:,}", *cells)
     console.print(table)
     table = Table("items", "lanes", *(f"{ratio:.2f}" for ratio in RATIOS), title="stalls / lost")
     for items, lanes in ((3277, 1), (3277, 16), (52_429, 1), (52_429, 16)):
@@ -63,7 +67,7 @@ def stalled(items: int, layout: SketchLayout, blocks: bool, tries: int) -> tuple
     for seed in range(tries):
         dense = np.zeros(size, np.int32)
         dense[places(items, size, blocks, np.random.default_rng(seed))] = 1
-        layout = SketchLayout(layout.part, layout.lanes, seed)
+        layout = replace(layout, seed=seed)
         _, missing = cpu.lhc_peel(*cpu.lhc_encode(None, dense, size, layout), size, layout)
         lost.append(cpu.popcount(missing))
     return float(np.mean(np.array(lost) > 0)), float(np.mean(lost)) / items

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from innet.codecs.capabilities import joined
+from innet.codecs.capabilities import SAME_INDICES, joined
 from innet.codecs.checks import check_gradient
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
@@ -223,7 +223,8 @@ class Codec:
         answers = (yield opening.segments) if gradient.size else opening.nothing()
         of_quantiser, of_carrier = opening.split(answers)
         scaling = self.quantiser.agree(of_quantiser, workers)
-        own = scaling.contribute(selection)
+        shared = SAME_INDICES in self.selector.capabilities.provides
+        own = replace(scaling.contribute(selection), shared=shared)
         if scaling.scale:
             total = yield from self.carrier.carry(own, of_carrier, workers, watch)
         else:

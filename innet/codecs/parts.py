@@ -73,12 +73,14 @@ class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
     ``size`` is the gradient's times ``limbs``: so many integers the quantiser makes of an element.
+    ``shared`` where the selector says that the indices are the same on all workers.
     """
 
     size: int
     indices: Ints | None
     integers: Ints
     limbs: int = 1
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

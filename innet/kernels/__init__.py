@@ -17,10 +17,11 @@ from typing import Protocol, cast
 
 from innet.errors import UnknownNameError
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.filters import Filter
 from innet.kernels.layout import SketchLayout
 from innet.kernels.limbs import Limbs
 
-__all__ = ["Kernels", "Limbs", "SketchLayout", "get", "names"]
+__all__ = ["Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
 _MODULES = {"cpu": "innet.kernels.cpu", "naive": "innet.kernels.naive"}
 
@@ -127,6 +128,22 @@ class Kernels(Protocol):
         Returns:
             The integers, shape (size,), 0 where not recovered; and the bitmap of the elements that
             could not be recovered, all zero when everything was.
+        """
+        ...
+
+    def bloom_fill(self, items: Ints, shape: Filter, /) -> Ints:
+        """The Bloom filter of the items, ``shape.words`` words."""
+        ...
+
+    def bloom_members(self, words: Ints, size: int, shape: Filter, /) -> Ints:
+        """A bitmap of the elements below size whose bits are all set in the filter."""
+        ...
+
+    def lhc_unlock(self, bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+        """Elements without which a sketch of the bitmap's can be peeled to the end, as a bitmap.
+
+        Peel; take the first element that is left; and so on until none is. Once the values of the
+        elements taken are known, a peel of the others cannot come to a halt.
         """
         ...
 

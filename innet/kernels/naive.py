@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout import SketchLayout
+from innet.kernels.naive_filters import bloom_fill, bloom_members  # noqa: F401 - of this set too
 from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -77,10 +78,10 @@ def lhc_encode(
     items = np.flatnonzero(dense)
     sketch = np.zeros(layout.cells, np.uint32)
     cells, negative = _places(items, layout)
-    for part in range(3):
+    for j in range(layout.hashes):
         words = dense[items].view(np.uint32)
         # The unsigned type wraps around without a warning, as the switch's adder does.
-        np.add.at(sketch, cells[part], np.where(negative[part], np.uint32(0) - words, words))
+        np.add.at(sketch, cells[j], np.where(negative[j], np.uint32(0) - words, words))
     return _bitmap(items, size), sketch.view(np.int32)
 
 
@@ -117,11 +118,25 @@ def peel_rounds(
         found = rest[cells[part, chosen]]
         value = np.where(negative[part, chosen], np.uint32(0) - found, found)
         total[items[chosen]] = value
-        for j in range(3):
+        for j in range(layout.hashes):
             signed = np.where(negative[j, chosen], np.uint32(0) - value, value)
             np.subtract.at(rest, cells[j, chosen], signed)
         pending[chosen] = False
     return total.view(np.int32), _bitmap(items[pending], size), rounds
+
+
+def lhc_unlock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+    """See ``innet.kernels.Kernels.lhc_unlock``."""
+    left = bitmap.copy()
+    asked: list[int] = []
+    nothing = np.zeros(layout.cells, np.int32)
+    while True:
+        _, left = lhc_peel(left, nothing, size, layout)
+        items = expand(left, size)
+        if not items.size:
+            return _bitmap(np.array(asked, np.int64), size)
+        asked.append(int(items[0]))
+        left = _bitmap(items[1:].astype(np.int64), size)
 
 
 def _bits(bitmap: Ints) -> NDArray[np.bool_]:
@@ -139,18 +154,22 @@ def _bitmap(items: NDArray[np.int64], size: int) -> Ints:
 def _places(
     items: NDArray[np.int64] | Ints, layout: SketchLayout
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Cells of the items, shape (3, items), and where they are negated, of the same shape."""
+    """Cells of the items, shape (hashes, items), and where they are negated, of the same shape."""
     block, lane = np.divmod(items.astype(np.uint64), np.uint64(layout.lanes))
     z0 = _mix(block * _GOLDEN + np.uint64(layout.seed))
     z1 = _mix(z0 + _GOLDEN)
-    halves = (z0 & np.uint64(0xFFFFFFFF), z0 >> np.uint64(32), z1 & np.uint64(0xFFFFFFFF))
+    z2 = _mix(z1 + _GOLDEN)
+    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
+    segment = (z0 & low) * np.uint64(layout.starts) >> high
+    halves = (z1 & low, z1 >> high, z2 & low, z2 >> high)
     cells, negative = [], []
-    for part, half in enumerate(halves):
-        row = (half * np.uint64(layout.part) >> np.uint64(32)) + np.uint64(part * layout.part)
-        turn = z1 >> np.uint64(35 + 9 * part)
-        column = (lane + turn % np.uint64(layout.lanes)) % np.uint64(layout.lanes)
+    for j in range(layout.hashes):
+        row = (segment + np.uint64(j)) * np.uint64(layout.part)
+        row += halves[j] * np.uint64(layout.part) >> high
+        turn = (z0 >> np.uint64(36 + 7 * j)) % np.uint64(128)
+        column = (lane + turn) % np.uint64(layout.lanes)
         cells.append((row * np.uint64(layout.lanes) + column).astype(np.int64))
-        negative.append((z1 >> np.uint64(32 + part)) & np.uint64(1) == 1)
+        negative.append((z0 >> np.uint64(32 + j)) & np.uint64(1) == 1)
     return np.stack(cells), np.stack(negative)
 
 

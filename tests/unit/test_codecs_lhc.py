@@ -48,10 +48,10 @@ def test_a_repair_is_one_round_of_the_missing_items_alone():
     details = outcomes[0].details
     assert details["repair_rounds"] == 1
     assert outcomes[0].rounds == len(rounds) == 3
-    assert 0 < details["stalled_items"] <= details["union"]
+    assert 0 < details["stalled_items"] <= details["union"] + details["false_positives"]
     (repair,) = rounds[2][0]
     assert repair.operation is Operation.SUM
-    assert repair.words.size == details["stalled_items"]
+    assert repair.words.size == details["repair_words"] < details["stalled_items"]
     np.testing.assert_array_equal(outcomes[3].integer_sum, integer_oracle(outcomes, 20_000))
 
 
@@ -86,16 +86,16 @@ def test_a_dense_union_travels_densely(density):
 
 
 def test_the_overlap_is_learnt():
-    # Eight equal supports of 10 %: taken to be disjoint they fill 80 %, so the first time is dense.
+    # Eight equal supports of 12 %: taken to be disjoint they fill 96 %, so the first time is dense.
     rng = np.random.default_rng(4)
-    (support,) = sparse(rng, 20_000, 2000)
+    (support,) = sparse(rng, 20_000, 2400)
     job = [np.where(support != 0, rng.standard_normal(20_000), 0).astype("f4") for _ in range(8)]
     codecs = workers("lhc", 8)
     first, second = (all_reduce(codecs, job)[0] for _ in range(2))
     assert first.details["form"] == "dense"
     assert second.details["form"] == "sketch"
-    assert second.details["union"] == 2000
-    assert 2000 <= second.details["union_expected"] <= 2210
+    assert second.details["union"] == 2400
+    assert 2400 <= second.details["union_expected"] <= 2650
     forgetful = workers({"carrier": {"name": "lhc", "remember": False}}, 8)
     assert [all_reduce(forgetful, job)[0].details["form"] for _ in range(2)] == ["dense"] * 2
 
@@ -139,7 +139,7 @@ def test_stalls_are_rare_at_every_size(items, blocks):
         else:
             places = rng.choice(size, items, replace=False)
         dense[places] = 1
-        layout = carrier.plan(Census(items, items, size))
+        layout = carrier.plan(Census(items, items, size)).layout
         carrier._sketches += 1
         stalls += bool(
             cpu.lhc_peel(*cpu.lhc_encode(None, dense, size, layout), size, layout)[1].any()
@@ -160,9 +160,10 @@ def test_counts_of_all_workers_fit_an_int32(size, count):
 def test_the_largest_gradients_are_planned_without_overflow(size):
     carrier = build_codec("lhc").carrier
     assert carrier.plan(Census(size, 32 * size, size)) is None
-    layout = carrier.plan(Census(size // 1000, size // 250, size))
-    assert layout is not None
-    assert layout.lanes == (1 if size == 10**6 else 16)
+    plan = carrier.plan(Census(size // 1000, size // 250, size))
+    assert plan is not None
+    assert plan.words < size // 100
+    assert plan.layout.coupled == (size > 10**6)
 
 
 @pytest.mark.parametrize(

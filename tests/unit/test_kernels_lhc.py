@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 
 from innet import kernels
-from innet.kernels import SketchLayout, naive
+from innet.kernels import Filter, SketchLayout, naive
 
 cpu = kernels.get("cpu")
 
 # fmt: off
-FROZEN = [
-    5, 0, 0, 0, 0, 0, -7, 0, 0, 0, 0, 0,
-    0, 0, -2147483647, 0, 0, 4, 7, 0, 0, 0, 0, -2147483648,
-    0, 0, -2147483648, 0, 1, -7, 0, -2147483647, 0, 5, 0, 0,
+FROZEN_PLAIN = [
+    0, -2147483648, 0, 0, 2147483647, 0, -1, 7, 0, 0, 0, -5, 0, 0, 0, -2147483648, 1,
+    2147483635, 0, 0, 0, 0, 0, 0, 0, 1, 2147483641, 0, 0, 0, 2147483647, 0, 0, 0, 0, -5,
+]
+FROZEN_COUPLED = [
+    0, 0, 0, 0, 0, 0, 0, -5, 0, -2147483648, 0, 0, 2147483647, -5, -1, 7, 0, 0, 0,
+    -2147483648, 1, 2147483640, 0, -5, 0, 1, 2147483641, 0, 0, 0, 2147483642, 0, 1, -6, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ]
 # fmt: on
 
@@ -25,14 +29,21 @@ def unit_sketch(item, size, layout):
     return naive.lhc_encode(None, dense, size, layout)[1].reshape(layout.rows, layout.lanes)
 
 
-@pytest.mark.parametrize("lanes", [1, 16, 512])
-def test_an_element_has_three_distinct_rows_one_in_each_part(lanes):
-    layout = SketchLayout(4, lanes, 99)
+@pytest.mark.parametrize("lanes", [1, 16, 128])
+@pytest.mark.parametrize("hashes", [3, 4])
+@pytest.mark.parametrize("starts", [1, 5])
+def test_an_element_has_distinct_rows_in_neighbouring_segments(lanes, hashes, starts):
+    layout = SketchLayout(4, lanes, 99, hashes, starts)
+    begun = set()
     for item in range(0, 2000, 37):
         sketch = unit_sketch(item, 2000, layout)
         rows, _ = np.nonzero(sketch)
-        assert (rows // layout.part).tolist() == [0, 1, 2]
+        first = rows[0] // layout.part
+        begun.add(int(first))
+        assert (rows // layout.part).tolist() == list(range(first, first + hashes))
         assert set(np.abs(sketch[sketch != 0])) == {1}
+    assert begun <= set(range(starts))
+    assert len(begun) == starts or lanes > 16
 
 
 def test_elements_of_a_block_share_rows_and_signs_but_no_cell():
@@ -44,14 +55,29 @@ def test_elements_of_a_block_share_rows_and_signs_but_no_cell():
     assert len(signs) == 1
 
 
-def test_a_sketch_that_is_frozen():
+@pytest.mark.parametrize(
+    ("layout", "frozen"),
+    [
+        (SketchLayout(3, 4, 2**63 - 1), FROZEN_PLAIN),
+        (SketchLayout(2, 4, 2**63 - 1, 4, 3), FROZEN_COUPLED),
+    ],
+)
+def test_a_sketch_that_is_frozen(layout, frozen):
     # What is sent must not change unnoticed: other implementations have to hash in the same way.
-    layout = SketchLayout(3, 4, 2**63 - 1)
     integers = np.array([7, -1, 2**31 - 1, 0, -(2**31), 5], np.int32)
     indices = np.array([0, 3, 31, 32, 63, 64], np.int32)
     bitmap, sketch = cpu.lhc_encode(indices, integers, 65, layout)
     assert bitmap.view(np.uint32).tolist() == [0x80000009, 0x80000000, 0x1]
-    assert sketch.tolist() == FROZEN
+    assert sketch.tolist() == frozen
+
+
+def test_a_filter_that_is_frozen():
+    indices = np.array([0, 3, 31, 32, 63, 64], np.int32)
+    assert cpu.bloom_fill(indices, Filter(3, 5, 2**63 - 1)).tolist() == [
+        25325697,
+        1544300552,
+        56920090,
+    ]
 
 
 def test_sketches_add_up_modulo_2_to_the_32():

@@ -14,60 +14,21 @@ finished by asking for what is missing, never by an estimate.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field, field_validator
 
 from innet.codecs.capabilities import INT32, Capabilities
 from innet.codecs.carriers.dense import sum_dense
+from innet.codecs.carriers.sketch_plan import LhcSettings, Plan, plan
 from innet.codecs.parts import Carrier, Context, Contribution, Ints, Rounds, Selection, Total
 from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
 from innet.errors import StateError
-from innet.kernels import SketchLayout
-from innet.kernels.layout import MAX_LANES
 from innet.words import Operation, Segment
 
 _INT32_MAX = 2**31 - 1
-# A sketch of so many cells stays in a core's own cache, where lanes save no time; without them
-# every element is hashed by itself, and a small sketch has no room to waste on shared fates.
-_NARROW_CELLS = 1 << 16
-
-
-class LhcSettings(Settings):
-    """How the sketch is sized.
-
-    Attributes:
-        cells_per_item: cells for each non-zero element of the union. With three hashes and
-            infinitely many elements, peeling succeeds from 1.222 on.
-        spread: cells added for each square root of the number of elements, as finitely many vary.
-        pair_stalls: accepted probability that two elements share all three cells, which decides
-            the size of small sketches.
-        lanes: elements that share a hash in sketches too large for a core's cache; a power of two.
-            16 lanes of 4 bytes are a cache line.
-        remember: size the sketch by how much the workers' supports overlapped last time. Otherwise
-            they are taken to be disjoint.
-        margin: by how much the union may exceed what the remembered overlap predicts.
-        seed: of the hashes; by default that of the codec. The same on all workers.
-    """
-
-    cells_per_item: Annotated[float, Field(gt=0, le=100)] = 1.23
-    spread: Annotated[float, Field(ge=0, le=100)] = 3.0
-    pair_stalls: Annotated[float, Field(gt=0, le=1)] = 0.006
-    lanes: Annotated[int, Field(ge=1, le=MAX_LANES)] = 16
-    remember: bool = True
-    margin: Annotated[float, Field(ge=0, le=10)] = 0.1
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-
-    @field_validator("lanes")
-    @classmethod
-    def _power_of_two(cls, lanes: int) -> int:
-        if lanes & (lanes - 1):
-            raise ValueError("lanes must be a power of two")
-        return lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +50,13 @@ class Census:
 class Lhc(Carrier[LhcSettings]):
     """Lossless for any support; saves most where the union of the supports is sparse.
 
-    The gradient goes densely where sketch and bitmap would take as many words.
+    Three forms, of which the one of the fewest words goes: sketch and index; where all workers'
+    indices are the same, the integers at them alone, a *list*; and everything, *densely*.
+
+    No overflow can do harm. Cells are added modulo 2**32, and an element is read off as a signed
+    sum of cells and elements modulo 2**32. Integers of that range differ by a multiple of 2**32
+    only when they are the same, and the quantiser keeps an element's sum over the workers in the
+    range; whether a cell's true sum leaves it on the way makes no difference.
     """
 
     name = "lhc"
@@ -97,8 +64,8 @@ class Lhc(Carrier[LhcSettings]):
         requires={INT32: "the cells of the sketch are 32-bit integers."},
         fixed_size=False,
         rounds=(0, 2),
-        index="bitmap",
-        metadata="ceil(d / 32) + 2",
+        index="bitmap, Bloom filter or none",
+        metadata="at most ceil(d / 32) + 2",
     )
     settings = LhcSettings
 
@@ -121,14 +88,18 @@ class Lhc(Carrier[LhcSettings]):
         size, limbs = contribution.size, contribution.limbs
         summed = limbs * int(answers[1][0]) * _unit(size // limbs, workers)
         census = Census(largest=int(answers[0][0]), summed=summed, size=size)
-        layout = self.plan(census)
-        if layout is None:
-            total = yield from sum_dense(contribution, self.context.kernels, watch)
-            # Sums that cancelled out are missing here: few, and the margin has room for them.
-            details = {"form": "dense", "union_expected": self.expected_union(census)}
-            self._overlap = int(np.count_nonzero(total)) / summed
-            return Total(total, details)
-        return (yield from self._carry_sketch(contribution, census, layout, watch))
+        chosen = self.plan(census)
+        listed = self._listed(contribution)
+        least = min(size if chosen is None else chosen.words, size if listed is None else listed)
+        if listed == least:
+            return (yield from self._carry_list(contribution, watch))
+        if chosen is not None:
+            return (yield from self._carry_sketch(contribution, census, chosen, watch))
+        total = yield from sum_dense(contribution, self.context.kernels, watch)
+        # Sums that cancelled out are missing here: few, and the margin has room for them.
+        details = {"form": "dense", "union_expected": self.expected_union(census)}
+        self._overlap = int(np.count_nonzero(total)) / summed
+        return Total(total, details)
 
     def expected_union(self, census: Census) -> int:
         """How many elements of the union to make room for."""
@@ -138,21 +109,12 @@ class Lhc(Carrier[LhcSettings]):
         likely = math.ceil(census.summed * self._overlap * (1 + self.parameters.margin))
         return min(bound, max(census.largest, likely))
 
-    def plan(self, census: Census) -> SketchLayout | None:
+    def plan(self, census: Census) -> Plan | None:
         """Size and hashes of the next sketch; None where the dense form takes no more words."""
-        items = self.expected_union(census)
-        lanes = 1
-        cells = self._cells(items, lanes)
-        if cells > _NARROW_CELLS:
-            lanes = self.parameters.lanes
-            cells = self._cells(items, lanes)
-        part = -(-cells // (3 * lanes))
-        if 3 * part * lanes + -(-census.size // 32) >= census.size:
-            return None
         seed = self.context.seed if self.parameters.seed is None else self.parameters.seed
         # A support that stalled once must not stall every time it comes back.
         seed = (seed + self._sketches * 0xD1B54A32D192ED03) % 2**63
-        return SketchLayout(part, lanes, seed)
+        return plan(self.expected_union(census), census.size, self.parameters, seed)
 
     def state_dict(self) -> dict[str, Any]:
         return {"overlap": self._overlap, "sketches": self._sketches}
@@ -166,49 +128,86 @@ class Lhc(Carrier[LhcSettings]):
             raise StateError(f"the saved number of sketches is {sketches!r}, not a count.")
         self._overlap, self._sketches = overlap, sketches
 
-    def _cells(self, items: int, lanes: int) -> int:
-        """Cells that make a stall rare.
+    def _listed(self, contribution: Contribution) -> int | None:
+        """How many words a list takes; None where it cannot be sent."""
+        known = contribution.shared and contribution.indices is not None
+        return contribution.integers.size if known and self.parameters.index == "auto" else None
 
-        Three needs, the first and second together: the threshold; the variation around it, which
-        falls with the square root of the items, and in the worst case all lanes of a block are
-        items and share its fate, so that only the blocks count; and, for few items, that no two
-        of the items·(items - 1) / 2 pairs share all three cells of cells/3 each.
-        """
-        threshold = self.parameters.cells_per_item * items
-        threshold += self.parameters.spread * math.sqrt(items * lanes)
-        pairs = items * (items - 1) / 2
-        return math.ceil(max(threshold, 3 * math.cbrt(pairs / self.parameters.pair_stalls)))
+    def _carry_list(self, contribution: Contribution, watch: Stopwatch) -> Rounds:
+        assert contribution.indices is not None
+        (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+        watch.enter("decode")
+        total = self.context.kernels.scatter(contribution.indices, summed, contribution.size)
+        return Total(total, {"form": "list", "items": summed.size})
 
     def _carry_sketch(
-        self, contribution: Contribution, census: Census, layout: SketchLayout, watch: Stopwatch
+        self, contribution: Contribution, census: Census, chosen: Plan, watch: Stopwatch
     ) -> Rounds:
-        kernels = self.context.kernels
-        size = contribution.size
+        kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         bitmap, sketch = kernels.lhc_encode(
             contribution.indices, contribution.integers, size, layout
         )
+        index = bitmap
+        if chosen.filter is not None:
+            index = kernels.bloom_fill(kernels.expand(bitmap, size), chosen.filter)
         self._sketches += 1
-        union, summed = yield [Segment(Operation.OR, bitmap), Segment(Operation.SUM, sketch)]
+        union, summed = yield [Segment(Operation.OR, index), Segment(Operation.SUM, sketch)]
         watch.enter("decode")
+        if chosen.filter is not None:
+            union = kernels.bloom_members(union, size, chosen.filter)
         integers, missing = kernels.lhc_peel(union, summed, size, layout)
-        items = kernels.popcount(union)
-        stalled = kernels.expand(missing, size)
-        if stalled.size:
-            (repair,) = yield [Segment(Operation.SUM, _at(contribution, stalled))]
-            integers[stalled] = repair
+        asked = 0
+        if missing.any():
+            asked = yield from self._repair(contribution, integers, missing, summed, chosen)
+        found = kernels.popcount(union)
+        # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
+        items = found if chosen.filter is None else int(np.count_nonzero(integers))
+        self._overlap = items / census.summed
         details = {
             "form": "sketch",
+            "index": "bitmap" if chosen.filter is None else "bloom",
             "union": items,
             "union_expected": self.expected_union(census),
+            "false_positives": found - items,
+            "hashing": "coupled" if layout.coupled else "plain",
+            "hashes": layout.hashes,
             "rows": layout.rows,
             "lanes": layout.lanes,
             "cells_per_item": layout.cells / max(items, 1),
-            "index_bits": 32 * bitmap.size,
-            "stalled_items": int(stalled.size),
-            "repair_rounds": int(stalled.size > 0),
+            "index_bits": 32 * index.size,
+            "stalled_items": kernels.popcount(missing),
+            "repair_words": asked,
+            "repair_rounds": int(asked > 0),
         }
-        self._overlap = items / census.summed
         return Total(integers, details)
+
+    def _repair(
+        self,
+        contribution: Contribution,
+        integers: Ints,
+        missing: Ints,
+        summed: Ints,
+        chosen: Plan,
+    ) -> Generator[list[Segment], list[Ints], int]:
+        """Ask for as many of the missing items as it takes to peel the others; fill them in.
+
+        Every value asked for is a further row of the sketch, one that holds a single item. Such a
+        row is as good as one with several, and it is known beforehand that they suffice: there are
+        never more than missing items, and usually far fewer.
+
+        Returns:
+            How many words it took.
+        """
+        kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
+        asked = kernels.lhc_unlock(missing, size, layout)
+        places = kernels.expand(asked, size)
+        (answer,) = yield [Segment(Operation.SUM, _at(contribution, places))]
+        integers[places] = answer
+        _, known = kernels.lhc_encode(None, integers, size, layout)
+        rest, left = kernels.lhc_peel(missing & ~asked, summed - known, size, layout)
+        assert not left.any(), "what was asked for must suffice"
+        np.add(integers, rest, out=integers)
+        return int(places.size)
 
 
 def _unit(size: int, workers: int) -> int:

@@ -6,13 +6,17 @@ See ``innet.kernels`` for what each must do. Compiled code is cached on disk.
 from __future__ import annotations
 
 from innet.kernels.cpu.bitmap import expand, popcount
+from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, scatter
-from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy, lhc_peel
+from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
+from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
 from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.topk import top_k, top_k_residual
 
 __all__ = [
+    "bloom_fill",
+    "bloom_members",
     "dequantise",
     "expand",
     "grain",
@@ -20,6 +24,7 @@ __all__ = [
     "lhc_encode",
     "lhc_occupancy",
     "lhc_peel",
+    "lhc_unlock",
     "popcount",
     "quantise",
     "scatter",

@@ -1,24 +1,26 @@
-"""The lossless homomorphic sketch: encode, occupancy, peel. ``innet.kernels.layout`` defines it.
+"""The lossless homomorphic sketch: hashing, encode, occupancy. ``innet.kernels.layout`` defines it.
 
-Compiled functions get the layout as one tuple ``hashing`` = (part, log2(lanes), seed): a division
-for each item would cost more than its hash.
+Compiled functions get the layout as one tuple ``hashing`` = (part, starts, log2(lanes), seed,
+turns), where turns[j] is the lowest bit of turn j: its length is the number of hashes, which the
+compiler knows, as it is part of the type, so that loops over the hashes leave no branch behind.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import flag_32, trailing_zeros
 from innet.kernels.layout import SketchLayout
 
-Hashing = tuple[int, int, np.uint64]
-Hash = tuple[np.uint64, np.uint64]  # what a block's three cells and signs are read from
-Cells = NDArray[np.int32]  # shape (cells, 3): sum, occupancy, exclusive or of the indices
+Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, tuple[np.uint64, ...]]
+Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
 
-_QUEUE = 1 << 15  # cells waiting to be peeled, a power of two; another sweep finds what overflows
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_ONE = np.uint64(1)
 
 
 def lhc_encode(
@@ -28,95 +30,102 @@ def lhc_encode(
     bitmap = np.zeros(-(-size // 32), np.uint32)
     sketch = np.zeros(layout.cells, np.int32)
     if indices is None:
-        _encode_dense(integers, _hashing(layout), bitmap, sketch)
+        _encode_dense(integers, hashing_of(layout), bitmap, sketch)
     else:
-        _encode_sparse(indices, integers, _hashing(layout), bitmap, sketch)
+        _encode_sparse(indices, integers, hashing_of(layout), bitmap, sketch)
     return bitmap.view(np.int32), sketch
 
 
 def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     """See ``innet.kernels.Kernels.lhc_occupancy``."""
-    cells = np.zeros((layout.cells, 3), np.int32)
-    _occupy(_pending(bitmap, size), _hashing(layout), cells)
-    return cells[:, 1].copy()
+    counts = np.zeros(layout.cells, np.int32)
+    _count(without_tail(bitmap, size), hashing_of(layout), counts)
+    return counts
 
 
-def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> tuple[Ints, Ints]:
-    """See ``innet.kernels.Kernels.lhc_peel``.
-
-    Scratch: 12 bytes for each cell, a copy of the bitmap and the queue.
-    """
-    pending = _pending(bitmap, size)
-    # Whoever needs one of a cell's three numbers needs the others, so they share a cache line.
-    cells = np.zeros((layout.cells, 3), np.int32)
-    cells[:, 0] = sketch
-    total = np.zeros(size, np.int32)
-    _occupy(pending, _hashing(layout), cells)
-    _peel(pending, _hashing(layout), cells, total)
-    return total, pending.view(np.int32)
+def hashing_of(layout: SketchLayout) -> Hashing:
+    """The layout as compiled functions take it."""
+    return (
+        np.uint64(layout.part),
+        np.uint64(layout.starts),
+        np.uint64(layout.lanes.bit_length() - 1),
+        np.uint64(layout.seed),
+        tuple(np.uint64(36 + 7 * j) for j in range(layout.hashes)),
+    )
 
 
-def _hashing(layout: SketchLayout) -> Hashing:
-    return layout.part, layout.lanes.bit_length() - 1, np.uint64(layout.seed)
-
-
-def _pending(bitmap: Ints, size: int) -> Words:
+def without_tail(bitmap: Ints, size: int) -> Words:
     """A copy without the bits past the last element, which would lead outside the arrays."""
-    pending = bitmap.view(np.uint32).copy()
+    words = bitmap.view(np.uint32).copy()
     if size % 32:
-        pending[-1] &= np.uint32((1 << size % 32) - 1)
-    return pending
+        words[-1] &= np.uint32((1 << size % 32) - 1)
+    return words
 
 
 @njit(cache=True)
-def _mix(z: np.uint64) -> np.uint64:
+def mix(z: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
 @njit(cache=True)
-def _hash(item: int, hashing: Hashing) -> Hash:
-    """The two words that decide where the block of the item goes."""
-    _, shift, seed = hashing
-    z0 = _mix(np.uint64(item >> shift) * np.uint64(0x9E3779B97F4A7C15) + seed)
-    return z0, _mix(z0 + np.uint64(0x9E3779B97F4A7C15))
+def first_word(item: np.uint64, hashing: Hashing) -> np.uint64:
+    """z0 of the item's block: first segment, signs and turns."""
+    return mix((item >> hashing[2]) * _GOLDEN + hashing[3])
 
 
 @njit(cache=True)
-def _cell(words: Hash, j: int, item: int, hashing: Hashing) -> int:
-    """The item's cell in part j, given its block's hash."""
-    z0, z1 = words
-    part, shift, _ = hashing
-    half = z0 & np.uint64(0xFFFFFFFF)
+def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
+    """The segment of the first row."""
+    return ((z0 & _LOW) * hashing[1]) >> _HALF
+
+
+@njit(cache=True)
+def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
+    """The three words that decide where the block of the item goes."""
+    z0 = first_word(item, hashing)
+    z1 = mix(z0 + _GOLDEN)
+    return z0, z1, mix(z1 + _GOLDEN)
+
+
+@njit(cache=True)
+def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64:
+    """The item's j-th cell, given its block's hash. Unsigned, so that nothing wraps around."""
+    z0, z1, z2 = words
+    part, _, shift, _, turns = hashing
+    half = z1 & _LOW
     if j == 1:
-        half = z0 >> np.uint64(32)
+        half = z1 >> _HALF
     elif j == 2:
-        half = z1 & np.uint64(0xFFFFFFFF)
-    row = j * part + int((half * np.uint64(part)) >> np.uint64(32))
-    turn = int((z1 >> np.uint64(35 + 9 * j)) & np.uint64(511))
-    return (row << shift) + ((item + turn) & ((1 << shift) - 1))
+        half = z2 & _LOW
+    elif j == 3:
+        half = z2 >> _HALF
+    row = (first_segment(z0, hashing) + np.uint64(j)) * part + ((half * part) >> _HALF)
+    lane = (item + (z0 >> turns[j])) & ((_ONE << shift) - _ONE)
+    return (row << shift) + lane
 
 
 @njit(cache=True)
-def _signed(words: Hash, j: int, integer: np.int32) -> int:
-    """The integer, negated where the sign of part j says so, in 64 bits."""
-    return int(integer) * (1 - 2 * int((words[1] >> np.uint64(32 + j)) & np.uint64(1)))
+def signed(words: Hash, j: int, integer: np.int32) -> int:
+    """The integer, negated where the j-th sign says so, in 64 bits."""
+    return int(integer) * (1 - 2 * int((words[0] >> np.uint64(32 + j)) & _ONE))
 
 
 @njit(cache=True)
 def _add(sketch: Ints, item: int, integer: np.int32, words: Hash, hashing: Hashing) -> None:
-    for j in range(3):
-        cell = _cell(words, j, item, hashing)
+    for j in range(len(hashing[4])):
+        cell = cell_of(words, j, np.uint64(item), hashing)
         # Added up in 64 bits and stored in 32: modulo 2**32.
-        sketch[cell] = np.int32(sketch[cell] + _signed(words, j, integer))
+        sketch[cell] = np.int32(sketch[cell] + signed(words, j, integer))
 
 
 @njit(cache=True)
 def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints) -> None:
-    shift = hashing[1]
+    shift = int(hashing[2])
     last = -1
-    words = (np.uint64(0), np.uint64(0))
+    words = (np.uint64(0), np.uint64(0), np.uint64(0))
     for w in range(bitmap.size):
         first = 32 * w
         if first + 32 <= integers.size:
@@ -131,7 +140,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
             flags &= flags - np.uint32(1)
             if item >> shift != last:
                 last = item >> shift
-                words = _hash(item, hashing)
+                words = hash_of(np.uint64(item), hashing)
             _add(sketch, item, integers[item], words, hashing)
 
 
@@ -143,66 +152,16 @@ def _encode_sparse(
         if integers[i] != 0:
             item = int(indices[i])
             bitmap[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
-            _add(sketch, item, integers[i], _hash(item, hashing), hashing)
+            _add(sketch, item, integers[i], hash_of(np.uint64(item), hashing), hashing)
 
 
 @njit(cache=True)
-def _occupy(pending: Words, hashing: Hashing, cells: Cells) -> None:
-    """Count the elements of every cell and combine their indices by exclusive or."""
-    shift = hashing[1]
-    last = -1
-    words = (np.uint64(0), np.uint64(0))
+def _count(pending: Words, hashing: Hashing, counts: Ints) -> None:
     for w in range(pending.size):
         flags = pending[w]
         while flags != np.uint32(0):
-            item = 32 * w + trailing_zeros(flags)
+            item = np.uint64(32 * w + trailing_zeros(flags))
             flags &= flags - np.uint32(1)
-            if item >> shift != last:
-                last = item >> shift
-                words = _hash(item, hashing)
-            for j in range(3):
-                cell = _cell(words, j, item, hashing)
-                cells[cell, 1] += 1
-                cells[cell, 2] ^= np.int32(item)
-
-
-@njit(cache=True)
-def _peel(pending: Words, hashing: Hashing, cells: Cells, total: Ints) -> None:
-    """Peel until nothing moves; clear the pending bits of what was recovered."""
-    third = hashing[0] << hashing[1]  # cells of a part
-    queue = np.empty(_QUEUE, np.int32)
-    again = True
-    while again:
-        again = False
-        start = 0
-        while start < cells.shape[0]:
-            # Many cells at a time: what follows is bound by the memory's latency, and cells that
-            # have nothing to do with each other are fetched side by side.
-            tail = 0
-            while start < cells.shape[0] and tail < _QUEUE // 2:
-                queue[tail] = start
-                tail += cells[start, 1] == 1
-                start += 1
-            head = 0
-            while head != tail:
-                cell = int(queue[head & (_QUEUE - 1)])
-                head += 1
-                if cells[cell, 1] != 1:  # peeled meanwhile from another of its cells
-                    continue
-                item = int(cells[cell, 2])
-                words = _hash(item, hashing)
-                part = int(cell >= third) + int(cell >= 2 * third)
-                value = np.int32(_signed(words, part, cells[cell, 0]))
-                total[item] = value
-                pending[item >> 5] ^= np.uint32(1) << np.uint32(item & 31)
-                for j in range(3):
-                    other = _cell(words, j, item, hashing)
-                    cells[other, 0] = np.int32(cells[other, 0] - _signed(words, j, value))
-                    cells[other, 1] -= 1
-                    cells[other, 2] ^= np.int32(item)
-                    simple = cells[other, 1] == 1
-                    if tail - head < _QUEUE:
-                        queue[tail & (_QUEUE - 1)] = other
-                        tail += simple
-                    else:
-                        again |= simple
+            words = hash_of(item, hashing)
+            for j in range(len(hashing[4])):
+                counts[cell_of(words, j, item, hashing)] += 1

@@ -21,8 +21,10 @@ QUANTISERS.register("exact", "innet.codecs.quantisers.exact:Exact")
 QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
+CARRIERS.register("block", "innet.codecs.carriers.block:Block")
 CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
 CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
+CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
 
 FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
 FEEDBACK.register("none", "innet.codecs.feedback.none:NoFeedback")

@@ -95,6 +95,20 @@ class Kernels(Protocol):
         """The indices of the set bits below size, ascending."""
         ...
 
+    def block_bitmap(self, integers: Ints, block: int, /) -> Ints:
+        """A bitmap of the ceil(n / block) blocks of consecutive integers (the last may be shorter):
+        a bit is set where a block has an integer that is not zero.
+        """
+        ...
+
+    def gather_blocks(self, integers: Ints, blocks: Ints, block: int, /) -> Ints:
+        """The integers of the blocks of these numbers, ascending, one block after the other."""
+        ...
+
+    def scatter_blocks(self, blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
+        """A dense array, shape (size,), of which ``words`` are ``gather_blocks``; 0 elsewhere."""
+        ...
+
     def lhc_encode(
         self, indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
     ) -> tuple[Ints, Ints]:

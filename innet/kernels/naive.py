@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout import SketchLayout
+from innet.kernels.naive_blocks import (  # noqa: F401 - kernels of this set
+    block_bitmap,
+    gather_blocks,
+    scatter_blocks,
+)
 from innet.kernels.naive_filters import bloom_fill, bloom_members  # noqa: F401 - of this set too
 from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
 

@@ -7,7 +7,7 @@ import pytest
 
 from innet import codecs
 from innet.codecs import build_codec, check_gradient
-from innet.codecs.capabilities import SAME_INDICES, Capabilities, check
+from innet.codecs.capabilities import Capabilities, check
 from innet.codecs.carriers.dense import Dense
 from innet.errors import (
     CompositionError,
@@ -92,14 +92,7 @@ def test_a_residual_needs_something_that_is_left_over():
         build_codec({"selector": "all", "feedback": "residual"})
 
 
-def test_a_carrier_without_an_index_needs_equal_indices(registered):
-    class SharedIndex(Dense):
-        name = "shared"
-        capabilities = Capabilities(
-            requires={SAME_INDICES: "it sends values alone, so all must mean the same places."}
-        )
-
-    registered("carrier", "shared", SharedIndex)
+def test_a_carrier_without_an_index_needs_equal_indices():
     with pytest.raises(CompositionError, match=r"'shared' needs 'same indices'.*selector 'topk'"):
         build_codec({"selector": "topk", "carrier": "shared"})
     assert build_codec({"carrier": "shared"}).describe() == "all + fixed + shared + none"

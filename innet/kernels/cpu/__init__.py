@@ -6,6 +6,7 @@ See ``innet.kernels`` for what each must do. Compiled code is cached on disk.
 from __future__ import annotations
 
 from innet.kernels.cpu.bitmap import expand, popcount
+from innet.kernels.cpu.blocks import block_bitmap, gather_blocks, scatter_blocks
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
@@ -15,10 +16,12 @@ from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.topk import top_k, top_k_residual
 
 __all__ = [
+    "block_bitmap",
     "bloom_fill",
     "bloom_members",
     "dequantise",
     "expand",
+    "gather_blocks",
     "grain",
     "join",
     "lhc_encode",
@@ -28,6 +31,7 @@ __all__ = [
     "popcount",
     "quantise",
     "scatter",
+    "scatter_blocks",
     "split",
     "survey",
     "top_k",

@@ -1,0 +1,86 @@
+"""Carrier ``block``: blocks that are zero on every worker are left out.
+
+Fei et al., "Efficient sparse collective communication and its application to accelerate
+distributed deep learning" (OmniReduce), SIGCOMM 2021, https://doi.org/10.1145/3452296.3472904.
+
+Differences with the paper: there, a worker tells with each block which one it sends next, and the
+aggregator asks for the smallest of these. A switch that only combines words cannot: the workers'
+bitmaps of non-zero blocks are combined by OR in a round of their own, and then all workers send the
+blocks of the union, in order, those that are zero on this worker too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.carriers.dense import sum_dense
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
+from innet.codecs.stopwatch import Stopwatch
+from innet.config import Settings
+from innet.words import Operation, Segment
+
+
+class BlockSettings(Settings):
+    """How fine the blocks are.
+
+    Attributes:
+        block: integers in a block; the last of a gradient may be shorter.
+    """
+
+    block: Annotated[int, Field(ge=1, le=2**20)] = 256
+
+
+class Block(Carrier[BlockSettings]):
+    """Saves where zeros lie together: rows of an embedding, layers without a gradient.
+
+    Lossless for any support. The gradient goes densely, without a bitmap, where that is a single
+    block; and after the bitmap where no block is zero everywhere, so that never more words than the
+    gradient's follow the ceil(d / (32 · block)) of the bitmap.
+    """
+
+    name = "block"
+    capabilities = Capabilities(
+        requires={INT32: "the switch adds 32-bit integers."},
+        fixed_size=False,
+        rounds=(0, 2),
+        index="bitmap of blocks",
+        metadata="ceil(d / (32 * block))",
+    )
+    settings = BlockSettings
+
+    def announce(self, selection: Selection, workers: int) -> list[Segment]:
+        # Which blocks are zero is known once there are integers: small values round to zero, and
+        # a quantiser may make several integers of an element.
+        del selection, workers
+        return []
+
+    def carry(
+        self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
+    ) -> Rounds:
+        del answers, workers
+        kernels, block, size = self.context.kernels, self.parameters.block, contribution.size
+        if size <= block:
+            total = yield from sum_dense(contribution, kernels, watch)
+            return Total(total, {"form": "dense"})
+        integers = contribution.integers
+        if contribution.indices is not None:
+            integers = kernels.scatter(contribution.indices, integers, size)
+        (union,) = yield [Segment(Operation.OR, kernels.block_bitmap(integers, block))]
+        blocks = -(-size // block)
+        present = kernels.expand(union, blocks)
+        details = {"blocks": blocks, "union_blocks": int(present.size)}
+        if present.size == blocks:
+            (total,) = yield [Segment(Operation.SUM, integers)]
+            watch.enter("decode")
+            return Total(total, {"form": "dense", **details})
+        if not present.size:  # the values were not zero, and all of them were rounded to zero
+            watch.enter("decode")
+            return Total(np.zeros(size, np.int32), {"form": "blocks", **details})
+        (summed,) = yield [Segment(Operation.SUM, kernels.gather_blocks(integers, present, block))]
+        watch.enter("decode")
+        total = kernels.scatter_blocks(present, summed, block, size)
+        return Total(total, {"form": "blocks", **details})

@@ -1,0 +1,47 @@
+"""Carrier ``shared``: all workers mean the same coordinates, so their integers travel alone."""
+
+from __future__ import annotations
+
+from innet.codecs.capabilities import INT32, SAME_INDICES, Capabilities
+from innet.codecs.carriers.dense import sum_dense
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
+from innet.codecs.stopwatch import Stopwatch
+from innet.config import Settings
+from innet.words import Operation, Segment
+
+
+class Shared(Carrier[Settings]):
+    """The i-th word is the integer at the i-th of the indices that every worker knows.
+
+    So many words as integers were chosen, however many workers there are: no index travels, and
+    the union of the workers' supports does not grow. Where everything was chosen it is the dense
+    form.
+    """
+
+    name = "shared"
+    capabilities = Capabilities(
+        requires={
+            INT32: "the switch adds 32-bit integers.",
+            SAME_INDICES: "it sends integers without indices, so all workers must mean the same "
+            "coordinates.",
+        },
+        rounds=(0, 1),
+        index="shared",
+    )
+
+    def announce(self, selection: Selection, workers: int) -> list[Segment]:
+        del selection, workers  # how many are chosen is the same on all: nothing to agree on
+        return []
+
+    def carry(
+        self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
+    ) -> Rounds:
+        del answers, workers
+        kernels = self.context.kernels
+        if contribution.indices is None:
+            total = yield from sum_dense(contribution, kernels, watch)
+            return Total(total, {"form": "dense"})
+        (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+        watch.enter("decode")
+        total = kernels.scatter(contribution.indices, summed, contribution.size)
+        return Total(total, {"form": "shared", "shared": int(summed.size)})

@@ -1,0 +1,62 @@
+"""Blocks of integers: which are not zero, and some of them moved together and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from innet.kernels.arrays import Ints, Words
+
+
+def block_bitmap(integers: Ints, block: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.block_bitmap``."""
+    blocks = -(-integers.size // block)
+    bitmap = np.zeros(-(-blocks // 32), np.uint32)
+    _flag_blocks(integers, block, bitmap)
+    return bitmap.view(np.int32)
+
+
+def gather_blocks(integers: Ints, blocks: Ints, block: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.gather_blocks``."""
+    words = np.empty(min(blocks.size * block, integers.size), np.int32)
+    return words[: _gather(integers, blocks, block, words)]
+
+
+def scatter_blocks(blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.scatter_blocks``."""
+    dense = np.zeros(size, np.int32)
+    _scatter(blocks, words, block, dense)
+    return dense
+
+
+@njit(cache=True)
+def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
+    for b in range(-(-integers.size // block)):
+        anything = np.int32(0)
+        # All of the block, without a way out in between: that runs in vectors.
+        piece = integers[b * block : (b + 1) * block]
+        for i in range(piece.size):
+            anything |= piece[i]
+        if anything != 0:
+            bitmap[b >> 5] |= np.uint32(1) << np.uint32(b & 31)
+
+
+@njit(cache=True)
+def _gather(integers: Ints, blocks: Ints, block: int, words: Ints) -> int:
+    end = 0
+    for j in range(blocks.size):
+        first = int(blocks[j]) * block
+        count = min(block, integers.size - first)
+        words[end : end + count] = integers[first : first + count]
+        end += count
+    return end
+
+
+@njit(cache=True)
+def _scatter(blocks: Ints, words: Ints, block: int, dense: Ints) -> None:
+    start = 0
+    for j in range(blocks.size):
+        first = int(blocks[j]) * block
+        count = min(block, dense.size - first)
+        dense[first : first + count] = words[start : start + count]
+        start += count

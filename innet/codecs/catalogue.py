@@ -14,6 +14,7 @@ from innet.registry import Registry
 
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
+SELECTORS.register("threshold", "innet.codecs.selectors.threshold:Threshold")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
@@ -49,4 +50,8 @@ PRESETS.register(
 )
 PRESETS.register(
     "topk", {"selector": "topk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}
+)
+PRESETS.register(
+    "threshold",
+    {"selector": "threshold", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"},
 )

@@ -57,6 +57,25 @@ class Kernels(Protocol):
         """
         ...
 
+    def reaching(self, x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
+        """The elements with |x| >= threshold > 0, compared without rounding.
+
+        Returns:
+            Their indices, ascending, and their values, both of shape (m,).
+        """
+        ...
+
+    def reaching_residual(
+        self, gradient: Floats, residual: Floats, threshold: float, /
+    ) -> tuple[Ints, Floats]:
+        """``reaching`` of gradient + residual, which replaces residual with the selected set to
+        zero. The sum may be infinite; infinity reaches every threshold.
+
+        Returns:
+            As ``reaching``. ``residual`` is modified.
+        """
+        ...
+
     def quantise(self, x: Floats, scale: float, /) -> Ints:
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...

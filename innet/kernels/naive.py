@@ -47,6 +47,23 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints,
     return indices, values
 
 
+def reaching(x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
+    """See ``innet.kernels.Kernels.reaching``."""
+    indices = np.flatnonzero(np.abs(x).astype(np.float64) >= threshold)
+    return indices.astype(np.int32), x[indices]
+
+
+def reaching_residual(
+    gradient: Floats, residual: Floats, threshold: float, /
+) -> tuple[Ints, Floats]:
+    """See ``innet.kernels.Kernels.reaching_residual``."""
+    with np.errstate(over="ignore"):
+        residual += gradient
+    indices, values = reaching(residual, threshold)
+    residual[indices] = 0
+    return indices, values
+
+
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
     return np.rint(x.astype(np.float64) * scale).astype(np.int32)

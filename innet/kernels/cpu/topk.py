@@ -18,7 +18,7 @@ from innet.kernels.cpu.intrinsics import flag_32, magnitude_bits, trailing_zeros
 
 _SMALL = 1 << 15  # below this the radix select over everything is as fast as sampling
 _SAMPLED = 64  # one element in so many is looked at to guess the threshold
-_STRETCH = 1024  # elements that are added up before they are compared; they stay in the first cache
+STRETCH = 1024  # elements that are added up before they are compared; they stay in the first cache
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
@@ -29,7 +29,7 @@ def top_k(x: Floats, k: int, /) -> Selected:
         return _exact(x, k)
     least = _guess(x, x, False, k)
     candidates = _room(x.size, k)
-    found = _list_reaching(x, 0, np.uint32(least), candidates, 0)
+    found = list_reaching(x, 0, np.uint32(least), candidates, 0)
     return _finish(x, k, least, candidates, found)
 
 
@@ -41,7 +41,7 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> Selected:
         found = _accumulate_and_list(gradient, residual, np.uint32(least), *candidates)
         selected = _finish(residual, k, least, candidates, found)
     else:
-        _accumulate(gradient, residual)
+        accumulate(gradient, residual)
         selected = _exact(residual, k)
     _clear(residual, selected[0])
     return selected
@@ -130,7 +130,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[np.int32, int]:
 
 
 @njit(cache=True)
-def _list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, found: int) -> int:
+def list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, found: int) -> int:
     """Append to the candidates those of x whose magnitude's bits reach ``least``; ``base``
     is the index that x[0] has in the gradient.
 
@@ -157,7 +157,8 @@ def _list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected,
 
 
 @njit(cache=True)
-def _accumulate(gradient: Floats, residual: Floats) -> None:
+def accumulate(gradient: Floats, residual: Floats) -> None:
+    """Add the gradient to the residual."""
     for i in range(gradient.size):
         residual[i] += gradient[i]
 
@@ -166,13 +167,13 @@ def _accumulate(gradient: Floats, residual: Floats) -> None:
 def _accumulate_and_list(
     gradient: Floats, residual: Floats, least: np.uint32, indices: Ints, values: Floats
 ) -> int:
-    """Add the gradient to the residual and list the candidates, as ``_list_reaching`` does."""
+    """Add the gradient to the residual and list the candidates, as ``list_reaching`` does."""
     found = 0
-    for start in range(0, residual.size, _STRETCH):
-        end = min(start + _STRETCH, residual.size)
-        _accumulate(gradient[start:end], residual[start:end])
+    for start in range(0, residual.size, STRETCH):
+        end = min(start + STRETCH, residual.size)
+        accumulate(gradient[start:end], residual[start:end])
         if found >= 0:
-            found = _list_reaching(residual[start:end], start, least, (indices, values), found)
+            found = list_reaching(residual[start:end], start, least, (indices, values), found)
     return found
 
 

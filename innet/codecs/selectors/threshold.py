@@ -1,0 +1,60 @@
+"""Selector ``threshold``: what reaches a magnitude that is known beforehand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.parts import Floats, Ints, Selector
+from innet.config import Settings
+from innet.kernels import Kernels
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class ThresholdSettings(Settings):
+    """From where on an element is sent.
+
+    Attributes:
+        threshold: magnitude in the gradient's unit, above 0; what is as large is selected.
+    """
+
+    threshold: Annotated[float, Field(gt=0, le=_FLOAT32_MAX)] = 0.01
+
+
+class Threshold(Selector[ThresholdSettings]):
+    """Selects |x| >= threshold, and where nothing reaches it the largest element.
+
+    So something of a gradient that is not zero is always sent; of zeros nothing is. How much is
+    sent depends on the data: all of it, should all elements reach the threshold.
+    """
+
+    name = "threshold"
+    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    settings = ThresholdSettings
+
+    def select(self, x: Floats) -> tuple[Ints | None, Floats]:
+        return reaching_or_largest(self.context.kernels, x, self.parameters.threshold)
+
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Ints | None, Floats]:
+        kernels, threshold = self.context.kernels, self.parameters.threshold
+        indices, values = kernels.reaching_residual(gradient, residual, threshold)
+        if not indices.size:
+            indices, values = largest(kernels, residual)
+            residual[indices] = 0
+        return indices, values
+
+
+def reaching_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:
+    """Indices and values of |x| >= threshold; where there are none, of the largest element."""
+    indices, values = kernels.reaching(x, threshold)
+    return (indices, values) if indices.size else largest(kernels, x)
+
+
+def largest(kernels: Kernels, x: Floats) -> tuple[Ints, Floats]:
+    """Index and value of the first element of largest magnitude; none where all are zero."""
+    indices, values = kernels.top_k(x, min(1, x.size))
+    return indices[values != 0], values[values != 0]

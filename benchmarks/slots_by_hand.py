@@ -16,7 +16,6 @@ from innet.packets import PacketBatch
 from innet.protocol.admission import Job
 from innet.switch.jit.runtime import (
     copy,
-    folded,
     get,
     hidden,
     load8,
@@ -27,6 +26,7 @@ from innet.switch.jit.runtime import (
     store16,
     store32,
 )
+from innet.switch.jit.runtime_hashes import folded
 
 SLOTS = 1024
 ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32

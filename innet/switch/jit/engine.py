@@ -35,6 +35,10 @@ from innet.switch.jit.unsupported import structural_reasons
 _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
 
+#: Lines of emitted code. Numba's time and memory grow faster than the code: 2,000 lines take a
+#: minute and a gigabyte, 8,000 more than six minutes and ten gigabytes.
+LONGEST_SOURCE = 4000
+
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
 _POOL = 4
 
@@ -93,9 +97,14 @@ class JitEngine:
         if cache.stored(program):
             return []
         try:
-            _emitted(_Identity(program))
+            lines = _emitted(_Identity(program)).source.count("\n")
         except UnsupportedError as error:
             return [str(error)]
+        if lines > LONGEST_SOURCE:
+            return [
+                f"so much that it becomes {lines:,} lines of Python ({program.name}); beyond "
+                f"{LONGEST_SOURCE:,}, Numba would take many minutes and gigabytes of memory"
+            ]
         return []
 
     def process(self, batch: PacketBatch) -> PacketBatch:

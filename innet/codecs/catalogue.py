@@ -15,6 +15,7 @@ from innet.registry import Registry
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("threshold", "innet.codecs.selectors.threshold:Threshold")
+SELECTORS.register("scalecom", "innet.codecs.selectors.scalecom:ScaleCom")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
@@ -28,6 +29,7 @@ CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
 CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
 
 FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
+FEEDBACK.register("lowpass", "innet.codecs.feedback.lowpass:LowPass")
 FEEDBACK.register("none", "innet.codecs.feedback.none:NoFeedback")
 FEEDBACK.register("residual", "innet.codecs.feedback.residual:Residual")
 
@@ -47,6 +49,10 @@ PRESETS.register(
 )
 PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}
+)
+PRESETS.register(
+    "scalecom",
+    {"selector": "scalecom", "quantiser": "fixed", "carrier": "shared", "feedback": "lowpass"},
 )
 PRESETS.register(
     "topk", {"selector": "topk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}

@@ -127,6 +127,7 @@ class Codec:
                 f"the codec of worker {self._context.worker} has an exchange under way; finish or "
                 "close that one first."
             )
+        self.selector.check(gradient)
         self.feedback.check(gradient)
 
     def exchange(self, gradient: Floats, workers: int, *, checked: bool = False) -> Stages:

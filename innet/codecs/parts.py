@@ -153,6 +153,13 @@ class Selector(Part[P]):
     local: ClassVar[bool] = True
     verbatim: ClassVar[bool] = True
 
+    def check(self, gradient: Floats) -> None:
+        """Refuse a gradient that ``choose`` could not take. Changes nothing.
+
+        Raises:
+            StateError: the selector's parameters or its memory are for another tensor layout.
+        """
+
     @abstractmethod
     def select(self, x: Floats) -> Picks:
         """Indices, ascending (None for all), and the values there; x is not modified."""

@@ -76,6 +76,12 @@ class Kernels(Protocol):
         """
         ...
 
+    def chunk_largest(self, x: Floats, chunk: int, /) -> Ints:
+        """The index of the largest magnitude in each of the ceil(n / chunk) chunks of consecutive
+        elements, of which the last may be shorter; of equal ones the first.
+        """
+        ...
+
     def quantise(self, x: Floats, scale: float, /) -> Ints:
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...

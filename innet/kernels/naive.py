@@ -64,6 +64,12 @@ def reaching_residual(
     return indices, values
 
 
+def chunk_largest(x: Floats, chunk: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.chunk_largest``."""
+    starts = range(0, x.size, chunk)
+    return np.array([i + np.argmax(np.abs(x[i : i + chunk])) for i in starts], np.int32)
+
+
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
     return np.rint(x.astype(np.float64) * scale).astype(np.int32)

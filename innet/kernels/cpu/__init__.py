@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from innet.kernels.cpu.bitmap import expand, popcount
 from innet.kernels.cpu.blocks import block_bitmap, gather_blocks, scatter_blocks
+from innet.kernels.cpu.chunks import chunk_largest
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
@@ -20,6 +21,7 @@ __all__ = [
     "block_bitmap",
     "bloom_fill",
     "bloom_members",
+    "chunk_largest",
     "dequantise",
     "expand",
     "gather_blocks",

@@ -1,0 +1,176 @@
+"""Selector ``scalecom``: one worker after another chooses the coordinates for all.
+
+Chen et al., "ScaleCom: Scalable sparsified gradient compression for communication-efficient
+distributed training", NeurIPS 2020 (cyclic local top-k, their CLT-k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
+from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
+from innet.config import Settings
+from innet.errors import InputError, StateError
+from innet.words import Operation, Segment
+
+
+class ScaleComSettings(Settings):
+    """How much is chosen, and how.
+
+    Attributes:
+        rate: one of so many elements is chosen; 1 for all of them.
+        exact: the floor(n / rate) largest of a layer of n elements, at least one. Otherwise the
+            largest of each chunk of ``rate`` elements, which takes one reading and no sorting.
+        layers: elements of each layer of the gradient; without, it is one layer.
+        rates: of each layer; ``rate`` for all if not given.
+        first_dense: the first of several layers is sent whole, whatever its rate.
+        warmup: so many all-reduces at the beginning send everything.
+    """
+
+    rate: Annotated[int, Field(ge=1)] = 100
+    exact: bool = False
+    layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
+    rates: Annotated[Layers, Field(strict=False)] = None
+    first_dense: bool = True
+    warmup: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _a_rate_for_each_layer(self) -> ScaleComSettings:
+        if self.rates is not None and len(self.rates) != len(self.layers or ()):
+            raise ValueError("give as many rates as layers")
+        return self
+
+
+class ScaleCom(Selector[ScaleComSettings]):
+    """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
+
+    The leader's k indices travel as a round of their own, 4·k bytes for each worker as all other
+    segments: k words, in which the leader puts its indices, each plus one, and the others zeros,
+    combined by OR. So k coordinates arrive whatever the number of workers, and what arrives is the
+    sum of the x at these: to choose and to add up are exchangeable. That the leader's choice is a
+    good one for all rests on the workers' x being alike, which is what feedback ``lowpass`` is for.
+
+    Indices of layers that are sent whole are known and do not travel. Where all is sent there is no
+    round. An all-reduce that fails is led by the same worker when it is repeated.
+
+    Differences with the paper: a chunk has ``rate`` elements, so that one of ``rate`` is chosen
+    (the chunk's length is a detail that other descriptions leave open), and of equal magnitudes the
+    first counts.
+    """
+
+    name = "scalecom"
+    local = False
+    capabilities = Capabilities(
+        provides=frozenset({SAME_INDICES, REST}), rounds=(0, 1), metadata="k"
+    )
+    settings = ScaleComSettings
+
+    def __init__(self, parameters: ScaleComSettings, context: Context) -> None:
+        super().__init__(parameters, context)
+        self._step = 0  # all-reduces that are complete
+
+    def check(self, gradient: Floats) -> None:
+        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+
+    def leader(self, workers: int) -> int:
+        """The worker that leads the next all-reduce."""
+        return self._step % workers
+
+    def select(self, x: Floats) -> Picks:
+        """What this worker would choose if it led."""
+        if self._everything(x.size):
+            return None, x
+        indices = self._with_whole_layers(self._lead(x), x.size)
+        return indices, x[indices]
+
+    def choose(self, x: Floats, workers: int) -> Choice:
+        """The leader's choice.
+
+        Raises:
+            InputError: the workers' codecs are not those of workers 0 .. N - 1.
+        """
+        if self._everything(x.size):
+            return None, x
+        worker = self.context.worker
+        if worker >= workers:
+            raise InputError(
+                f"worker {worker} takes part in an all-reduce of {workers} workers; to take turns "
+                f"in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
+            )
+        count = sum(self._count(layer, rate) for layer, rate in self._layers(x.size) if rate > 1)
+        leads = worker == self.leader(workers)
+        own = self._lead(x) if leads else None
+        words = np.zeros(count, np.int32) if own is None else own + np.int32(1)
+        (answer,) = yield [Segment(Operation.OR, words)]
+        indices = self._with_whole_layers(answer - np.int32(1), x.size)
+        # No leader leaves zeros, two of them a mixture.
+        if indices[0] < 0 or (own is not None and not np.array_equal(answer, words)):
+            raise InputError(
+                f"in all-reduce {self._step} not exactly one worker led; build the codecs with "
+                "the numbers of their workers (build_codec's worker) and load states of one time."
+            )
+        return indices, x[indices]
+
+    def conclude(self, total: Floats) -> Ints | None:
+        """All that was chosen counts; the next worker leads."""
+        del total
+        self._step += 1
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._expect(state, {"step"})
+        step = state["step"]
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
+        self._step = step
+
+    def _layers(self, size: int) -> list[tuple[slice, int]]:
+        """Each layer of the gradient with its rate."""
+        parts = slices(self.parameters.layers, size)
+        rates = list(self.parameters.rates or [self.parameters.rate] * len(parts))
+        if self.parameters.first_dense and len(parts) > 1:
+            rates[0] = 1
+        return list(zip(parts, rates, strict=True))
+
+    def _everything(self, size: int) -> bool:
+        warm = self._step < self.parameters.warmup
+        return warm or size == 0 or all(rate == 1 for _, rate in self._layers(size))
+
+    def _count(self, layer: slice, rate: int) -> int:
+        size: int = layer.stop - layer.start
+        return max(1, size // rate) if self.parameters.exact else -(-size // rate)
+
+    def _lead(self, x: Floats) -> Ints:
+        """This worker's choice in the layers that are not sent whole."""
+        kernels = self.context.kernels
+        chosen = []
+        for layer, rate in self._layers(x.size):
+            if rate == 1:
+                continue
+            if self.parameters.exact:
+                indices, _ = kernels.top_k(x[layer], self._count(layer, rate))
+            else:
+                indices = kernels.chunk_largest(x[layer], rate)
+            chosen.append(indices + np.int32(layer.start))
+        return np.concatenate(chosen)
+
+    def _with_whole_layers(self, chosen: Ints, size: int) -> Ints:
+        """The choice, and all indices of the layers that are sent whole; ascending."""
+        parts, start = [], 0
+        for layer, rate in self._layers(size):
+            if rate == 1:
+                parts.append(np.arange(layer.start, layer.stop, dtype=np.int32))
+            else:
+                stop = start + self._count(layer, rate)
+                parts.append(chosen[start:stop])
+                start = stop
+        return np.concatenate(parts)

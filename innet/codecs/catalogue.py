@@ -14,6 +14,7 @@ from innet.registry import Registry
 
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
+SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
 SELECTORS.register("threshold", "innet.codecs.selectors.threshold:Threshold")
 SELECTORS.register("scalecom", "innet.codecs.selectors.scalecom:ScaleCom")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
@@ -46,6 +47,9 @@ PRESETS.register(
 )
 PRESETS.register(
     "exact", {"selector": "all", "quantiser": "exact", "carrier": "dense", "feedback": "none"}
+)
+PRESETS.register(
+    "gtopk", {"selector": "gtopk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}
 )
 PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}

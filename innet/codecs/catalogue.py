@@ -15,6 +15,9 @@ from innet.registry import Registry
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
+SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
+SELECTORS.register("sidco-gp", "innet.codecs.selectors.sidco:SidcoPareto")
+SELECTORS.register("sidco-p", "innet.codecs.selectors.sidco:SidcoGamma")
 SELECTORS.register("threshold", "innet.codecs.selectors.threshold:Threshold")
 SELECTORS.register("scalecom", "innet.codecs.selectors.scalecom:ScaleCom")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
@@ -65,3 +68,7 @@ PRESETS.register(
     "threshold",
     {"selector": "threshold", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"},
 )
+for _fit in ("sidco-e", "sidco-gp", "sidco-p"):
+    PRESETS.register(
+        _fit, {"selector": _fit, "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}
+    )

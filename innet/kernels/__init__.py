@@ -82,6 +82,27 @@ class Kernels(Protocol):
         """
         ...
 
+    def smallest(self, x: Floats, /) -> float:
+        """The smallest |x|; x has at least one element."""
+        ...
+
+    def moments(self, x: Floats, shift: float, /) -> tuple[float, float]:
+        """The sums of |x| - shift and of its square, in float64; each term is rounded once.
+
+        Bit for bit the same from every implementation: element i is added to lane i mod ``LANES``
+        (512), in ascending order, and then the upper half of the lanes to the lower half until one
+        is left.
+        """
+        ...
+
+    def product(self, x: Floats, /) -> tuple[float, int]:
+        """The product of all |x|, none of which is zero, as f · 2**e with 1 <= f < 2.
+
+        f is multiplied in float64 in the order in which ``moments`` adds, and so is the same
+        everywhere, as a sum of logarithms would not be.
+        """
+        ...
+
     def quantise(self, x: Floats, scale: float, /) -> Ints:
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...

@@ -13,6 +13,7 @@ from innet.kernels.cpu.fixed import dequantise, quantise, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
+from innet.kernels.cpu.statistics import moments, product, smallest
 from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.threshold import reaching, reaching_residual
 from innet.kernels.cpu.topk import top_k, top_k_residual
@@ -31,12 +32,15 @@ __all__ = [
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
+    "moments",
     "popcount",
+    "product",
     "quantise",
     "reaching",
     "reaching_residual",
     "scatter",
     "scatter_blocks",
+    "smallest",
     "split",
     "survey",
     "top_k",

@@ -1,0 +1,186 @@
+"""Selectors ``sidco-e``, ``sidco-gp`` and ``sidco-p``: a threshold from a fitted distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.parts import Context, Floats, Ints, Selector
+from innet.codecs.selectors import tails
+from innet.codecs.selectors.threshold import reaching_or_largest
+from innet.config import Settings
+from innet.errors import StateError
+from innet.kernels import Kernels
+
+Fit = Callable[[Kernels, Floats, float], float]
+
+_TINIEST = float(np.finfo(np.float32).smallest_subnormal)
+_TOO_FEW, _TOO_MANY = 0.8, 1.2  # selected / wanted beyond which the number of stages changes
+
+
+class SidcoSettings(Settings):
+    """How many are wanted, and how the threshold is looked for.
+
+    Attributes:
+        ratio: share of the elements to select, above 0 and at most 1; how many are selected
+            follows from the fit and is about as many.
+        first: share that the first of several stages lets through.
+        stages: at the beginning; at most ceil(log2(1 / ratio)), at least 1.
+        every: so many all-reduces after which the stages are adapted; 0 for never.
+        layers: elements of each layer of the gradient; without, it is one layer.
+    """
+
+    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
+    first: Annotated[float, Field(gt=0, lt=1)] = 0.25
+    stages: Annotated[int, Field(ge=1)] = 1
+    every: Annotated[int, Field(ge=0)] = 5
+    layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
+
+
+class Sidco(Selector[SidcoSettings]):
+    """SIDCo (Abdelmoniem et al., MLSys 2021, arXiv 2101.10761).
+
+    A distribution is fitted to the magnitudes of a layer, and its quantile is the threshold. With M
+    stages the first lets the share ``first`` through, and each of the others, fitted to those that
+    came through the one before, the share (ratio / first)^(1 / (M - 1)). After ``every``
+    all-reduces the mean of selected / wanted decides about M, for each layer by itself: below 0.8
+    one stage more, above 1.2 one less.
+
+    Differences with the paper:
+
+    - What is zero has no place in a distribution of magnitudes: the others are fitted, and the
+      share is taken of them so that as many elements are wanted. Where no more are not zero than
+      are wanted, all of these are selected.
+    - A stage before the last that would let nothing through is passed over. Where nothing reaches
+      the last threshold, the layer's largest element is selected.
+    - The paper's rule stays for ever at M = 1 where one stage selects too many, and for a heavy
+      tail one less selects more. So at an end of the range the number of stages moves inwards, and
+      a step that brought selected / wanted closer to 1 is followed by another in its direction.
+    """
+
+    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    settings = SidcoSettings
+    fits: ClassVar[tuple[Fit, Fit]]  # of the first stage, and of the others
+
+    def __init__(self, parameters: SidcoSettings, context: Context) -> None:
+        super().__init__(parameters, context)
+        self._most = max(1, math.ceil(-math.log2(parameters.ratio)))
+        layers = len(parameters.layers or (0,))
+        self.stages = np.full(layers, min(parameters.stages, self._most))
+        self._sums = np.zeros(layers)  # of selected / wanted, since the last adaptation
+        self._count = 0  # of all-reduces since then
+        self._steps = np.zeros(layers, np.int64)  # what was added to the stages last
+        self._errors = np.full(layers, math.inf)  # |ln(selected / wanted)| before that
+
+    def check(self, gradient: Floats) -> None:
+        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+
+    def select(self, x: Floats) -> tuple[Ints | None, Floats]:
+        kernels = self.context.kernels
+        found: list[tuple[Ints, Floats]] = []
+        for layer, part in enumerate(slices(self.parameters.layers, x.size) if x.size else []):
+            threshold, wanted = self._threshold(x[part], int(self.stages[layer]))
+            indices, values = reaching_or_largest(kernels, x[part], threshold)
+            self._sums[layer] += indices.size / wanted if wanted else 1
+            found.append((indices + np.int32(part.start), values))
+        if not found:
+            return np.empty(0, np.int32), np.empty(0, np.float32)
+        self._count += 1
+        if self._count == self.parameters.every:
+            self._adapt()
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "stages": self.stages.copy(),
+            "sums": self._sums.copy(),
+            "count": self._count,
+            "steps": self._steps.copy(),
+            "errors": self._errors.copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        mine = self.state_dict()
+        self._expect(state, set(mine))
+        arrays = {key: np.array(state[key]) for key in mine if key != "count"}
+        for key, array in arrays.items():
+            if array.shape != mine[key].shape or array.dtype != mine[key].dtype:
+                raise StateError(
+                    f"the saved state of {self.name!r} has {key} {array.dtype} of shape "
+                    f"{array.shape}, not {mine[key].dtype} of {mine[key].shape}: it is of another "
+                    "tensor layout."
+                )
+        if not ((arrays["stages"] >= 1) & (arrays["stages"] <= self._most)).all():
+            raise StateError(
+                f"the saved state of {self.name!r} has {arrays['stages']} stages; there are 1 to "
+                f"{self._most}."
+            )
+        self.stages, self._sums = arrays["stages"], arrays["sums"]
+        self._steps, self._errors = arrays["steps"], arrays["errors"]
+        self._count = int(state["count"])
+
+    def _threshold(self, x: Floats, stages: int) -> tuple[float, float]:
+        """Where to cut, above 0; and how many of x, shape (n,), shall be selected."""
+        kernels, parameters = self.context.kernels, self.parameters
+        _, nonzero, _ = kernels.survey(x)
+        wanted = max(1.0, parameters.ratio * x.size)
+        if nonzero <= wanted:
+            return _TINIEST, nonzero
+        share = wanted / nonzero
+        if stages == 1 or share >= parameters.first:
+            shares = [share]
+        else:
+            rest = (share / parameters.first) ** (1 / (stages - 1))
+            shares = [parameters.first, *[rest] * (stages - 1)]
+        left = x if nonzero == x.size else kernels.reaching(x, _TINIEST)[1]
+        fit, later = self.fits
+        for each in shares[:-1]:
+            _, through = kernels.reaching(left, max(_TINIEST, fit(kernels, left, each)))
+            left = through if through.size else left
+            fit = later
+        return max(_TINIEST, fit(kernels, left, shares[-1])), wanted
+
+    def _adapt(self) -> None:
+        means = self._sums / self._count
+        for layer, mean in enumerate(means):
+            error = abs(math.log(mean))
+            step = int(self._steps[layer])
+            if _TOO_FEW <= mean <= _TOO_MANY:
+                step = 0
+            elif not (step and error < self._errors[layer]):
+                step = 1 if mean < _TOO_FEW else -1
+            if not 1 <= self.stages[layer] + step <= self._most:
+                step = -step if self._most > 1 else 0
+            self.stages[layer] += step
+            self._steps[layer], self._errors[layer] = step, error
+        self._sums[:] = 0
+        self._count = 0
+
+
+class SidcoExponential(Sidco):
+    """Exponential distributions: SIDCo-E."""
+
+    name = "sidco-e"
+    fits = (tails.exponential_from_zero, tails.exponential)
+
+
+class SidcoPareto(Sidco):
+    """Generalised Pareto distributions: SIDCo-GP."""
+
+    name = "sidco-gp"
+    fits = (tails.pareto, tails.pareto)
+
+
+class SidcoGamma(Sidco):
+    """A gamma distribution, then generalised Pareto distributions: SIDCo-P."""
+
+    name = "sidco-p"
+    fits = (tails.gamma, tails.pareto)

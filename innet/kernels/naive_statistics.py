@@ -1,0 +1,54 @@
+"""Naive kernels for statistics: the oracle of sums in the order that is the same everywhere."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.kernels.arrays import LANES, Floats
+
+Doubles = NDArray[np.float64]
+
+
+def smallest(x: Floats, /) -> float:
+    """See ``innet.kernels.Kernels.smallest``."""
+    return float(np.abs(x).min())
+
+
+def moments(x: Floats, shift: float, /) -> tuple[float, float]:
+    """See ``innet.kernels.Kernels.moments``."""
+    deviations = np.abs(x).astype(np.float64) - shift
+    return _sum(deviations), _sum(deviations * deviations)
+
+
+def product(x: Floats, /) -> tuple[float, int]:
+    """See ``innet.kernels.Kernels.product``."""
+    halves, powers = np.frexp(np.abs(x).astype(np.float64))  # halves in [0.5, 1)
+    exponent = int(powers.sum(dtype=np.int64)) - x.size
+    lanes = np.ones(LANES)
+    for row in _rows(2 * halves, 1.0):
+        lanes, lost = np.frexp(lanes * row)
+        lanes *= 2
+        exponent += int(lost.sum()) - LANES
+    while lanes.size > 1:
+        lanes = lanes[: lanes.size // 2] * lanes[lanes.size // 2 :]
+    half, power = math.frexp(float(lanes[0]))
+    return 2 * half, exponent + power - 1
+
+
+def _sum(terms: Doubles) -> float:
+    lanes = np.zeros(LANES)
+    for row in _rows(terms, 0.0):
+        lanes = lanes + row
+    while lanes.size > 1:
+        lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+    return float(lanes[0])
+
+
+def _rows(terms: Doubles, neutral: float) -> Doubles:
+    """Shape (rows, LANES), filled up with what changes nothing."""
+    rows = np.full((-(-terms.size // LANES), LANES), neutral)
+    rows.ravel()[: terms.size] = terms
+    return rows

@@ -110,13 +110,16 @@ def test_what_is_chosen(parameters, size, expected):
         assert outcome.indices.tolist() == expected
 
 
+@pytest.mark.parametrize("feedback", ["none", "residual", "lowpass"])
 @pytest.mark.parametrize("spec", [{"warmup": 2}, {"rate": 1}, {"layers": [4, 6], "rates": [1, 1]}])
-def test_where_everything_is_sent_nothing_is_asked(spec):
-    codecs = workers(scalecom(**spec), 2)
+def test_where_everything_is_sent_nothing_is_asked(spec, feedback):
+    codecs = workers({**scalecom(**spec), "quantiser": "exact", "feedback": feedback}, 2)
     job = job_of(np.random.default_rng(3), 2, 10)
     outcomes = [all_reduce(codecs, job)[0] for _ in range(3)]
     assert [outcome.indices is None for outcome in outcomes[:2]] == [True, True]
     assert [outcome.rounds for outcome in outcomes[:2]] == [2, 2]
+    if feedback != "lowpass":  # which keeps a part of what was sent
+        assert [each.sum.tobytes() for each in outcomes[:2]] == [(job[0] + job[1]).tobytes()] * 2
     if "warmup" in spec:
         assert outcomes[2].indices.size == 1
         assert outcomes[2].rounds == 3

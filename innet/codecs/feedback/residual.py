@@ -73,8 +73,10 @@ class Residual(Feedback[Settings]):
             place = slice(None) if indices is None else indices
             before = self.residual[place].copy()
             self._sent = indices, before
-            self.residual[place] = before - values
+            # A selector that sends everything may return x itself: subtract into a new array first.
+            rest = before - values
             values = values if indices is not None else values.copy()
+            self.residual[place] = rest
         # The largest element was among the selected, so it is no smaller than what stays.
         known = LARGEST in selector.capabilities.provides and selector.verbatim
         self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX

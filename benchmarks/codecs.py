@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
 from innet import kernels
-from innet.codecs import build_codec
-from innet.codecs.carriers.lhc import Census, Lhc
+from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
+from innet.kernels import Filter, Limbs
 
 RATIO = 0.01  # of top-k
 DENSITY = 0.05  # of the sparse gradients
@@ -67,11 +67,29 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     values = integers[indices]
     items = indices.size
     yield "sparse decode 5 %", 1, items, lambda: cpu.scatter(indices, values, size)
-    carrier = build_codec("lhc").carrier
-    assert isinstance(carrier, Lhc)
-    plan = carrier.plan(Census(items, items, size))
-    assert plan is not None
-    layout = plan.layout
+    yield from exact_steps(x)
+    yield from sketch_steps(indices, values, size)
+
+
+def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
+    """The exact quantiser, of x in two limbs, as many as normal numbers take."""
+    cpu = kernels.get("cpu")
+    limbs = Limbs(grain=-30, bits=29, count=2)
+    sums = cpu.split(x, limbs)
+    yield "lowest set bit", 1, 0, lambda: cpu.grain(x)
+    yield "split into 2 limbs", 3, 0, lambda: cpu.split(x, limbs)
+    yield "join 2 limbs", 3, 0, lambda: cpu.join(sums, limbs)
+
+
+def sketch_steps(
+    indices: NDArray[np.int32], values: NDArray[np.int32], size: int
+) -> Iterator[tuple[str, int, int, Step]]:
+    """Encode and decode of a sketch, with either index."""
+    cpu = kernels.get("cpu")
+    items = indices.size
+    integers = cpu.scatter(indices, values, size)
+    layout = sketch_layout(items, LhcSettings(), 0)
+    assert layout is not None
     bitmap, sketch = cpu.lhc_encode(None, integers, size, layout)
     missing = cpu.lhc_peel(bitmap, sketch, size, layout)[1]
     assert not missing.any()
@@ -84,6 +102,9 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
         lambda: cpu.lhc_encode(indices, values, size, layout),
     )  # fmt: skip
     yield "lhc peel 5 %, to dense", 1, items, lambda: cpu.lhc_peel(bitmap, sketch, size, layout)
+    shape = Filter(words=items // 4, probes=6, seed=0)
+    words = cpu.bloom_fill(indices, shape)
+    yield "Bloom filter of 5 %, test all", 1, 0, lambda: cpu.bloom_members(words, size, shape)
 
 
 def best(step: Step, repeats: int) -> float:

@@ -7,7 +7,7 @@ Common to all: arrays are one-dimensional and C-contiguous, inputs are not modif
 method says so, floats are finite unless the method looks for those that are not. Arrays have
 fewer than 2**31 elements, so that an element's index fits an int32. A *bitmap* of n elements is
 ceil(n / 32) int32 words, element i at bit i mod 32 (the least significant is 0) of word i div 32.
-Scratch memory stays below twice the gradient.
+Scratch memory stays below twice the gradient, but for peels of more than a quarter of its elements.
 """
 
 from __future__ import annotations

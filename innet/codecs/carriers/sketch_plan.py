@@ -26,10 +26,10 @@ _PLAIN = {3: 1.23, 4: 1.31}
 # Coupled hashing: items, cells per item, segments. Simulated (benchmarks/stalls.py): fewer than 1 %
 # of sketches stall. Between these the numbers are interpolated, which errs on the safe side.
 _COUPLED = {
-    3: ((10_000, 1.31, 12), (100_000, 1.22, 40), (1_000_000, 1.15, 126)),
+    3: ((10_000, 1.31, 12), (100_000, 1.25, 36), (1_000_000, 1.15, 126)),
     4: (
-        (1_000, 1.40, 22), (3_000, 1.29, 30), (10_000, 1.205, 47), (30_000, 1.165, 68),
-        (100_000, 1.13, 110), (300_000, 1.10, 160), (1_000_000, 1.077, 262),
+        (1_000, 1.40, 22), (3_000, 1.29, 30), (10_000, 1.215, 47), (30_000, 1.165, 68),
+        (100_000, 1.13, 110), (300_000, 1.10, 160), (1_000_000, 1.079, 400),
     ),
 }  # fmt: skip
 _FEWEST = 1_000  # items; with fewer, too much of a coupled sketch is its boundary

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.cpu import memory
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
 # instruction that every vector unit has. Numba compiles without -ffast-math: it stays as written.
@@ -14,21 +15,21 @@ _ROUNDER = 6755399441055744.0
 
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
-    integers = np.empty(x.size, np.int32)
+    integers = memory.empty(x.size, np.int32)
     _quantise(x, scale, integers)
     return integers
 
 
 def dequantise(integers: Ints, step: float, /) -> Floats:
     """See ``innet.kernels.Kernels.dequantise``."""
-    values = np.empty(integers.size, np.float32)
+    values = memory.empty(integers.size, np.float32)
     _dequantise(integers, step, values)
     return values
 
 
 def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter``."""
-    dense = np.zeros(size, np.int32)
+    dense = memory.zeros(size, np.int32)
     _scatter(indices, integers, dense)
     return dense
 

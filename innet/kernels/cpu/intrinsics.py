@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     def float_of_bits(word: np.int32) -> np.float32:
         """The float32 of these bits."""
 
+    def prefetch(array: Any, index: int) -> None:
+        """Ask for the cache line of array[index], which must exist, to be there soon."""
+
     def trailing_zeros(word: np.uint32) -> int:
         """The position of the lowest set bit, 32 for zero."""
 
@@ -60,6 +63,22 @@ else:
             return builder.bitcast(arguments[0], ir.FloatType())
 
         return types.float32(types.int32), emit
+
+    @intrinsic
+    def prefetch(_typing, array, _index):
+        """The intrinsic llvm.prefetch, for writing, into all caches."""
+
+        def emit(context, builder, signature, arguments):
+            array, index = arguments
+            data = context.make_array(signature.args[0])(context, builder, array).data
+            pointer = builder.bitcast(builder.gep(data, [index]), ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+            for_writing, in_all_caches, data_cache = (ir.Constant(_I32, each) for each in (1, 3, 1))
+            builder.call(function, [pointer, for_writing, in_all_caches, data_cache])
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), emit
 
     @intrinsic
     def trailing_zeros(_typing, _word):

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from innet.kernels.arrays import Ints, Words
+from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import flag_32, trailing_zeros
 from innet.kernels.layout import SketchLayout
 
@@ -28,7 +29,7 @@ def lhc_encode(
 ) -> tuple[Ints, Ints]:
     """See ``innet.kernels.Kernels.lhc_encode``."""
     bitmap = np.zeros(-(-size // 32), np.uint32)
-    sketch = np.zeros(layout.cells, np.int32)
+    sketch = memory.zeros(layout.cells, np.int32)
     if indices is None:
         _encode_dense(integers, hashing_of(layout), bitmap, sketch)
     else:

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
 from innet.kernels.limbs import COARSEST, LOWEST, Limbs
 
@@ -31,7 +32,7 @@ def grain(x: Floats, /) -> int:
 
 def split(x: Floats, limbs: Limbs, /) -> Ints:
     """See ``innet.kernels.Kernels.split``."""
-    parts = np.empty((limbs.count, x.size), np.int32)
+    parts = memory.empty(limbs.count * x.size, np.int32).reshape(limbs.count, x.size)
     _split(x.view(np.int32), limbs.grain, limbs.bits, parts)
     return parts.ravel()
 
@@ -39,7 +40,7 @@ def split(x: Floats, limbs: Limbs, /) -> Ints:
 def join(sums: Ints, limbs: Limbs, /) -> Floats:
     """See ``innet.kernels.Kernels.join``. Scratch: a kilobyte or four for each limb."""
     parts = sums.reshape(limbs.count, -1)
-    values = np.empty(parts.shape[1], np.float32)
+    values = memory.empty(parts.shape[1], np.float32)
     step = np.float64(2.0) ** limbs.grain
     if limbs.count == 1:
         _join_one(parts[0], step, values)

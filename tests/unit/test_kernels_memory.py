@@ -1,0 +1,92 @@
+"""Memory that is used again: only when nobody can see it any more."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from innet.kernels.cpu import memory
+
+LARGE = 1 << 20  # int32: 4 MiB
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    memory._unused.clear()
+    yield
+    memory._unused.clear()
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def test_what_is_gone_is_used_again():
+    first = memory.empty(LARGE, np.int32)
+    place = address(first)
+    del first
+    second = memory.empty(LARGE - 5, np.float32)
+    assert address(second) == place
+    assert (second.dtype, second.shape) == (np.float32, (LARGE - 5,))
+    assert second.flags.writeable
+    assert second.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda array: array[5:7],
+        lambda array: array.view(np.uint32),
+        lambda array: array.reshape(2, -1)[1],
+        memoryview,
+        lambda array: np.asarray(memoryview(array))[3:],
+    ],
+    ids=("slice", "type", "row", "buffer", "array of a buffer"),
+)
+def test_a_view_keeps_it_from_being_used_again(view):
+    seen = view(memory.zeros(LARGE, np.int32))
+    other = memory.empty(LARGE, np.int32)
+    other.fill(-1)
+    assert not np.asarray(seen).any()
+    assert not memory._unused
+
+
+def test_zeros_are_zeros_again():
+    memory.zeros(LARGE, np.int32).fill(7)
+    assert not memory.zeros(LARGE, np.int32).any()
+
+
+def test_small_arrays_and_pieces_far_too_large_are_not_bothered_with():
+    del (array := {0: memory.empty(LARGE, np.int32)})[0]
+    assert not array
+    assert len(memory._unused) == 1
+    memory.empty(10, np.int32)
+    memory.zeros(10, np.int32)
+    memory.empty(LARGE // 3, np.int32)
+    assert sorted(piece.size for piece in memory._unused) == [4 * (LARGE // 3), 4 * LARGE]
+
+
+def test_few_are_kept():
+    arrays = [memory.empty(LARGE, np.int8) for _ in range(3 * memory._KEPT)]
+    arrays.clear()
+    assert len(memory._unused) == memory._KEPT
+
+
+def test_threads_never_share_memory():
+    wrong = []
+
+    def work(mark):
+        for _ in range(200):
+            array = memory.empty(LARGE, np.int8)
+            array[:: 1 << 16] = mark
+            if (array[:: 1 << 16] != mark).any():
+                wrong.append(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -13,6 +13,7 @@ from innet.codecs.parts import Carrier, Feedback, Quantiser, Selector
 from innet.registry import Registry
 
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
+SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
 SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
@@ -45,6 +46,10 @@ PARTS: Mapping[str, Registry[Any]] = {
 }
 
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
+PRESETS.register(
+    "adacomp",
+    {"selector": "adacomp", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"},
+)
 PRESETS.register(
     "dense", {"selector": "all", "quantiser": "fixed", "carrier": "dense", "feedback": "none"}
 )

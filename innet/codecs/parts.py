@@ -160,6 +160,11 @@ class Selector(Part[P]):
             StateError: the selector's parameters or its memory are for another tensor layout.
         """
 
+    def observe(self, gradient: Floats) -> None:
+        """Told by the feedback before each choice: the gradient alone, of which x is made by adding
+        what was held back. It may be looked at until the choice is made, and not modified.
+        """
+
     @abstractmethod
     def select(self, x: Floats) -> Picks:
         """Indices, ascending (None for all), and the values there; x is not modified."""

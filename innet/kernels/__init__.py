@@ -82,6 +82,16 @@ class Kernels(Protocol):
         """
         ...
 
+    def reaching_maxima(
+        self, x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, /
+    ) -> Ints:
+        """The indices, ascending, with |x + weight · gradient| >= m > 0, computed in float64.
+
+        m is the element of ``maxima``, shape (ceil(n / chunk),), for the index's chunk of
+        consecutive elements.
+        """
+        ...
+
     def smallest(self, x: Floats, /) -> float:
         """The smallest |x|; x has at least one element."""
         ...

@@ -71,6 +71,15 @@ def chunk_largest(x: Floats, chunk: int, /) -> Ints:
     return np.array([i + np.argmax(np.abs(x[i : i + chunk])) for i in starts], np.int32)
 
 
+def reaching_maxima(
+    x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, /
+) -> Ints:
+    """See ``innet.kernels.Kernels.reaching_maxima``."""
+    h = np.abs(x + gradient.astype(np.float64) * weight)
+    least = maxima[np.arange(x.size) // chunk]
+    return np.flatnonzero((h >= least) & (least > 0)).astype(np.int32)
+
+
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
     return np.rint(x.astype(np.float64) * scale).astype(np.int32)

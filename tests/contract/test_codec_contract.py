@@ -114,7 +114,8 @@ def test_shapes_and_dtypes(spec, size):
             assert outcome.indices.dtype == np.int32
             assert outcome.indices.shape == outcome.sent.shape
             assert (np.diff(outcome.indices) > 0).all()
-            np.testing.assert_array_equal(outcome.sent, gradient[outcome.indices])
+            if build_codec(spec).selector.verbatim:
+                np.testing.assert_array_equal(outcome.sent, gradient[outcome.indices])
         assert isinstance(outcome.scale, float)
         assert outcome.encode_seconds >= 0
         assert outcome.decode_seconds >= 0

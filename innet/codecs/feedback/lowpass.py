@@ -76,6 +76,7 @@ class LowPass(Residual):
             self.residual = np.zeros(gradient.size, np.float32)
         x = self.residual + gradient
         self._exchange = gradient, x
+        selector.observe(gradient)
         indices, values = yield from selector.choose(x, workers)
         self._sent = indices, values
         return indices, values

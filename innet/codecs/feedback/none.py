@@ -14,4 +14,5 @@ class NoFeedback(Feedback[Settings]):
     name = "none"
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+        selector.observe(gradient)
         return selector.choose(gradient, workers)

@@ -62,6 +62,7 @@ class Residual(Feedback[Settings]):
         self.check(gradient)
         if self.residual is None:
             self.residual = np.zeros(gradient.size, np.float32)
+        selector.observe(gradient)
         if selector.local and selector.verbatim:
             indices, values = selector.select_from_sum(gradient, self.residual)
             self._sent = indices, values

@@ -12,6 +12,7 @@ from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
+from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
 from innet.kernels.cpu.statistics import moments, product, smallest
 from innet.kernels.cpu.survey import survey
@@ -37,6 +38,7 @@ __all__ = [
     "product",
     "quantise",
     "reaching",
+    "reaching_maxima",
     "reaching_residual",
     "scatter",
     "scatter_blocks",

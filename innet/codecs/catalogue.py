@@ -15,12 +15,14 @@ from innet.registry import Registry
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
+SELECTORS.register("gs-sgd", "innet.codecs.selectors.gs_sgd:GsSgd")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
 SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
 SELECTORS.register("sidco-gp", "innet.codecs.selectors.sidco:SidcoPareto")
 SELECTORS.register("sidco-p", "innet.codecs.selectors.sidco:SidcoGamma")
 SELECTORS.register("threshold", "innet.codecs.selectors.threshold:Threshold")
 SELECTORS.register("scalecom", "innet.codecs.selectors.scalecom:ScaleCom")
+SELECTORS.register("sketched-sgd", "innet.codecs.selectors.sketched_sgd:SketchedSgd")
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
@@ -55,6 +57,10 @@ PRESETS.register(
 )
 PRESETS.register(
     "exact", {"selector": "all", "quantiser": "exact", "carrier": "dense", "feedback": "none"}
+)
+PRESETS.register(
+    "gs-sgd",
+    {"selector": "gs-sgd", "quantiser": "fixed", "carrier": "shared", "feedback": "residual"},
 )
 PRESETS.register(
     "gtopk", {"selector": "gtopk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}

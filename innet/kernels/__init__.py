@@ -17,11 +17,12 @@ from typing import Protocol, cast
 
 from innet.errors import UnknownNameError
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.count_layout import CountLayout
 from innet.kernels.filters import Filter
 from innet.kernels.layout import SketchLayout
 from innet.kernels.limbs import Limbs
 
-__all__ = ["Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
+__all__ = ["CountLayout", "Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
 _MODULES = {"cpu": "innet.kernels.cpu", "naive": "innet.kernels.naive"}
 
@@ -163,6 +164,22 @@ class Kernels(Protocol):
 
     def scatter_blocks(self, blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
         """A dense array, shape (size,), of which ``words`` are ``gather_blocks``; 0 elsewhere."""
+        ...
+
+    def count_sketch(self, x: Floats, layout: CountLayout, /) -> Floats:
+        """The cells of x's count sketch, shape (layout.cells,): signed sums of the elements.
+
+        The sums are of integers, round(x · 2**s) in int64 with 2**s the power of two for which the
+        largest magnitude comes to lie in 2**30 .. 2**31: fewer than 2**31 elements cannot overflow,
+        and no order is better than another. Each becomes a float32, at most the largest finite one.
+        """
+        ...
+
+    def count_estimate(self, sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
+        """For each element the median of its cells over the rows, with its signs; shape (size,).
+
+        The cells are above -2**31. The median is taken of integers and then rounded to float32.
+        """
         ...
 
     def lhc_encode(

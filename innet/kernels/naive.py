@@ -14,6 +14,7 @@ from innet.kernels.naive_blocks import (  # noqa: F401 - kernels of this set
     gather_blocks,
     scatter_blocks,
 )
+from innet.kernels.naive_count import count_estimate, count_sketch  # noqa: F401 - of this set too
 from innet.kernels.naive_filters import bloom_fill, bloom_members  # noqa: F401 - of this set too
 from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
 from innet.kernels.naive_statistics import moments, product, smallest  # noqa: F401 - as above

@@ -1,7 +1,7 @@
 """Selector ``gtopk``: of the sum of the workers' top-k, the k largest count.
 
 Shi et al., "A distributed synchronous SGD algorithm with global top-k sparsification for low
-bandwidth networks", ICDCS 2019, https://doi.org/10.1109/ICDCS.2019.00220.
+bandwidth networks", ICDCS 2019, arXiv 1901.04359.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 
 from innet.codecs.parts import Floats, Ints
 from innet.codecs.selectors.topk import TopK
+from innet.kernels import Kernels
 
 
 class GTopK(TopK):
@@ -29,8 +30,14 @@ class GTopK(TopK):
     name = "gtopk"
 
     def conclude(self, total: Floats) -> Ints | None:
-        k = self.count(total.size)
-        if np.count_nonzero(total) <= k:
-            return None
-        indices, _ = self.context.kernels.top_k(total, k)
-        return indices
+        return largest_of_sum(self.context.kernels, total, self.count(total.size))
+
+
+def largest_of_sum(kernels: Kernels, total: Floats, k: int) -> Ints | None:
+    """Indices of the k largest magnitudes, of equal ones the first; None where at most k are not
+    zero, for all.
+    """
+    if np.count_nonzero(total) <= k:
+        return None
+    indices, _ = kernels.top_k(total, k)
+    return indices

@@ -32,6 +32,16 @@ class TopKSettings(Settings):
         return self
 
 
+def how_many(parameters: TopKSettings, size: int, ratio: float) -> int:
+    """See ``TopK.count``; ``ratio`` is taken where the parameters give none."""
+    if size == 0:
+        return 0
+    if parameters.k is not None:
+        return min(parameters.k, size)
+    given = ratio if parameters.ratio is None else parameters.ratio
+    return max(1, int(Fraction(str(given)) * size))
+
+
 class TopK(Selector[TopKSettings]):
     """Exact; among equal magnitudes those that come first.
 
@@ -48,12 +58,7 @@ class TopK(Selector[TopKSettings]):
         The ratio is taken as the decimal number that a person wrote: 0.29 of 100 is 29, although
         the float64 nearest to 0.29 is less.
         """
-        if size == 0:
-            return 0
-        if self.parameters.k is not None:
-            return min(self.parameters.k, size)
-        ratio = DEFAULT_RATIO if self.parameters.ratio is None else self.parameters.ratio
-        return max(1, int(Fraction(str(ratio)) * size))
+        return how_many(self.parameters, size, DEFAULT_RATIO)
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         return self.context.kernels.top_k(x, self.count(x.size))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from innet.kernels.cpu.bitmap import expand, popcount
 from innet.kernels.cpu.blocks import block_bitmap, gather_blocks, scatter_blocks
 from innet.kernels.cpu.chunks import chunk_largest
+from innet.kernels.cpu.count import count_estimate, count_sketch
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
@@ -24,6 +25,8 @@ __all__ = [
     "bloom_fill",
     "bloom_members",
     "chunk_largest",
+    "count_estimate",
+    "count_sketch",
     "dequantise",
     "expand",
     "gather_blocks",

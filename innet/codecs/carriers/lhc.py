@@ -1,14 +1,16 @@
 """Carrier ``lhc``: the lossless homomorphic sketch, which needs no agreement on indices.
 
-Li et al., "Lossless homomorphic compression", arXiv 2402.07529. Each worker sends a bitmap of its
-non-zero elements, which the network combines by OR, and a sketch of them, which it sums. The bitmap
-of the union tells which elements each cell of the summed sketch holds; cells that hold one are read
-off, taken from the other cells of that element, and so on until all are known.
+Li et al., "Lossless homomorphic compression", arXiv 2402.07529. Each worker sends an index of its
+non-zero elements, a bitmap or a Bloom filter, which the network combines by OR, and a sketch of
+them, which it sums. The index of the union tells which elements each cell of the summed sketch
+holds; cells that hold one are read off, taken from the other cells of that element, and so on until
+all are known.
 
 Differences with the paper: integers instead of floats, so that the result is exact whatever the
 order of the sum; an index of its own instead of a stolen bit; rows of an element that cannot
-coincide; lanes that are connected (``innet.kernels.layout``); and a peel that comes to a halt is
-finished by asking for what is missing, never by an estimate.
+coincide, in neighbouring segments where that takes fewer cells; lanes that are connected
+(``innet.kernels.layout``); and a peel that comes to a halt is finished by asking for what it takes
+to go on, never by an estimate.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ def test_descriptions(spec, description):
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known: .*dense.*topk"),
-        ({"preset": "x"}, UnknownNameError, "Known: .*dense.*topk"),
-        ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Known: .*all, .*topk"),
+        ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known.*: .*dense"),
+        ({"preset": "x"}, UnknownNameError, "Known.*: .*dense"),
+        ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Did you mean 'topk'.*all"),
         ({"quantiser": "float"}, UnknownNameError, "Known: .*fixed"),
         ({"carrier": "pigeon"}, UnknownNameError, "Known: .*dense, .*lhc"),
         ({"feedback": "loud"}, UnknownNameError, "Known: .*none, .*residual"),
@@ -123,8 +123,8 @@ def test_capabilities_are_data():
         "rounds": [1, 3],
         "integer_width": 32,
         "overflow_bound": "floor((2**31 - 1) / N)",
-        "index": "bitmap",
-        "metadata": "1 + ceil(d / 32) + 2",
+        "index": "bitmap, Bloom filter or none",
+        "metadata": "1 + at most ceil(d / 32) + 2",
     }
 
 
@@ -178,7 +178,8 @@ def test_answers_of_other_lengths_are_refused():
 
 def test_seconds_are_those_of_the_clock_without_the_network():
     ticks = iter(range(1000))
-    codec = build_codec("lhc", clock=lambda: float(next(ticks)))
+    carrier = {"name": "lhc", "index": "bitmap"}
+    codec = build_codec({"carrier": carrier}, clock=lambda: float(next(ticks)))
     exchange = codec.exchange(np.eye(1, 4000, dtype=np.float32).ravel(), 1)
     answers = [segment.words for segment in next(exchange)]
     for _ in range(100):

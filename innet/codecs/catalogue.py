@@ -17,6 +17,7 @@ SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("gs-sgd", "innet.codecs.selectors.gs_sgd:GsSgd")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
+SELECTORS.register("sampled", "innet.codecs.selectors.sampled:Sampled")
 SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
 SELECTORS.register("sidco-gp", "innet.codecs.selectors.sidco:SidcoPareto")
 SELECTORS.register("sidco-p", "innet.codecs.selectors.sidco:SidcoGamma")
@@ -37,6 +38,7 @@ CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
 
 FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
 FEEDBACK.register("lowpass", "innet.codecs.feedback.lowpass:LowPass")
+FEEDBACK.register("momentum", "innet.codecs.feedback.momentum:Momentum")
 FEEDBACK.register("none", "innet.codecs.feedback.none:NoFeedback")
 FEEDBACK.register("residual", "innet.codecs.feedback.residual:Residual")
 
@@ -54,6 +56,9 @@ PRESETS.register(
 )
 PRESETS.register(
     "dense", {"selector": "all", "quantiser": "fixed", "carrier": "dense", "feedback": "none"}
+)
+PRESETS.register(
+    "dgc", {"selector": "sampled", "quantiser": "fixed", "carrier": "lhc", "feedback": "momentum"}
 )
 PRESETS.register(
     "exact", {"selector": "all", "quantiser": "exact", "carrier": "dense", "feedback": "none"}

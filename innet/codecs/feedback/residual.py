@@ -105,16 +105,7 @@ class Residual(Feedback[Settings]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._expect(state, {"residual"})
-        residual = state["residual"]
-        if residual is not None:
-            residual = np.array(residual)
-            if residual.dtype != np.float32 or residual.ndim != 1:
-                raise StateError(
-                    f"the saved residual is {residual.dtype} of shape {residual.shape}, not "
-                    "float32 of one dimension."
-                )
-            if not np.isfinite(residual).all():
-                raise StateError("the saved residual has values that are not finite.")
+        residual = loaded(state["residual"], "residual")
         self.residual = residual
         self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
         self._sent = None
@@ -127,3 +118,22 @@ class Residual(Feedback[Settings]):
                 f"the gradient of worker {self.context.worker} plus its residual overflows float32 "
                 f"at index {bad} ({gradient[bad]} + {residual[bad]}); scale the gradients down."
             )
+
+
+def loaded(array: Any, what: str) -> Floats | None:
+    """A copy of an array out of a saved state; None stands for none yet.
+
+    Raises:
+        StateError: it is not what is held back of a gradient; names it as ``what``.
+    """
+    if array is None:
+        return None
+    floats: Floats = np.array(array)
+    if floats.dtype != np.float32 or floats.ndim != 1:
+        raise StateError(
+            f"the saved {what} is {floats.dtype} of shape {floats.shape}, not float32 of one "
+            "dimension."
+        )
+    if not np.isfinite(floats).all():
+        raise StateError(f"the saved {what} has values that are not finite.")
+    return floats

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Small arrays leave a GPU idle; numba-cuda warns of it, and here warnings are errors.
+os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")
 
 # Kernels compile on first use, so a deadline per example would time the compiler. Derandomised, so
 # that a failure in the checks is a failure everywhere; --hypothesis-profile=explore looks further.

@@ -1,7 +1,8 @@
 """Kernels: arrays in, arrays out, behind one name; no kernel knows what a codec or a packet is.
 
 ``get("naive")`` is the oracle, plain numpy and Python that can be checked by reading;
-``get("cpu")`` is compiled by Numba. They take the same arguments and return the same bits.
+``get("cpu")`` is compiled by Numba, ``get("cuda")`` by numba-cuda for a GPU. They take the same
+arguments and return the same bits; those of ``cuda`` also take arrays that lie on the GPU.
 
 Common to all: arrays are one-dimensional and C-contiguous, inputs are not modified unless the
 method says so, floats are finite unless the method looks for those that are not. Arrays have
@@ -16,6 +17,7 @@ import importlib
 from typing import Protocol, cast
 
 from innet.errors import UnknownNameError
+from innet.kernels import gpu
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.count_layout import CountLayout
 from innet.kernels.filters import Filter
@@ -24,7 +26,11 @@ from innet.kernels.limbs import Limbs
 
 __all__ = ["CountLayout", "Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
-_MODULES = {"cpu": "innet.kernels.cpu", "naive": "innet.kernels.naive"}
+_MODULES = {
+    "cpu": "innet.kernels.cpu",
+    "cuda": "innet.kernels.cuda",
+    "naive": "innet.kernels.naive",
+}
 
 
 class Kernels(Protocol):
@@ -240,12 +246,15 @@ def get(name: str) -> Kernels:
 
     Raises:
         UnknownNameError: no such kernels; the message lists what there is.
+        MissingToolError: they cannot run here; the message says what they lack.
     """
     if name not in _MODULES:
         raise UnknownNameError("kernels", name, _MODULES)
+    if name == "cuda" and (error := gpu.missing()):
+        raise error
     return cast("Kernels", importlib.import_module(_MODULES[name]))
 
 
 def names() -> list[str]:
-    """The names that ``get`` knows."""
-    return sorted(_MODULES)
+    """The names of the kernels that can run here."""
+    return sorted(name for name in _MODULES if name != "cuda" or gpu.missing() is None)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import gradients
+from support.kernels import assert_same, sparse_integers
 
 from innet import kernels
 from innet.errors import InputError, UnknownNameError
@@ -15,37 +16,6 @@ from innet.kernels import Filter, SketchLayout
 naive = kernels.get("naive")
 compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
 each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
-
-
-def assert_same(one, other):
-    """Equal types and bits: -0.0 is not 0.0 here."""
-    if isinstance(one, tuple):
-        assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            assert_same(a, b)
-    elif isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        assert one.tobytes() == other.tobytes()
-    else:
-        assert type(one) is type(other) is int
-        assert one == other
-
-
-@st.composite
-def sparse_integers(draw):
-    """Integers of the whole range at some places of a dense array, and a layout for them."""
-    size = draw(gradients.sizes())
-    rng = np.random.default_rng(draw(gradients.seeds))
-    dense = rng.integers(-(2**31), 2**31, size).astype(np.int32)
-    dense[rng.random(size) >= draw(gradients.densities())] = 0
-    items = int(np.count_nonzero(dense))
-    lanes = draw(st.sampled_from((1, 2, 16, 128)))
-    hashes = draw(st.sampled_from((3, 4)))
-    starts = draw(st.sampled_from((1, 2, 7, 40)))
-    cells_per_item = draw(st.sampled_from((0.1, 0.7, 1.1, 1.25, 2.0)))
-    part = max(1, int(cells_per_item * items / (starts + hashes - 1) / lanes))
-    return dense, SketchLayout(part, lanes, draw(st.integers(0, 2**63 - 1)), hashes, starts)
 
 
 @each_compiled
@@ -191,7 +161,7 @@ def test_bits_past_the_last_element_are_ignored(fast):
 
 
 def test_unknown_kernels_are_refused():
-    with pytest.raises(UnknownNameError, match="Known: cpu, naive"):
+    with pytest.raises(UnknownNameError, match="Known: cpu, cuda, naive"):
         kernels.get("gpu")
 
 

@@ -1,0 +1,130 @@
+"""Gradient bytes per second through the CUDA kernels, as a fraction of the GPU's bandwidth.
+
+    python -m benchmarks.cuda [--size 100000000] [--json]
+
+Arrays lie on the GPU and stay there. The bandwidth is that of a STREAM triad (a = b + s·c;
+McCalpin, IEEE TCCA newsletter, December 1995) on the GPU, measured in the same run. A step's
+roofline is that bandwidth divided by how often it must move each gradient byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.codecs import DENSITY, RATIO, Step, best
+from benchmarks.common import Row, show
+from innet import kernels
+from innet.errors import MissingToolError
+from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
+
+TRIAD_SIZE = 1 << 26  # float64: three arrays of 512 MiB
+CELLS_PER_ITEM = 1.3  # of the sketch
+Timed = tuple[str, int, Step]
+
+
+def main(
+    size: Annotated[int, typer.Option(help="Elements of the gradient.")] = 100_000_000,
+    repeats: Annotated[int, typer.Option(help="The best of so many.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Measure, and print fractions first; without a GPU, say so."""
+    try:
+        gpu: Any = kernels.get("cuda")
+    except MissingToolError as error:
+        print(f"There is no GPU to measure: {error}")
+        return
+    from innet.kernels.cuda.device import SIMULATED  # noqa: PLC0415 - numba-cuda is optional
+
+    if SIMULATED:
+        print("There is no GPU to measure: numba-cuda's simulator is on, whose times mean nothing.")
+        return
+    bandwidth = 3 * 8 * TRIAD_SIZE / best(triad(TRIAD_SIZE), repeats)
+    rows = []
+    for name, moves, step in steps(gpu, size, np.random.default_rng(0)):
+        rate = 4 * size / best(synchronised(step), repeats)
+        remark = f"{rate / bandwidth:.3g} of bandwidth, roofline 1/{moves}"
+        rows.append(Row(name, rate / 1e9, "GB/s", remark, moves * rate / bandwidth))
+    rows.append(Row("STREAM triad", bandwidth / 1e9, "GB/s", "the bandwidth", 1.0))
+    title = f"CUDA kernels, {size:,} float32, {gpu_name()}"
+    show(title, "of its roofline", rows, as_json)
+
+
+def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
+    """Each kernel's name, how often it must move each gradient byte, and how to run it."""
+    from numba import cuda  # noqa: PLC0415 - optional
+
+    host = rng.standard_normal(size, np.float32)
+    x, residual = cuda.to_device(host), cuda.to_device(host[::-1].copy())
+    k = max(1, int(RATIO * size))
+    sparse = gpu.quantise(np.where(rng.random(size) < DENSITY, host, np.float32(0)), 1e6)
+    places = np.flatnonzero(sparse).astype(np.int32)
+    integers, indices = cuda.to_device(sparse), cuda.to_device(places)
+    values = cuda.to_device(sparse[places])
+    yield "survey", 1, lambda: gpu.survey(x)
+    yield "grain", 1, lambda: gpu.grain(x)
+    yield "moments", 1, lambda: gpu.moments(x, 0.0)
+    yield "top-k 1 %", 3, lambda: gpu.top_k(x, k)
+    yield "top-k 1 % with residual", 5, lambda: gpu.top_k_residual(x, residual, k)
+    yield "threshold, 1.2 %", 1, lambda: gpu.reaching(x, 2.5)
+    yield "largest of chunks of 100", 1, lambda: gpu.chunk_largest(x, 100)
+    yield "quantise", 2, lambda: gpu.quantise(x, 1e6)
+    yield "dequantise", 2, lambda: gpu.dequantise(integers, 1e-6)
+    yield "sparse to dense, 5 %", 1, lambda: gpu.scatter(indices, values, size)
+    limbs = Limbs(-40, 25, 2)
+    parts = gpu.split(x, limbs)
+    yield "split in 2 limbs", 3, lambda: gpu.split(x, limbs)
+    yield "join 2 limbs", 3, lambda: gpu.join(parts, limbs)
+    yield "non-zero blocks of 256", 1, lambda: gpu.block_bitmap(integers, 256)
+    layout = SketchLayout(max(1, int(CELLS_PER_ITEM * places.size / 3 / 32)), 32, 0)
+    bitmap, sketch = gpu.lhc_encode(None, integers, size, layout)
+    yield "list a bitmap, 5 %", 1, lambda: gpu.expand(bitmap, size)
+    yield "lhc encode 5 %", 1, lambda: gpu.lhc_encode(None, integers, size, layout)
+    yield "lhc peel 5 %", 1, lambda: gpu.lhc_peel(bitmap, sketch, size, layout)
+    shape = Filter(max(1, places.size * 10 // 22), 10, 0)  # half of the bits set
+    words = gpu.bloom_fill(indices, shape)
+    yield "Bloom filter, members", 1, lambda: gpu.bloom_members(words, size, shape)
+    columns = CountLayout(5, max(1, size // 100), 0)
+    cells = cuda.to_device(rng.integers(-1000, 1000, columns.cells).astype(np.int32))
+    yield "count sketch, 5 rows", 1, lambda: gpu.count_sketch(x, columns)
+    yield "count sketch, estimates", 1, lambda: gpu.count_estimate(cells, size, columns)
+
+
+def synchronised(step: Step) -> Step:
+    """The step, and until the GPU has done it."""
+    from numba import cuda  # noqa: PLC0415 - optional
+
+    def run() -> None:
+        step()
+        cuda.synchronize()
+
+    return run
+
+
+def triad(size: int) -> Step:
+    """A STREAM triad on the GPU: two reads and a write of 8 bytes an element."""
+    from numba import cuda  # noqa: PLC0415 - optional
+
+    @cuda.jit
+    def add(a: Any, b: Any, c: Any, s: float) -> None:
+        for i in range(cuda.grid(1), a.size, cuda.gridsize(1)):
+            a[i] = b[i] + s * c[i]
+
+    a, b, c = (cuda.to_device(np.full(size, value)) for value in (0.0, 1.0, 2.0))
+    grid = min(-(-size // 256), 65_536), 256
+    return synchronised(lambda: add[grid](a, b, c, 3.0))
+
+
+def gpu_name() -> str:
+    """What the GPU calls itself."""
+    from numba import cuda  # noqa: PLC0415 - optional
+
+    name = cuda.get_current_device().name
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,54 @@
+"""CUDA kernels, compiled by numba-cuda; ``innet.kernels.get("cuda")`` checks that they can run.
+
+See ``innet.kernels`` for what each must do, and ``device`` for where arrays may lie. Compiled at
+first use for the GPU that is there.
+"""
+
+from __future__ import annotations
+
+from innet.kernels.cuda.bitmap import expand, popcount
+from innet.kernels.cuda.blocks import block_bitmap, gather_blocks, scatter_blocks
+from innet.kernels.cuda.chunks import chunk_largest
+from innet.kernels.cuda.count import count_estimate, count_sketch
+from innet.kernels.cuda.filters import bloom_fill, bloom_members
+from innet.kernels.cuda.fixed import dequantise, quantise, scatter
+from innet.kernels.cuda.lhc import lhc_encode, lhc_occupancy
+from innet.kernels.cuda.limbs import grain, join, split
+from innet.kernels.cuda.maxima import reaching_maxima
+from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
+from innet.kernels.cuda.statistics import moments, product
+from innet.kernels.cuda.survey import smallest, survey
+from innet.kernels.cuda.threshold import reaching, reaching_residual
+from innet.kernels.cuda.topk import top_k, top_k_residual
+
+__all__ = [
+    "block_bitmap",
+    "bloom_fill",
+    "bloom_members",
+    "chunk_largest",
+    "count_estimate",
+    "count_sketch",
+    "dequantise",
+    "expand",
+    "gather_blocks",
+    "grain",
+    "join",
+    "lhc_encode",
+    "lhc_occupancy",
+    "lhc_peel",
+    "lhc_unlock",
+    "moments",
+    "popcount",
+    "product",
+    "quantise",
+    "reaching",
+    "reaching_maxima",
+    "reaching_residual",
+    "scatter",
+    "scatter_blocks",
+    "smallest",
+    "split",
+    "survey",
+    "top_k",
+    "top_k_residual",
+]

@@ -1,0 +1,54 @@
+"""Fixed-point numbers: quantise, dequantise, and a sparse array made dense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+
+from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for
+
+
+def quantise(x: Any, scale: float, /) -> Any:
+    """See ``innet.kernels.Kernels.quantise``."""
+    values = on_device(x)
+    integers = empty(values.size)
+    _quantise[threads_for(values.size)](values, scale, integers)
+    return back(integers, x)
+
+
+def dequantise(integers: Any, step: float, /) -> Any:
+    """See ``innet.kernels.Kernels.dequantise``."""
+    words = on_device(integers)
+    values = empty(words.size, np.float32)
+    _dequantise[threads_for(words.size)](words, step, values)
+    return back(values, integers)
+
+
+def scatter(indices: Any, integers: Any, size: int, /) -> Any:
+    """See ``innet.kernels.Kernels.scatter``."""
+    dense = filled(size)
+    places = on_device(indices)
+    _scatter[threads_for(places.size)](places, on_device(integers), dense)
+    return back(dense, indices, integers)
+
+
+@cuda.jit
+def _quantise(x: Array, scale: float, integers: Array) -> None:
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        # Rounded by an instruction of its own: adding and taking away 1.5 · 2**52, as on the CPU,
+        # would be fused with the product, which then is not rounded first.
+        integers[i] = np.int32(round(np.float64(x[i]) * np.float64(scale)))
+
+
+@cuda.jit
+def _dequantise(integers: Array, step: float, values: Array) -> None:
+    for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
+        values[i] = np.float32(np.float64(integers[i]) * np.float64(step))
+
+
+@cuda.jit
+def _scatter(indices: Array, integers: Array, dense: Array) -> None:
+    for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
+        dense[indices[i]] = integers[i]

@@ -1,0 +1,74 @@
+"""Largest and smallest magnitude, non-zeros, the first element that is not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+
+from innet.kernels.cuda.device import Array, filled, on_device, threads_for
+
+_INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
+_MAGNITUDE = 0x7FFFFFFF
+_NOWHERE = 2**31 - 1
+
+
+def survey(x: Any, /) -> tuple[int, int, int]:
+    """See ``innet.kernels.Kernels.survey``."""
+    words = on_device(x).view(np.int32)
+    found = cuda.to_device(np.array([0, 0, _NOWHERE], np.int32))
+    _survey[threads_for(words.size)](words, found)
+    largest, nonzero, bad = found.copy_to_host().tolist()
+    return largest, nonzero, -1 if bad == _NOWHERE else bad
+
+
+def smallest(x: Any, /) -> float:
+    """See ``innet.kernels.Kernels.smallest``."""
+    words = on_device(x).view(np.int32)
+    least = filled(1, _MAGNITUDE)
+    _smallest[threads_for(words.size)](words, least)
+    return float(least.copy_to_host().view(np.float32)[0])
+
+
+@cuda.jit
+def _smallest(words: Array, least: Array) -> None:
+    shared = cuda.shared.array(1, np.int32)
+    if cuda.threadIdx.x == 0:
+        shared[0] = _MAGNITUDE
+    cuda.syncthreads()
+    own = np.int32(_MAGNITUDE)
+    for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
+        own = min(own, np.int32(words[i] & _MAGNITUDE))
+    cuda.atomic.min(shared, 0, own)
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.min(least, 0, shared[0])
+
+
+@cuda.jit
+def _survey(words: Array, found: Array) -> None:
+    """Each thread for itself, then each block in its shared memory, then all in ``found``."""
+    shared = cuda.shared.array(3, np.int32)
+    if cuda.threadIdx.x == 0:
+        shared[0] = 0
+        shared[1] = 0
+        shared[2] = _NOWHERE
+    cuda.syncthreads()
+    largest = np.int32(0)
+    nonzero = np.int32(0)
+    bad = np.int32(_NOWHERE)
+    for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
+        bits = np.int32(words[i] & _MAGNITUDE)
+        largest = max(largest, bits)
+        nonzero += np.int32(bits != 0)
+        if bits >= _INFINITY:
+            bad = min(bad, np.int32(i))
+    cuda.atomic.max(shared, 0, largest)
+    cuda.atomic.add(shared, 1, nonzero)
+    cuda.atomic.min(shared, 2, bad)
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        cuda.atomic.max(found, 0, shared[0])
+        cuda.atomic.add(found, 1, shared[1])
+        cuda.atomic.min(found, 2, shared[2])

@@ -1,0 +1,25 @@
+"""These tests run on a GPU, or in numba-cuda's simulator, in a process of its own.
+
+``tests/unit/test_cuda_simulated.py`` starts that process where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from innet import kernels
+
+collect_ignore_glob = [] if "cuda" in kernels.names() else ["test_*.py"]
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+    # The simulator's threads wait for each other all the time.
+    sys.setswitchinterval(1e-4)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        # The simulator computes with scalars of NumPy, which warn where integers wrap around.
+        item.add_marker(pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"))

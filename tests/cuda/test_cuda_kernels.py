@@ -1,0 +1,282 @@
+"""The CUDA kernels return what the naive ones return, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import cuda
+from support import gradients
+from support.kernels import assert_same, sparse_integers
+
+from innet import kernels
+from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
+from innet.kernels.cuda.device import SIMULATED
+
+naive = kernels.get("naive")
+gpu = kernels.get("cuda")
+
+SMALL = st.sampled_from((0, 1, 2, 31, 32, 33, 65, 130, 257))
+SIZES = SMALL if SIMULATED else st.one_of(gradients.sizes(large=True), st.just(3_000_001))
+some_examples = settings(max_examples=6 if SIMULATED else 200)
+
+on_gpu = pytest.mark.skipif(SIMULATED, reason="the simulator has no array interface")
+
+
+def vector(data, size=None):
+    return data.draw(gradients.vectors(data.draw(SIZES) if size is None else size))
+
+
+@some_examples
+@given(st.data())
+def test_survey_and_grain(data):
+    x = vector(data)
+    assert_same(gpu.survey(x), naive.survey(x))
+    assert_same(gpu.grain(x[:1000]), naive.grain(x[:1000]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("size", "index"), [(1, 0), (300, 299), (300, 150)])
+def test_survey_finds_the_first_value_that_is_not_finite(bad, size, index):
+    x = np.ones(size, np.float32)
+    x[index:] = bad
+    assert gpu.survey(x)[2] == index
+
+
+@some_examples
+@given(st.data())
+def test_top_k(data):
+    size = data.draw(SIZES)
+    x, residual = vector(data, size), vector(data, size)
+    k = data.draw(st.sampled_from((0, min(1, size), size // 50, size // 2, max(0, size - 1), size)))
+    before = x.copy()
+    assert_same(gpu.top_k(x, k), naive.top_k(x, k))
+    other = residual.copy()
+    assert_same(gpu.top_k_residual(x, residual, k), naive.top_k_residual(x, other, k))
+    assert_same(residual, other)
+    assert_same(x, before)
+
+
+def test_top_k_of_equal_magnitudes_takes_the_first():
+    x = np.where(np.arange(300) % 2, np.float32(-1.5), np.float32(1.5))
+    x[[7, 250]] = 2
+    indices, values = gpu.top_k(x, 100)
+    assert indices.tolist() == [*range(99), 250]
+    assert_same(values, x[indices])
+
+
+def test_top_k_of_infinite_sums():
+    gradient, residual = (np.full(40, gradients.LARGEST, np.float32) for _ in range(2))
+    residual[10:] = gradients.TINIEST
+    gradient[20:] = 0
+    other = residual.copy()
+    assert_same(
+        gpu.top_k_residual(gradient, residual, 25), naive.top_k_residual(gradient, other, 25)
+    )
+    assert_same(residual, other)
+
+
+@some_examples
+@given(st.data())
+def test_threshold(data):
+    size = data.draw(SIZES)
+    x, residual = vector(data, size), vector(data, size)
+    tops = st.sampled_from((1e-60, gradients.TINIEST, 0.5, 1.0, 1 / 3, 3.0, 1e30, 1e39, np.inf))
+    threshold = float(np.abs(x).max(initial=0)) or data.draw(tops)
+    for each in (threshold, data.draw(tops)):
+        assert_same(gpu.reaching(x, each), naive.reaching(x, each))
+    other = residual.copy()
+    found = gpu.reaching_residual(x, residual, threshold)
+    assert_same(found, naive.reaching_residual(x, other, threshold))
+    assert_same(residual, other)
+
+
+@some_examples
+@given(st.data())
+def test_statistics(data):
+    x = vector(data)
+    x = x[x != 0]
+    if x.size:
+        least = gpu.smallest(x)
+        assert least == naive.smallest(x)
+        for shift in (0.0, least):
+            assert gpu.moments(x, shift) == naive.moments(x, shift)
+        assert gpu.product(x) == naive.product(x)
+
+
+@pytest.mark.parametrize("size", [511, 512, 513, 1300])
+def test_statistics_of_several_rows_of_lanes(size):
+    x = np.random.default_rng(size).standard_cauchy(size).astype(np.float32)
+    x[::97] = gradients.TINIEST
+    assert gpu.moments(x, 0.1) == naive.moments(x, 0.1)
+    assert gpu.product(x) == naive.product(x)
+
+
+@some_examples
+@given(st.data())
+def test_fixed_point(data):
+    x = vector(data)
+    largest = float(np.abs(x).max(initial=0)) or 1.0
+    scale = data.draw(st.sampled_from((2**31 - 1, 2**26 - 1, 1000.5, 2.5))) / largest
+    integers = gpu.quantise(x, scale)
+    assert_same(integers, naive.quantise(x, scale))
+    for step in (1 / scale, largest, 2.0**-200):
+        assert_same(gpu.dequantise(integers, step), naive.dequantise(integers, step))
+
+
+def test_quantise_rounds_half_to_even():
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997], np.float32)
+    assert gpu.quantise(x, 1.0).tolist() == [0, 2, 2, 0, -2, 0]
+
+
+@some_examples
+@given(st.data())
+def test_limbs(data):
+    x = vector(data, data.draw(SMALL))
+    workers = data.draw(st.sampled_from((1, 3, 64, 2**24)))
+    magnitude, _, _ = naive.survey(x)
+    limbs = Limbs.of(magnitude, min(naive.grain(x), 127), workers)
+    parts = gpu.split(x, limbs)
+    assert_same(parts, naive.split(x, limbs))
+    assert_same(gpu.join(parts, limbs), naive.join(parts, limbs))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    sums = rng.integers(-(2**31) + 1, 2**31, parts.size).astype(np.int32)
+    assert_same(gpu.join(sums, limbs), naive.join(sums, limbs))
+
+
+@some_examples
+@given(sparse_integers(SIZES))
+def test_bitmaps_scatter_and_blocks(case):
+    dense, _ = case
+    size = dense.size
+    indices = np.flatnonzero(dense).astype(np.int32)
+    bitmap = naive.block_bitmap(dense, 1)
+    assert_same(gpu.popcount(bitmap), indices.size)
+    assert_same(gpu.expand(bitmap, size), indices)
+    assert_same(gpu.expand(~bitmap, size), np.flatnonzero(dense == 0).astype(np.int32))
+    assert_same(gpu.scatter(indices, dense[indices], size), dense)
+    for block in (5, 100):
+        flags = naive.block_bitmap(dense, block)
+        assert_same(gpu.block_bitmap(dense, block), flags)
+        blocks = naive.expand(flags, -(-size // block))
+        words = naive.gather_blocks(dense, blocks, block)
+        assert_same(gpu.gather_blocks(dense, blocks, block), words)
+        assert_same(gpu.scatter_blocks(blocks, words, block, size), dense)
+
+
+@some_examples
+@given(st.data())
+def test_largest_of_chunks(data):
+    x = vector(data)
+    for chunk in (9, 100):
+        largest = naive.chunk_largest(x, chunk)
+        assert_same(gpu.chunk_largest(x, chunk), largest)
+        gradient = vector(data, x.size)
+        arguments = x, gradient, data.draw(st.sampled_from((0.0, 0.3, 1.0))), np.abs(x[largest])
+        assert_same(
+            gpu.reaching_maxima(*arguments, chunk), naive.reaching_maxima(*arguments, chunk)
+        )
+
+
+@some_examples
+@given(sparse_integers(SIZES))
+def test_sketch(case):
+    dense, layout = case
+    size = dense.size
+    bitmap, sketch = naive.lhc_encode(None, dense, size, layout)
+    assert_same(gpu.lhc_encode(None, dense, size, layout), (bitmap, sketch))
+    places = np.union1d(np.flatnonzero(dense), np.arange(0, size, 7)).astype(np.int32)
+    encoded = gpu.lhc_encode(places, dense[places], size, layout)
+    assert_same(encoded, (bitmap, sketch))
+    occupancy = naive.lhc_occupancy(bitmap, size, layout)
+    assert_same(gpu.lhc_occupancy(bitmap, size, layout), occupancy)
+    peeled = naive.lhc_peel(bitmap, sketch, size, layout)
+    assert_same(gpu.lhc_peel(bitmap, sketch, size, layout), peeled)
+    if naive.popcount(peeled[1]) <= 200:  # the oracle peels anew for each element that it takes
+        asked = naive.lhc_unlock(bitmap, size, layout)
+        assert_same(gpu.lhc_unlock(bitmap, size, layout), asked)
+
+
+def test_a_peel_of_many_rounds():
+    # A few cells more than it takes at all: rounds between which the host looks several times.
+    dense = np.random.default_rng(0).integers(-(2**31), 2**31, 400).astype(np.int32)
+    layout = SketchLayout(176, 1, 0)
+    bitmap, sketch = naive.lhc_encode(None, dense, dense.size, layout)
+    _, missing, rounds = naive.peel_rounds(bitmap, sketch, dense.size, layout)
+    assert rounds > 8
+    assert not missing.any()
+    total, missing = gpu.lhc_peel(bitmap, sketch, dense.size, layout)
+    assert_same(total, dense)
+    assert not missing.any()
+
+
+def test_bits_past_the_last_element_are_ignored():
+    layout = SketchLayout(10, 1, 3)
+    bitmap, sketch = naive.lhc_encode(None, np.array([5, 0, -7], np.int32), 3, layout)
+    bitmap[0] |= np.int32(-8)  # bits 3 to 31
+    total, missing = gpu.lhc_peel(bitmap, sketch, 3, layout)
+    assert total.tolist() == [5, 0, -7]
+    assert not missing.any()
+    assert not gpu.lhc_unlock(bitmap, 3, layout).any()
+    assert gpu.expand(bitmap, 3).tolist() == [0, 2]
+    assert gpu.lhc_occupancy(bitmap, 3, layout).sum() == 6
+
+
+@some_examples
+@given(st.data())
+def test_filter(data):
+    dense, _ = data.draw(sparse_integers(SIZES))
+    items = np.flatnonzero(dense).astype(np.int32)
+    words = data.draw(st.sampled_from((1, 2, 7, 100)))
+    shape = Filter(words, data.draw(st.integers(1, 31)), data.draw(st.integers(0, 2**63 - 1)))
+    filled = naive.bloom_fill(items, shape)
+    assert_same(gpu.bloom_fill(items, shape), filled)
+    members = naive.bloom_members(filled, dense.size, shape)
+    assert_same(gpu.bloom_members(filled, dense.size, shape), members)
+
+
+@some_examples
+@given(st.data())
+def test_count_sketch(data):
+    x = vector(data)
+    rows, columns = data.draw(st.sampled_from(((3, 1), (5, 7), (31, 20), (3, 1000))))
+    layout = CountLayout(rows, columns, data.draw(st.integers(0, 2**63 - 1)))
+    assert_same(gpu.count_sketch(x, layout), naive.count_sketch(x, layout))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    sketch = rng.integers(-(2**31) + 1, 2**31, layout.cells).astype(np.int32)
+    estimates = naive.count_estimate(sketch, x.size, layout)
+    assert_same(gpu.count_estimate(sketch, x.size, layout), estimates)
+
+
+def test_arrays_on_the_device_stay_there():
+    rng = np.random.default_rng(0)
+    gradient, residual = rng.standard_normal((2, 300)).astype(np.float32)
+    expected = residual.copy()
+    chosen = naive.top_k_residual(gradient, expected, 30)
+    on_device = cuda.to_device(residual)
+    indices, values = gpu.top_k_residual(cuda.to_device(gradient), on_device, 30)
+    assert not any(isinstance(each, np.ndarray) for each in (indices, values))
+    assert_same((indices.copy_to_host(), values.copy_to_host()), chosen)
+    assert_same(on_device.copy_to_host(), expected)  # in place, on the device
+    dense = gpu.scatter(indices, gpu.quantise(values, 1e6), 300)
+    layout = SketchLayout(4, 16, 1)
+    encoded = gpu.lhc_encode(None, dense, 300, layout)
+    total, missing = gpu.lhc_peel(*encoded, 300, layout)
+    assert not missing.copy_to_host().any()
+    assert_same(total.copy_to_host(), dense.copy_to_host())
+
+
+@on_gpu
+def test_tensors_of_torch_are_used_in_place():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    gradient = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    expected = np.zeros_like(gradient)
+    chosen = naive.top_k_residual(gradient, expected, 100)
+    residual = torch.zeros(10_000, device="cuda")
+    indices, values = gpu.top_k_residual(torch.from_numpy(gradient).cuda(), residual, 100)
+    assert_same(residual.cpu().numpy(), expected)
+    back = torch.as_tensor(indices, device="cuda"), torch.as_tensor(values, device="cuda")
+    assert_same(tuple(each.cpu().numpy() for each in back), chosen)

@@ -1,0 +1,117 @@
+"""Every CUDA kernel compiles, for an H200 where there is no GPU: it takes the compiler alone."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import SimpleNamespace
+
+import pytest
+
+cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+from numba import config, types  # noqa: E402 - what follows needs numba-cuda
+from numba.cuda import dispatcher  # noqa: E402
+
+if config.ENABLE_CUDASIM:
+    pytest.skip("the simulator does not compile", allow_module_level=True)
+TARGET = cuda.get_current_device().compute_capability if cuda.is_available() else (9, 0)
+try:
+    cuda.compile_ptx(lambda: None, (), cc=TARGET)
+except (ImportError, OSError, RuntimeError) as error:
+    pytest.skip(f"the compiler of innet[cuda] is not installed: {error}", allow_module_level=True)
+
+import innet.kernels.cuda as package  # noqa: E402
+
+TYPES = {
+    "i": types.int32[::1],
+    "u": types.uint32[::1],
+    "f": types.float32[::1],
+    "n": types.int64,
+    "d": types.float64,
+    "D": types.float64[::1],
+    "U": types.uint64[::1],
+    "L": types.int64[::1],
+    "s": types.uint64,
+    "h": types.UniTuple(types.uint64, 5),
+}
+KERNELS = {
+    "bitmap._list": "unnii",
+    "bitmap._popcount": "ui",
+    "bitmap._tally": "unni",
+    "blocks._flag_blocks": "innu",
+    "blocks._gather": "iini",
+    "blocks._scatter": "iini",
+    "chunks._chunk_largest": "ini",
+    "count._add_up": "fdUnL",
+    "count._estimate": "iUnf",
+    "count._to_floats": "Ldf",
+    "device._fill": "in",
+    "filters._fill": "insu",
+    "filters._members": "unnsu",
+    "fixed._dequantise": "idf",
+    "fixed._quantise": "fdi",
+    "fixed._scatter": "iii",
+    "lhc._encode_dense": "ihui",
+    "lhc._encode_sparse": "iihui",
+    "lhc._occupy": "unhii",
+    "limbs._grain": "ii",
+    "limbs._join_long": "innddif",
+    "limbs._join_short": "inndf",
+    "limbs._split": "innni",
+    "maxima._flag": "ffdfnu",
+    "peel._copy_below": "unu",
+    "peel._list_alone": "iii",
+    "peel._next_round": "i",
+    "peel._read_off": "iiiiihiu",
+    "peel._take_out": "iiiiihi",
+    "peel._unlock": "iuiiiiihiu",
+    "scan._scan": "i",
+    "statistics._moments": "fdDD",
+    "statistics._product": "iDL",
+    "survey._smallest": "ii",
+    "survey._survey": "ii",
+    "topk._accumulate": "ff",
+    "topk._choose_digit": "nii",
+    "topk._clear": "fi",
+    "topk._histogram": "innii",
+    "topk._tally": "iniii",
+    "topk._write": "finiiiif",
+}
+
+
+@pytest.fixture(autouse=True)
+def target(monkeypatch):
+    """Functions that kernels call are compiled for the GPU that is there; so let there be one."""
+    if not cuda.is_available():
+        pretended = SimpleNamespace(compute_capability=TARGET)
+        monkeypatch.setattr(dispatcher, "get_current_device", lambda: pretended)
+
+
+def dispatchers():
+    for each in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{each.name}")
+        for name, value in vars(module).items():
+            if hasattr(value, "py_func") and value.py_func.__module__ == module.__name__:
+                yield f"{each.name}.{name}", value
+
+
+def test_the_table_names_every_kernel():
+    found = {name for name, value in dispatchers() if not value.targetoptions.get("device")}
+    assert found == set(KERNELS)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_compiles(name):
+    module, function = name.split(".")
+    kernel = getattr(importlib.import_module(f"{package.__name__}.{module}"), function)
+    signature = tuple(TYPES[letter] for letter in KERNELS[name])
+    ptx, _ = cuda.compile_ptx(kernel.py_func, signature, cc=TARGET)
+    assert f".target sm_{TARGET[0]}{TARGET[1]}" in ptx
+    # What would make results differ from those of the other kernels: a product and a sum rounded
+    # once instead of twice, subnormals taken for zero, division that is not rounded correctly.
+    assert "fma." not in ptx
+    assert ".ftz" not in ptx
+    assert ".approx" not in ptx
+    # A warning sign that integers of different signs were mixed: Numba computes such in float64.
+    if not {"f", "d", "D"} & set(KERNELS[name]):
+        assert ".f64" not in ptx

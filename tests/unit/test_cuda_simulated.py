@@ -1,0 +1,53 @@
+"""The CUDA kernels in numba-cuda's simulator, and what is said where they cannot run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from innet import kernels
+from innet.codecs import build_codec
+from innet.errors import MissingToolError
+from innet.kernels import gpu
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_kernels_pass_their_tests_in_the_simulator():
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    # The simulator is chosen before numba-cuda is imported, so it takes a process of its own.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cuda"],
+        cwd=TESTS.parent,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_without_numba_cuda_the_error_says_how_to_get_it(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(gpu, "find_spec", lambda name: None if name == "numba_cuda" else find(name))
+    with pytest.raises(MissingToolError, match=r"numba-cuda is not installed.*innet\[cuda\]"):
+        kernels.get("cuda")
+    with pytest.raises(MissingToolError):
+        build_codec("topk", kernels="cuda")
+    assert kernels.names() == ["cpu", "naive"]
+
+
+def test_without_a_gpu_the_error_says_so(monkeypatch):
+    cuda = pytest.importorskip("numba.cuda", reason="numba-cuda is not installed")
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    with pytest.raises(MissingToolError, match=r"GPU.*nvidia-smi.*NUMBA_ENABLE_CUDASIM"):
+        kernels.get("cuda")
+    assert kernels.names() == ["cpu", "naive"]

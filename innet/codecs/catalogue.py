@@ -78,6 +78,15 @@ PRESETS.register(
     {"selector": "scalecom", "quantiser": "fixed", "carrier": "shared", "feedback": "lowpass"},
 )
 PRESETS.register(
+    "sketched-sgd",
+    {
+        "selector": "sketched-sgd",
+        "quantiser": "fixed",
+        "carrier": "shared",
+        "feedback": "momentum",
+    },
+)
+PRESETS.register(
     "topk", {"selector": "topk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}
 )
 PRESETS.register(

@@ -324,3 +324,27 @@ def test_what_cannot_be_is_refused(name, parameters, message):
 def test_impossible_layouts_are_refused(wrong):
     with pytest.raises(InputError):
         CountLayout(*wrong)
+
+
+def test_momentum_and_error_are_zeroed_where_the_sum_counted():
+    """Against the paper's update, in float64: u = m·u + g, v += u, both 0 at the k that counted."""
+    rng = np.random.default_rng(11)
+    size, count = 3000, 2
+    spec = {"preset": "sketched-sgd", "selector": {"k": 20, "columns": 200}}
+    codecs = workers(spec, count)
+    u, v = np.zeros((2, count, size))
+    for _ in range(4):
+        job = [rng.standard_normal(size).astype(np.float32) for _ in range(count)]
+        outcomes = all_reduce(codecs, job)
+        u = 0.9 * u + job
+        v = v + u
+        applied = outcomes[0].applied
+        assert applied.size == 20
+        np.testing.assert_allclose(outcomes[0].sum[applied], v.sum(axis=0)[applied], rtol=1e-5)
+        assert np.count_nonzero(outcomes[0].sum) == 20
+        u[:, applied] = v[:, applied] = 0
+        for codec, velocity, error in zip(codecs, u, v, strict=True):
+            np.testing.assert_allclose(codec.feedback.velocity, velocity, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(codec.feedback.residual, error, rtol=0, atol=1e-5)
+            assert not codec.feedback.velocity[applied].any()
+            assert not codec.feedback.residual[applied].any()

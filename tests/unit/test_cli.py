@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED, main
@@ -309,7 +310,12 @@ class TestEnds:
             "PAUSE": "20" if imported else "0",
         }
         with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=hear_interrupts,  # noqa: PLW1509 - these tests start no threads
         ) as running:
             try:
                 assert running.stdout.readline() == "now\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from support import capture_files as files
+from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED
@@ -132,6 +133,7 @@ class TestReplay:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear_interrupts,  # noqa: PLW1509 - these tests start no threads
         ) as running:
             try:
                 for _ in range(600):

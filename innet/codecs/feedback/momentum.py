@@ -21,6 +21,7 @@ from innet.config import Settings
 from innet.errors import GradientError, StateError
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_STRETCH = 1 << 16  # elements that go through all three steps before they leave the cache
 
 
 class MomentumSettings(Settings):
@@ -48,8 +49,9 @@ class Momentum(Residual):
     count they are so, too.
 
     The clipping by N^(-1/2) is for gradients of N workers that are independent, whose sum then has
-    a norm of about ``clip``; the norm is that of the whole gradient, in float64. With
-    momentum = 0 and no clipping this is ``residual``.
+    a norm of about ``clip``; the norm is that of the whole gradient, in float64. Of the paper's
+    clipping no more than that factor is known here, so there is none by default. With momentum = 0
+    and no clipping this is ``residual``.
     """
 
     name = "momentum"
@@ -81,9 +83,13 @@ class Momentum(Residual):
             self.velocity = np.zeros(gradient.size, np.float32)
         # From here on the gradient is in both, wherever the exchange may end.
         self._reach = _FLOAT32_MAX
-        self.velocity *= self._momentum
-        self.velocity += self._clipped(gradient, workers)
-        self.residual += self.velocity
+        fresh = self._clipped(gradient, workers)
+        for start in range(0, fresh.size, _STRETCH):
+            part = slice(start, start + _STRETCH)
+            velocity, residual = self.velocity[part], self.residual[part]
+            velocity *= self._momentum
+            velocity += fresh[part]
+            residual += velocity
         selector.observe(self.velocity)
         indices, values = yield from selector.choose(self.residual, workers)
         place = slice(None) if indices is None else indices

@@ -18,7 +18,7 @@ from innet.kernels.count_layout import MAX_ROWS
 from innet.words import Operation, Segment
 
 DEFAULT_RATIO = 0.001
-_COLUMNS_PER_ITEM = 10
+_COLUMNS_PER_ITEM = 10  # with 5 rows the proportions of FetchSGD: 500,000 columns for k = 50,000
 
 
 class HeavySettings(TopKSettings):

@@ -73,6 +73,8 @@ class AdaComp(Selector[AdaCompSettings]):
             self._of_layer(x[part], gradient[part], width, part.start)
             for part, width in self._layers(x.size)
         ]
+        if len(found) == 1:
+            return found[0]
         return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
 
     def _layers(self, size: int) -> list[tuple[slice, int]]:
@@ -90,4 +92,5 @@ class AdaComp(Selector[AdaCompSettings]):
         if not indices.size:
             return indices, np.empty(0, np.float32)
         mean = np.float32(maxima[maxima > 0].mean(dtype=np.float64))
-        return indices + np.int32(start), mean * np.sign(x[indices])
+        values = mean * np.sign(x[indices])
+        return (indices + np.int32(start) if start else indices), values

@@ -39,19 +39,23 @@ def _list(  # noqa: PLR0917 - compiled functions are called by position
     """Fill in the indices, of which there are as many as was counted."""
     found = 0
     reaches = np.zeros(_STRETCH, np.int32)
-    for b in range(maxima.size):
-        if maxima[b] == 0:
-            continue
-        end = min((b + 1) * chunk, x.size)
-        for start in range(b * chunk, end, _STRETCH):
-            own, fresh = x[start : min(start + _STRETCH, end)], gradient[start:end]
+    for start in range(0, x.size, _STRETCH):
+        stop = min(start + _STRETCH, x.size)
+        begin = start
+        while begin < stop:  # one chunk after the other, or what of it lies in the stretch
+            b = begin // chunk
+            end = min((b + 1) * chunk, stop)
+            own, fresh = x[begin:end], gradient[begin:end]
+            flags_of = reaches[begin - start : end - start]
+            least = np.float64(maxima[b]) if maxima[b] > 0 else np.inf
             for i in range(own.size):
-                reaches[i] = abs(own[i] + weight * np.float64(fresh[i])) >= maxima[b]
-            filled = -(-own.size // 32) * 32
-            reaches[own.size : filled] = 0
-            for i in range(0, filled, 32):
-                flags = flag_32(reaches, i, np.uint32(1), np.uint32(1))
-                while flags != np.uint32(0):
-                    indices[found] = start + i + trailing_zeros(flags)
-                    flags &= flags - np.uint32(1)
-                    found += 1
+                flags_of[i] = abs(own[i] + weight * np.float64(fresh[i])) >= least
+            begin = end
+        filled = -(-(stop - start) // 32) * 32
+        reaches[stop - start : filled] = 0
+        for i in range(0, filled, 32):
+            flags = flag_32(reaches, i, np.uint32(1), np.uint32(1))
+            while flags != np.uint32(0):
+                indices[found] = start + i + trailing_zeros(flags)
+                flags &= flags - np.uint32(1)
+                found += 1

@@ -11,6 +11,7 @@ from support import gradients
 from support.kernels import assert_same, sparse_integers
 
 from innet import kernels
+from innet.errors import InputError
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 from innet.kernels.cuda.device import SIMULATED
 
@@ -265,6 +266,15 @@ def test_arrays_on_the_device_stay_there():
     total, missing = gpu.lhc_peel(*encoded, 300, layout)
     assert not missing.copy_to_host().any()
     assert_same(total.copy_to_host(), dense.copy_to_host())
+
+
+@pytest.mark.parametrize("place", [np.asarray, cuda.to_device])
+def test_arrays_of_another_dtype_or_shape_are_refused(place):
+    for wrong in (np.zeros(4), np.zeros(4, np.float16), np.zeros((2, 2), np.float32)):
+        with pytest.raises(InputError, match=f"float32 in one dimension, not {wrong.dtype}"):
+            gpu.top_k(place(wrong), 1)
+    with pytest.raises(InputError, match="int32 in one dimension, not uint32"):
+        gpu.popcount(place(np.zeros(4, np.uint32)))
 
 
 @on_gpu

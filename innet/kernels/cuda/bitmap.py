@@ -17,7 +17,7 @@ from innet.kernels.cuda.device import (
     back,
     empty,
     filled,
-    on_device,
+    ints,
     threads_for,
     warps_for,
 )
@@ -27,7 +27,7 @@ from innet.kernels.cuda.warp import rank
 
 def popcount(bitmap: Any, /) -> int:
     """See ``innet.kernels.Kernels.popcount``."""
-    words = on_device(bitmap).view(np.uint32)
+    words = ints(bitmap).view(np.uint32)
     count = filled(1)
     _popcount[threads_for(words.size)](words, count)
     return int(count.copy_to_host()[0])
@@ -35,7 +35,7 @@ def popcount(bitmap: Any, /) -> int:
 
 def expand(bitmap: Any, size: int, /) -> Any:
     """See ``innet.kernels.Kernels.expand``."""
-    words = on_device(bitmap).view(np.uint32)
+    words = ints(bitmap).view(np.uint32)
     segment = segment_of(words.size, WARP)
     segments = -(-words.size // segment)
     counts = filled(segments + 1)

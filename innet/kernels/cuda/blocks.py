@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for, warps_for
+from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for, warps_for
 from innet.kernels.cuda.warp import ballot
 
 
 def block_bitmap(integers: Any, block: int, /) -> Any:
     """See ``innet.kernels.Kernels.block_bitmap``."""
-    words = on_device(integers)
+    words = ints(integers)
     blocks = -(-words.size // block)
     bitmap = filled(-(-blocks // 32), 0, np.uint32)
     _flag_blocks[warps_for(blocks)](words, block, blocks, bitmap)
@@ -22,7 +22,7 @@ def block_bitmap(integers: Any, block: int, /) -> Any:
 
 def gather_blocks(integers: Any, blocks: Any, block: int, /) -> Any:
     """See ``innet.kernels.Kernels.gather_blocks``."""
-    words, chosen = on_device(integers), on_device(blocks)
+    words, chosen = ints(integers), ints(blocks)
     count = 0
     if chosen.size:
         # The last of the chosen may be shorter than the others.
@@ -35,8 +35,8 @@ def gather_blocks(integers: Any, blocks: Any, block: int, /) -> Any:
 
 def scatter_blocks(blocks: Any, words: Any, block: int, size: int, /) -> Any:
     """See ``innet.kernels.Kernels.scatter_blocks``."""
-    dense, gathered = filled(size), on_device(words)
-    _scatter[threads_for(gathered.size)](on_device(blocks), gathered, block, dense)
+    dense, gathered = filled(size), ints(words)
+    _scatter[threads_for(gathered.size)](ints(blocks), gathered, block, dense)
     return back(dense, blocks, words)
 
 

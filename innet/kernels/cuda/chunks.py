@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, on_device, warps_for
+from innet.kernels.cuda.device import Array, back, empty, floats, warps_for
 from innet.kernels.cuda.warp import largest
 
 _MAGNITUDE = 0x7FFFFFFF
@@ -16,7 +16,7 @@ _LAST = 2**31 - 1  # no index is larger
 
 def chunk_largest(x: Any, chunk: int, /) -> Any:
     """See ``innet.kernels.Kernels.chunk_largest``."""
-    words = on_device(x).view(np.int32)
+    words = floats(x).view(np.int32)
     indices = empty(-(-words.size // chunk))
     _chunk_largest[warps_for(indices.size)](words, chunk, indices)
     return back(indices, x)

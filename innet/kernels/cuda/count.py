@@ -9,7 +9,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.count_layout import MAX_ROWS, CountLayout
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for
+from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
 from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, mix
 from innet.kernels.cuda.survey import survey
 
@@ -18,7 +18,7 @@ _LIMIT = float(np.finfo(np.float32).max)
 
 def count_sketch(x: Any, layout: CountLayout, /) -> Any:
     """See ``innet.kernels.Kernels.count_sketch``. Scratch: 8 bytes for each cell."""
-    values = on_device(x)
+    values = floats(x)
     magnitude, _, _ = survey(values)
     _, exponent = math.frexp(float(np.int32(magnitude).view(np.float32)))
     sums, cells = filled(layout.cells, 0, np.int64), empty(layout.cells, np.float32)
@@ -31,7 +31,7 @@ def count_sketch(x: Any, layout: CountLayout, /) -> Any:
 
 def count_estimate(sketch: Any, size: int, layout: CountLayout, /) -> Any:
     """See ``innet.kernels.Kernels.count_estimate``."""
-    cells, estimates = on_device(sketch), empty(size, np.float32)
+    cells, estimates = ints(sketch), empty(size, np.float32)
     keys = cuda.to_device(layout.keys())
     _estimate[threads_for(size)](cells, keys, layout.columns, estimates)
     return back(estimates, sketch)

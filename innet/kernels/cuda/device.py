@@ -17,6 +17,8 @@ import numpy as np
 from numba import cuda
 from numba.core import config
 
+from innet.errors import InputError
+
 Array = Any  # on the GPU
 
 SIMULATED = bool(getattr(config, "ENABLE_CUDASIM", 0))
@@ -40,13 +42,31 @@ def warps_for(items: int) -> Grid:
     return threads_for(items * WARP)
 
 
-def on_device(array: Any) -> Array:
-    """The array on the GPU: copied there from NumPy's, otherwise the same memory."""
+def floats(array: Any) -> Array:
+    """A float32 array on the GPU: copied there from NumPy's, otherwise the same memory.
+
+    Raises:
+        InputError: it has another dtype or more dimensions; nothing else would notice.
+    """
+    return _on_device(array, np.dtype(np.float32))
+
+
+def ints(array: Any) -> Array:
+    """An int32 array, likewise."""
+    return _on_device(array, np.dtype(np.int32))
+
+
+def _on_device(array: Any, dtype: np.dtype[Any]) -> Array:
     if isinstance(array, np.ndarray):
-        return cuda.to_device(array)
-    if hasattr(array, "__cuda_array_interface__"):
-        return cuda.as_cuda_array(array)
-    return array  # the simulator's device array
+        placed = cuda.to_device(array)
+    else:
+        # The simulator has device arrays of its own, but no interface to adopt others by.
+        placed = array if SIMULATED else cuda.as_cuda_array(array)
+    if placed.dtype != dtype or placed.ndim != 1:
+        raise InputError(
+            f"a CUDA kernel takes {dtype} in one dimension, not {placed.dtype} in {placed.ndim}."
+        )
+    return placed
 
 
 def back(result: Array, *arguments: Any) -> Any:

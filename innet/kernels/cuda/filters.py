@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for, warps_for
+from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for, warps_for
 from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, ONE, mix
 from innet.kernels.cuda.warp import ballot
 from innet.kernels.filters import Filter
@@ -18,7 +18,7 @@ from innet.kernels.filters import Filter
 
 def bloom_fill(items: Any, shape: Filter, /) -> Any:
     """See ``innet.kernels.Kernels.bloom_fill``."""
-    chosen = on_device(items)
+    chosen = ints(items)
     words = filled(shape.words, 0, np.uint32)
     _fill[threads_for(chosen.size)](chosen, shape.probes, np.uint64(shape.seed), words)
     return back(words.view(np.int32), items)
@@ -26,7 +26,7 @@ def bloom_fill(items: Any, shape: Filter, /) -> Any:
 
 def bloom_members(words: Any, size: int, shape: Filter, /) -> Any:
     """See ``innet.kernels.Kernels.bloom_members``."""
-    bits = on_device(words).view(np.uint32)
+    bits = ints(words).view(np.uint32)
     found = empty(-(-size // 32), np.uint32)
     _members[warps_for(found.size)](bits, size, shape.probes, np.uint64(shape.seed), found)
     return back(found.view(np.int32), words)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for
+from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
 
 
 def quantise(x: Any, scale: float, /) -> Any:
     """See ``innet.kernels.Kernels.quantise``."""
-    values = on_device(x)
+    values = floats(x)
     integers = empty(values.size)
     _quantise[threads_for(values.size)](values, scale, integers)
     return back(integers, x)
@@ -20,7 +20,7 @@ def quantise(x: Any, scale: float, /) -> Any:
 
 def dequantise(integers: Any, step: float, /) -> Any:
     """See ``innet.kernels.Kernels.dequantise``."""
-    words = on_device(integers)
+    words = ints(integers)
     values = empty(words.size, np.float32)
     _dequantise[threads_for(words.size)](words, step, values)
     return back(values, integers)
@@ -29,8 +29,8 @@ def dequantise(integers: Any, step: float, /) -> Any:
 def scatter(indices: Any, integers: Any, size: int, /) -> Any:
     """See ``innet.kernels.Kernels.scatter``."""
     dense = filled(size)
-    places = on_device(indices)
-    _scatter[threads_for(places.size)](places, on_device(integers), dense)
+    places = ints(indices)
+    _scatter[threads_for(places.size)](places, ints(integers), dense)
     return back(dense, indices, integers)
 
 

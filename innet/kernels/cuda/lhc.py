@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.bitmap import word_below
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for, warps_for
+from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for, warps_for
 from innet.kernels.cuda.hashing import Hashing, cell_of, hash_of, hashing_of, signed
 from innet.kernels.cuda.warp import ballot
 from innet.kernels.layout import SketchLayout
@@ -21,7 +21,7 @@ from innet.kernels.layout import SketchLayout
 
 def lhc_encode(indices: Any, integers: Any, size: int, layout: SketchLayout, /) -> Any:
     """See ``innet.kernels.Kernels.lhc_encode``."""
-    words = on_device(integers)
+    words = ints(integers)
     bitmap = filled(-(-size // 32), 0, np.uint32)
     sketch = filled(layout.cells)
     hashing = hashing_of(layout)
@@ -29,14 +29,14 @@ def lhc_encode(indices: Any, integers: Any, size: int, layout: SketchLayout, /) 
         _encode_dense[warps_for(bitmap.size)](words, hashing, bitmap, sketch)
     else:
         grid = threads_for(words.size)
-        _encode_sparse[grid](on_device(indices), words, hashing, bitmap, sketch)
+        _encode_sparse[grid](ints(indices), words, hashing, bitmap, sketch)
     return back(bitmap.view(np.int32), integers), back(sketch, integers)
 
 
 def lhc_occupancy(bitmap: Any, size: int, layout: SketchLayout, /) -> Any:
     """See ``innet.kernels.Kernels.lhc_occupancy``."""
     occupancy = filled(layout.cells)
-    occupy(on_device(bitmap).view(np.uint32), size, hashing_of(layout), occupancy, empty(0))
+    occupy(ints(bitmap).view(np.uint32), size, hashing_of(layout), occupancy, empty(0))
     return back(occupancy, bitmap)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, on_device, threads_for
+from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
 from innet.kernels.limbs import COARSEST, Limbs
 
 _FRACTION = 0x7FFFFF
@@ -20,7 +20,7 @@ _WIDE = 1 << 31
 
 def grain(x: Any, /) -> int:
     """See ``innet.kernels.Kernels.grain``."""
-    words = on_device(x).view(np.int32)
+    words = floats(x).view(np.int32)
     finest = filled(1, COARSEST)
     _grain[threads_for(words.size)](words, finest)
     return int(finest.copy_to_host()[0])
@@ -28,7 +28,7 @@ def grain(x: Any, /) -> int:
 
 def split(x: Any, limbs: Limbs, /) -> Any:
     """See ``innet.kernels.Kernels.split``."""
-    words = on_device(x).view(np.int32)
+    words = floats(x).view(np.int32)
     parts = empty(limbs.count * words.size)
     _split[threads_for(words.size)](words, limbs.grain, limbs.bits, limbs.count, parts)
     return back(parts, x)
@@ -36,7 +36,7 @@ def split(x: Any, limbs: Limbs, /) -> Any:
 
 def join(sums: Any, limbs: Limbs, /) -> Any:
     """See ``innet.kernels.Kernels.join``. Scratch: a copy of the sums, from three limbs on."""
-    parts = on_device(sums)
+    parts = ints(sums)
     size = parts.size // limbs.count
     values = empty(size, np.float32)
     grid = threads_for(size)

@@ -8,17 +8,17 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.bitmap import expand
-from innet.kernels.cuda.device import Array, back, empty, on_device, warps_for
+from innet.kernels.cuda.device import Array, back, empty, floats, warps_for
 from innet.kernels.cuda.rounding import times
 from innet.kernels.cuda.warp import ballot
 
 
 def reaching_maxima(x: Any, gradient: Any, weight: float, maxima: Any, chunk: int, /) -> Any:
     """See ``innet.kernels.Kernels.reaching_maxima``. Scratch: a bitmap of the elements."""
-    values = on_device(x)
+    values = floats(x)
     flags = empty(-(-values.size // 32), np.uint32)
     grid = warps_for(flags.size)
-    _flag[grid](values, on_device(gradient), weight, on_device(maxima), chunk, flags)
+    _flag[grid](values, floats(gradient), weight, floats(maxima), chunk, flags)
     return back(expand(flags.view(np.int32), values.size), x, gradient, maxima)
 
 

@@ -20,7 +20,7 @@ from innet.kernels.cuda.device import (
     back,
     empty,
     filled,
-    on_device,
+    ints,
     threads_for,
 )
 from innet.kernels.cuda.hashing import Hashing, cell_of, hash_of, hashing_of, signed
@@ -61,7 +61,7 @@ def lhc_peel(bitmap: Any, sketch: Any, size: int, layout: SketchLayout, /) -> An
     Scratch: 16 bytes for each cell and a copy of the bitmap.
     """
     rest = empty(layout.cells)
-    rest.copy_to_device(on_device(sketch))
+    rest.copy_to_device(ints(sketch))
     graph = _peel(bitmap, rest, filled(size), size, layout)
     missing = graph.pending.view(np.int32)
     return back(graph.total, bitmap, sketch), back(missing, bitmap, sketch)
@@ -81,7 +81,7 @@ def lhc_unlock(bitmap: Any, size: int, layout: SketchLayout, /) -> Any:
 
 
 def _peel(bitmap: Any, rest: Array, total: Array, size: int, layout: SketchLayout) -> _Graph:
-    words = on_device(bitmap).view(np.uint32)
+    words = ints(bitmap).view(np.uint32)
     cells = layout.cells
     graph = _Graph(
         hashing_of(layout), empty(words.size, np.uint32), filled(cells), filled(cells), rest, total,

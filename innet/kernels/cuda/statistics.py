@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.arrays import LANES
-from innet.kernels.cuda.device import WARP, Array, empty, on_device
+from innet.kernels.cuda.device import WARP, Array, empty, floats
 from innet.kernels.cuda.rounding import times
 
 _EACH_LANE = (LANES // WARP, WARP)  # a warp on each of so many multiprocessors
@@ -24,14 +24,14 @@ _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored
 def moments(x: Any, shift: float, /) -> tuple[float, float]:
     """See ``innet.kernels.Kernels.moments``."""
     sums, squares = empty(LANES, np.float64), empty(LANES, np.float64)
-    _moments[_EACH_LANE](on_device(x), shift, sums, squares)
+    _moments[_EACH_LANE](floats(x), shift, sums, squares)
     return _folded(np.add, sums), _folded(np.add, squares)
 
 
 def product(x: Any, /) -> tuple[float, int]:
     """See ``innet.kernels.Kernels.product``."""
     fractions, exponents = empty(LANES, np.float64), empty(LANES, np.int64)
-    _product[_EACH_LANE](on_device(x).view(np.int32), fractions, exponents)
+    _product[_EACH_LANE](floats(x).view(np.int32), fractions, exponents)
     half, exponent = np.frexp(_folded(np.multiply, fractions))  # below 2**512
     return 2 * float(half), int(exponents.copy_to_host().sum()) + int(exponent) - 1
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, filled, on_device, threads_for
+from innet.kernels.cuda.device import Array, filled, floats, threads_for
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 _MAGNITUDE = 0x7FFFFFFF
@@ -16,7 +16,7 @@ _NOWHERE = 2**31 - 1
 
 def survey(x: Any, /) -> tuple[int, int, int]:
     """See ``innet.kernels.Kernels.survey``."""
-    words = on_device(x).view(np.int32)
+    words = floats(x).view(np.int32)
     found = cuda.to_device(np.array([0, 0, _NOWHERE], np.int32))
     _survey[threads_for(words.size)](words, found)
     largest, nonzero, bad = found.copy_to_host().tolist()
@@ -25,7 +25,7 @@ def survey(x: Any, /) -> tuple[int, int, int]:
 
 def smallest(x: Any, /) -> float:
     """See ``innet.kernels.Kernels.smallest``."""
-    words = on_device(x).view(np.int32)
+    words = floats(x).view(np.int32)
     least = filled(1, _MAGNITUDE)
     _smallest[threads_for(words.size)](words, least)
     return float(least.copy_to_host().view(np.float32)[0])

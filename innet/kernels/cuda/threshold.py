@@ -8,7 +8,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cpu.threshold import least_bits
-from innet.kernels.cuda.device import Array, back, empty, on_device
+from innet.kernels.cuda.device import Array, back, empty, floats
 from innet.kernels.cuda.topk import accumulate, clear, ranks, write
 
 _NONE_TIED = 0
@@ -16,14 +16,14 @@ _NONE_TIED = 0
 
 def reaching(x: Any, threshold: float, /) -> Any:
     """See ``innet.kernels.Kernels.reaching``."""
-    indices, values = _reaching(on_device(x), threshold)
+    indices, values = _reaching(floats(x), threshold)
     return back(indices, x), back(values, x)
 
 
 def reaching_residual(gradient: Any, residual: Any, threshold: float, /) -> Any:
     """See ``innet.kernels.Kernels.reaching_residual``."""
-    rest = on_device(residual)
-    accumulate(on_device(gradient), rest)
+    rest = floats(residual)
+    accumulate(floats(gradient), rest)
     indices, values = _reaching(rest, threshold)
     clear(rest, indices)
     if isinstance(residual, np.ndarray):

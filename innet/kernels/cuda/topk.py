@@ -20,7 +20,7 @@ from innet.kernels.cuda.device import (
     back,
     empty,
     filled,
-    on_device,
+    floats,
     threads_for,
     warps_for,
 )
@@ -37,14 +37,14 @@ _KTH, _LEFT = 0, 1  # the bits of the k-th magnitude; how many of its elements a
 
 def top_k(x: Any, k: int, /) -> Any:
     """See ``innet.kernels.Kernels.top_k``."""
-    indices, values = _top_k(on_device(x), k)
+    indices, values = _top_k(floats(x), k)
     return back(indices, x), back(values, x)
 
 
 def top_k_residual(gradient: Any, residual: Any, k: int, /) -> Any:
     """See ``innet.kernels.Kernels.top_k_residual``."""
-    rest = on_device(residual)
-    accumulate(on_device(gradient), rest)
+    rest = floats(residual)
+    accumulate(floats(gradient), rest)
     indices, values = _top_k(rest, k)
     clear(rest, indices)
     if isinstance(residual, np.ndarray):

@@ -81,12 +81,15 @@ class PacketBatch:
 
     @classmethod
     def from_packets(cls, packets: Iterable[tuple[int, bytes]]) -> PacketBatch:
-        """From (port, bytes) pairs of any lengths."""
+        """From (port, bytes) pairs of any lengths; InputError where they are something else."""
         pairs = list(packets)
-        stride = max((len(payload) for _, payload in pairs), default=0)
-        data = np.zeros((len(pairs), stride), np.uint8)
-        for row, (_, payload) in zip(data, pairs, strict=True):
-            row[: len(payload)] = np.frombuffer(payload, np.uint8)
+        try:
+            stride = max((len(payload) for _, payload in pairs), default=0)
+            data = np.zeros((len(pairs), stride), np.uint8)
+            for row, (_, payload) in zip(data, pairs, strict=True):
+                row[: len(payload)] = np.frombuffer(payload, np.uint8)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"packets are pairs of a port and bytes: {error}") from None
         length = np.array([len(payload) for _, payload in pairs], np.int32)
         return cls(data, length, _ports([port for port, _ in pairs]))
 

@@ -164,6 +164,11 @@ class _ParserLoader:
         if kind == "lookahead":
             ahead = self.lookahead(value)
             return ir.KeyPart(ahead, ahead.width)
+        if kind == "expression":
+            raise tree["type"].wrong(
+                "a field, since BMv2 selects by no expression (select by a variable that it is "
+                "assigned to)"
+            )
         raise tree["type"].wrong("'field', 'stack_field', 'union_stack_field' or 'lookahead'")
 
     def _union_stack_key(self, value: Tree) -> ir.KeyPart:

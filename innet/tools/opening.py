@@ -22,9 +22,10 @@ def open_document(name: str | Path) -> dict[str, Any]:
     if not Path(name).exists() and str(name) in programs.catalogue():
         return programs.catalogue()[str(name)].json()
     if not Path(name).is_file():
+        wrong = "not a file" if Path(name).exists() else "no such file"
         shipped = ", ".join(programs.catalogue())
         raise InputError(
-            f"{name}: no such file. Name the JSON that p4c wrote, or a program that innet ships: "
+            f"{name}: {wrong}. Name the JSON that p4c wrote, or a program that innet ships: "
             f"{shipped}."
         )
     document = read_document(Path(name))

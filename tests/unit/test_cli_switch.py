@@ -81,7 +81,7 @@ class TestStf:
             ([TABLES, "absent.stf"], InputError, r"absent\.stf cannot be read: No such file"),
             (["absent.json", STF / "failing.stf"], InputError, r"absent\.json: no such file"),
             ([STF / "failing.stf"] * 2, ProgramError, "no JSON, so no compiled P4 program"),
-            ([PROGRAMS, STF / "failing.stf"], InputError, "no such file"),
+            ([PROGRAMS, STF / "failing.stf"], InputError, "not a file"),
             ([TABLES, STF / "failing.stf", "-e", "fast"], UnknownNameError, "Known: interpret"),
         ],
     )

@@ -34,6 +34,14 @@ def test_arrays_that_do_not_fit(data, length, port, message):
         PacketBatch(data, length, port)
 
 
+@pytest.mark.parametrize(
+    "packets", [[(1, "text")], [(1, None)], [(1, 60)], [1], b"ab", [(1, b"x", 2)], [(1, [1, 2])]]
+)
+def test_packets_that_are_none(packets):
+    with pytest.raises(InputError, match="packets are pairs of a port and bytes"):
+        PacketBatch.from_packets(packets)
+
+
 @pytest.mark.parametrize("port", [1.5, "1", None, 1 << 40, -1 << 40, 1 << 70, b""])
 def test_ports_that_are_none(port):
     with pytest.raises(InputError, match="a port is"):

@@ -169,6 +169,15 @@ def test_a_broken_document_names_the_place(document, path, value, words):
         load_program(document)
 
 
+def test_a_select_by_an_expression_names_the_remedy():
+    """As p4c emits ``select (stack.lastIndex)``, which simple_switch does not load either."""
+    document = copy.deepcopy(program("switch_state"))
+    key = {"type": "expression", "value": {"type": "hexstr", "value": "0x01"}}
+    document["parsers"][0]["parse_states"][0]["transition_key"] = [key]
+    with pytest.raises(ProgramError, match=r"transition_key\[0\].*select by a variable"):
+        load_program(document)
+
+
 def test_a_program_of_another_architecture_is_refused(document):
     names = document["header_types"][1]["fields"]
     document["header_types"][1]["fields"] = [f for f in names if f[0] != "egress_spec"]

@@ -61,6 +61,7 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     yield "top-k 1 %", 3, 0, lambda: cpu.top_k(x, k)
     yield "top-k 1 % with residual", 5, 0, lambda: cpu.top_k_residual(x, residual, k)
     yield "quantise", 2, 0, lambda: cpu.quantise(x, 1e6)
+    yield "quantise by chance", 2, 0, lambda: cpu.quantise_randomly(x, 20.0, 1)
     integers = cpu.quantise(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)
     yield "dequantise", 2, 0, lambda: cpu.dequantise(integers, 1e-6)
     indices = np.flatnonzero(integers).astype(np.int32)

@@ -14,6 +14,7 @@ SAME_INDICES = "same indices"  # all workers select the same coordinates
 REST = "rest"  # something stays behind that a later all-reduce can send
 LARGEST = "largest"  # the element of largest magnitude is always selected
 INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
+WHOLE_STEP = "whole step"  # values are rounded to either neighbour, not to the nearest alone
 ONE_INTEGER = "one integer"  # exactly one integer for each element
 
 

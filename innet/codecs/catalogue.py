@@ -29,6 +29,7 @@ SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
 QUANTISERS.register("exact", "innet.codecs.quantisers.exact:Exact")
 QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
+QUANTISERS.register("qsgd", "innet.codecs.quantisers.qsgd:Qsgd")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
 CARRIERS.register("block", "innet.codecs.carriers.block:Block")
@@ -72,6 +73,9 @@ PRESETS.register(
 )
 PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}
+)
+PRESETS.register(
+    "qsgd", {"selector": "all", "quantiser": "qsgd", "carrier": "dense", "feedback": "none"}
 )
 PRESETS.register(
     "scalecom",

@@ -38,7 +38,8 @@ def build_codec(
             "carrier" and "feedback". A part is a registered name or a mapping of "name" and the
             part's parameters; without "name" the parameters are those of the preset's part.
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
-        worker: whose codec it is, for messages.
+        worker: whose codec it is: for messages, and so that workers round by chance independently
+            of each other.
         kernels: a name that ``innet.kernels.get`` knows.
         clock: seconds, for the times in the outcome.
 

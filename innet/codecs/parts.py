@@ -41,7 +41,7 @@ class Context:
     Attributes:
         kernels: the functions that work on arrays.
         seed: for parts that hash; the same on all workers.
-        worker: whose codec it is, for messages.
+        worker: whose codec it is, for messages and for randomness that workers do not share.
     """
 
     kernels: Kernels

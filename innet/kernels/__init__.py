@@ -124,6 +124,21 @@ class Kernels(Protocol):
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...
 
+    def quantise_randomly(self, x: Floats, scale: float, key: int, /) -> Ints:
+        """Round x · scale towards or away from zero by chance, without bias.
+
+        t = floor(fl(|x| · scale · 2**32)), below 2**63, and for element i, modulo 2**64, r =
+        mix(key + (i + 1) · 0x9E3779B97F4A7C15) >> 32, with ``mix`` of ``innet.kernels.layout``.
+        The magnitude is (t + r) >> 32, rounded up with a probability of (t mod 2**32) / 2**32; the
+        sign is that of x. The caller keeps the results in int32.
+
+        Args:
+            x: shape (n,).
+            scale: at least 0.
+            key: names the random numbers, 0 .. 2**64 - 1.
+        """
+        ...
+
     def dequantise(self, integers: Ints, step: float, /) -> Floats:
         """Integers · step, computed in float64 and rounded to float32, infinite where too large."""
         ...

@@ -86,6 +86,15 @@ def quantise(x: Floats, scale: float, /) -> Ints:
     return np.rint(x.astype(np.float64) * scale).astype(np.int32)
 
 
+def quantise_randomly(x: Floats, scale: float, key: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.quantise_randomly``."""
+    finest = (np.abs(x).astype(np.float64) * (scale * 2.0**32)).astype(np.uint64)
+    counter = np.arange(1, x.size + 1, dtype=np.uint64)
+    chance = _mix(counter * _GOLDEN + np.uint64(key)) >> np.uint64(32)
+    magnitudes = ((finest + chance) >> np.uint64(32)).astype(np.int64)
+    return np.where(x < 0, -magnitudes, magnitudes).astype(np.int32)
+
+
 def dequantise(integers: Ints, step: float, /) -> Floats:
     """See ``innet.kernels.Kernels.dequantise``."""
     with np.errstate(over="ignore"):

@@ -14,7 +14,7 @@ from support.lockstep import all_reduce, integer_oracle, sent_oracle
 
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
-from innet.codecs.capabilities import LARGEST
+from innet.codecs.capabilities import LARGEST, WHOLE_STEP
 from innet.errors import CompositionError
 
 
@@ -80,15 +80,17 @@ def test_the_decoded_sum_is_the_sum(spec, data):
         np.testing.assert_array_equal(outcome.integer_sum, oracle)
         assert_same_outcome(outcome, outcomes[0])
 
-    # In floats, within half a step of the quantiser for each worker and the rounding to float32.
+    # In floats, within half a step of the quantiser for each worker, or a whole one where it says
+    # so, and the rounding to float32.
     if outcomes[0].scale:
+        whole = WHOLE_STEP in build_codec(spec).quantiser.capabilities.provides
         exact = sent_oracle(outcomes, size)
         fits = np.abs(exact) < gradients.LARGEST * (1 - 1e-5)  # others may round to infinity
-        half_steps = len(job) / outcomes[0].scale / 2
+        steps = len(job) / outcomes[0].scale * (1 if whole else 0.5)
         error = np.abs(outcomes[0].sum[fits] - exact[fits])
         rounding = np.abs(exact[fits]) * 2.0**-24 + 2.0**-149
         oracles = 2.0**-52 * len(job) * np.sum(np.abs(job), axis=0, dtype=np.float64)[fits]
-        assert (error <= half_steps * (1 + 1e-6) + rounding + oracles).all()
+        assert (error <= steps * (1 + 1e-6) + rounding + oracles).all()
     else:
         largest = LARGEST in build_codec(spec).selector.capabilities.provides
         assert not any(each.any() for each in (job if largest else [o.sent for o in outcomes]))

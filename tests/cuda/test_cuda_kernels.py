@@ -126,6 +126,16 @@ def test_fixed_point(data):
         assert_same(gpu.dequantise(integers, step), naive.dequantise(integers, step))
 
 
+@some_examples
+@given(st.data())
+def test_rounding_by_chance(data):
+    x = vector(data)
+    largest = float(np.abs(x).max(initial=0)) or 1.0
+    scale = data.draw(st.sampled_from((2**20, 127, 1.5))) / largest
+    key = data.draw(st.integers(0, 2**64 - 1))
+    assert_same(gpu.quantise_randomly(x, scale, key), naive.quantise_randomly(x, scale, key))
+
+
 def test_quantise_rounds_half_to_even():
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997], np.float32)
     assert gpu.quantise(x, 1.0).tolist() == [0, 2, 2, 0, -2, 0]

@@ -46,6 +46,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "917feaa4b0c3295d89664a3edb8bfb5839043519a857e4f63ec7690a553215b6",
         [[3, 2000], [3, 2000]],
     ),
+    "qsgd": (
+        "3339c653e87a746aa79a5148675726e6eb705725f474871494cf488b6b22f55e",
+        [[1, 2000], [1, 2000]],
+    ),
     "scalecom": (
         "f6cf534021b414f3e3272e2461af196cb10cbe4d06e3d18f04bd4a75de1f2b54",
         [[20, 1, 20], [20, 1, 20]],

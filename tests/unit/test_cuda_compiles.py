@@ -50,6 +50,7 @@ KERNELS = {
     "filters._members": "unnsu",
     "fixed._dequantise": "idf",
     "fixed._quantise": "fdi",
+    "fixed._quantise_randomly": "fdsi",
     "fixed._scatter": "iii",
     "lhc._encode_dense": "ihui",
     "lhc._encode_sparse": "iihui",

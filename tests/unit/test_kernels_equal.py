@@ -72,6 +72,16 @@ def test_fixed_point(fast, data):
 
 
 @each_compiled
+@given(st.data())
+def test_rounding_by_chance(fast, data):
+    x = data.draw(gradients.vectors(data.draw(gradients.sizes())))
+    largest = float(np.abs(x).max(initial=0)) or 1.0
+    scale = data.draw(st.sampled_from((2**20, 127, 1.5))) / largest
+    key = data.draw(st.integers(0, 2**64 - 1))
+    assert_same(fast.quantise_randomly(x, scale, key), naive.quantise_randomly(x, scale, key))
+
+
+@each_compiled
 @given(sparse_integers())
 def test_bitmaps_and_scatter(fast, case):
     dense, _ = case

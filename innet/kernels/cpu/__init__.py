@@ -10,7 +10,7 @@ from innet.kernels.cpu.blocks import block_bitmap, gather_blocks, scatter_blocks
 from innet.kernels.cpu.chunks import chunk_largest
 from innet.kernels.cpu.count import count_estimate, count_sketch
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
-from innet.kernels.cpu.fixed import dequantise, quantise, scatter
+from innet.kernels.cpu.fixed import dequantise, quantise, quantise_randomly, scatter
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
 from innet.kernels.cpu.maxima import reaching_maxima
@@ -40,6 +40,7 @@ __all__ = [
     "popcount",
     "product",
     "quantise",
+    "quantise_randomly",
     "reaching",
     "reaching_maxima",
     "reaching_residual",

@@ -1,4 +1,4 @@
-"""Fixed-point numbers: quantise, dequantise, and a sparse array made dense."""
+"""Fixed-point numbers, rounded to the nearest or by chance; and a sparse array made dense."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ from numba import njit
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu import memory
+from innet.kernels.cpu.lhc import mix
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
 # instruction that every vector unit has. Numba compiles without -ffast-math: it stays as written.
 _ROUNDER = 6755399441055744.0
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
     integers = memory.empty(x.size, np.int32)
     _quantise(x, scale, integers)
+    return integers
+
+
+def quantise_randomly(x: Floats, scale: float, key: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.quantise_randomly``."""
+    integers = memory.empty(x.size, np.int32)
+    _quantise_randomly(x, scale * 2.0**32, np.uint64(key), integers)
     return integers
 
 
@@ -38,6 +47,14 @@ def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
 def _quantise(x: Floats, scale: float, integers: Ints) -> None:
     for i in range(x.size):
         integers[i] = np.int32((np.float64(x[i]) * scale + _ROUNDER) - _ROUNDER)
+
+
+@njit(cache=True)
+def _quantise_randomly(x: Floats, finest: float, key: np.uint64, integers: Ints) -> None:
+    for i in range(x.size):
+        chance = mix(np.uint64(i + 1) * _GOLDEN + key) >> np.uint64(32)
+        magnitude = (np.int64(np.float64(abs(x[i])) * finest) + np.int64(chance)) >> 32
+        integers[i] = np.int32(-magnitude if x[i] < 0 else magnitude)
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ from innet.kernels.cuda.blocks import block_bitmap, gather_blocks, scatter_block
 from innet.kernels.cuda.chunks import chunk_largest
 from innet.kernels.cuda.count import count_estimate, count_sketch
 from innet.kernels.cuda.filters import bloom_fill, bloom_members
-from innet.kernels.cuda.fixed import dequantise, quantise, scatter
+from innet.kernels.cuda.fixed import dequantise, quantise, quantise_randomly, scatter
 from innet.kernels.cuda.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cuda.limbs import grain, join, split
 from innet.kernels.cuda.maxima import reaching_maxima
@@ -41,6 +41,7 @@ __all__ = [
     "popcount",
     "product",
     "quantise",
+    "quantise_randomly",
     "reaching",
     "reaching_maxima",
     "reaching_residual",

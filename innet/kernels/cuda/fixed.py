@@ -1,4 +1,4 @@
-"""Fixed-point numbers: quantise, dequantise, and a sparse array made dense."""
+"""Fixed-point numbers, rounded to the nearest or by chance; and a sparse array made dense."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
+from innet.kernels.cuda.hashing import GOLDEN, HALF, mix
 
 
 def quantise(x: Any, scale: float, /) -> Any:
@@ -15,6 +16,15 @@ def quantise(x: Any, scale: float, /) -> Any:
     values = floats(x)
     integers = empty(values.size)
     _quantise[threads_for(values.size)](values, scale, integers)
+    return back(integers, x)
+
+
+def quantise_randomly(x: Any, scale: float, key: int, /) -> Any:
+    """See ``innet.kernels.Kernels.quantise_randomly``."""
+    values = floats(x)
+    integers = empty(values.size)
+    finest = scale * 2.0**32
+    _quantise_randomly[threads_for(values.size)](values, finest, np.uint64(key), integers)
     return back(integers, x)
 
 
@@ -40,6 +50,15 @@ def _quantise(x: Array, scale: float, integers: Array) -> None:
         # Rounded by an instruction of its own: adding and taking away 1.5 · 2**52, as on the CPU,
         # would be fused with the product, which then is not rounded first.
         integers[i] = np.int32(round(np.float64(x[i]) * np.float64(scale)))
+
+
+@cuda.jit
+def _quantise_randomly(x: Array, finest: float, key: np.uint64, integers: Array) -> None:
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        chance = mix(np.uint64(i + 1) * GOLDEN + key) >> HALF
+        t = np.int64(np.float64(abs(x[i])) * np.float64(finest))
+        magnitude = (t + np.int64(chance)) >> np.int64(32)
+        integers[i] = np.int32(-magnitude if x[i] < 0 else magnitude)
 
 
 @cuda.jit

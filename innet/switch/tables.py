@@ -286,11 +286,6 @@ class TableState:
         self.default = self.table.default
         self.touch()
 
-    def reset_counters(self) -> None:
-        """All direct counters to 0."""
-        if self.counters is not None:
-            self.counters[...] = 0
-
     # ── Inside ──
 
     def touch(self) -> None:

@@ -65,16 +65,14 @@ class AllReduceSettings(Settings):
     input: tuple[Annotated[Path, Strict(False)], ...] = Field(default=(), strict=False)
 
 
-class DemoSettings(Settings):
-    """The demonstration: one training, three ways to sum its gradients.
+class TrainingSettings(Settings):
+    """What all experiments that train share.
 
     Attributes:
         workers: data-parallel workers; each holds one shard of the training images.
-        iterations: optimiser steps of each of the three runs.
         batch_size: images per worker and iteration.
         learning_rate: step size of SGD, for the mean gradient of the workers.
         momentum: of SGD, 0 to below 1.
-        ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
         engine: how the built-in switch runs the program.
         values_per_packet: int32 values in one packet.
         framework: what computes the gradients.
@@ -82,15 +80,39 @@ class DemoSettings(Settings):
     """
 
     workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
-    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 330
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
     learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.05
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
     engine: Engine = "jit"
     values_per_packet: ValuesPerPacket = 64
     framework: Framework = "numpy"
     seed: Annotated[int, Field(ge=0)] = 0
+
+
+class DemoSettings(TrainingSettings):
+    """The demonstration: one training, three ways to sum its gradients.
+
+    Attributes:
+        iterations: optimiser steps of each of the three runs.
+        ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
+    """
+
+    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 330
+    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
+
+
+class TrainSettings(TrainingSettings):
+    """One training for each codec and seed, beside plain float32 sums from the same start.
+
+    Attributes:
+        codecs: at least one; registered names or their parts, no two the same.
+        epochs: passes over the training images.
+        repeats: how many seeds, from ``seed`` on.
+    """
+
+    codecs: tuple[CodecDescription, ...] = Field(default=("topk",), min_length=1, strict=False)
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 15
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from innet.cli import allreduce, demo, p4, report, switch
+from innet.cli import allreduce, demo, p4, report, switch, train
 from innet.cli.output import say_error
 from innet.errors import InnetError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
+app.command("train")(train.train)
 app.command("allreduce")(allreduce.allreduce)
 app.command("codecs")(allreduce.codecs)
 app.command("report")(report.report)

@@ -16,14 +16,16 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.record import ExperimentRecord
-    from innet.report.plots import draw_demo
+    from innet.record import TRAIN, ExperimentRecord
+    from innet.report.plots import draw_demo, draw_training
     from innet.report.tables import demo_table
+    from innet.report.training import training_table
 
     loaded = ExperimentRecord.load(record)
+    trained = loaded.format == TRAIN
     if plot is not None:
-        draw_demo(loaded, plot)
+        (draw_training if trained else draw_demo)(loaded, plot)
     if as_json:
         say_json(loaded.model_dump(mode="json"))
     else:
-        out.print(demo_table(loaded))
+        out.print((training_table if trained else demo_table)(loaded))

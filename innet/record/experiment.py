@@ -16,7 +16,7 @@ from innet.record.report import Frozen
 from innet.record.run import Run
 
 DEMO = "innet.demo"  # format of the demonstration's record
-TRAIN = "innet.train"  # format of a single training run's record
+TRAIN = "innet.train"  # format of the record of ``innet train``
 FORMATS = (DEMO, TRAIN)
 VERSION = 1  # of the record's layout; grows when an older innet would misread a record
 

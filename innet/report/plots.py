@@ -59,6 +59,18 @@ def draw_demo(record: ExperimentRecord, path: str | Path) -> None:
         raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
 
 
+def draw_training(record: ExperimentRecord, path: str | Path) -> None:
+    """The same of the runs of a training's first seed: those that share weights and batches.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    seed = record.runs[0].settings.get("seed")
+    first = tuple(run for run in record.runs if run.settings.get("seed") == seed)
+    draw_demo(record.model_copy(update={"runs": first}), path)
+
+
 def demo_figure(record: ExperimentRecord) -> Figure:
     """The picture as a matplotlib figure, for those who want it in another form.
 

@@ -1,0 +1,88 @@
+"""``innet train``: any codec on real gradients, beside plain float32 sums."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innet.cli.allreduce import SetOption, with_parameters
+from innet.cli.output import err, out, say_json
+from innet.cli.settings import read_settings
+from innet.config import TrainSettings
+
+
+def train(
+    *,
+    codecs: Annotated[
+        list[str] | None,
+        typer.Option("--codec", "-c", help="A codec; repeatable. [default: topk]"),
+    ] = None,
+    codec_parameters: SetOption = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the images. [default: 15]")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Seeds to train with, from --seed on. [default: 1]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, batches, hashes.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="What computes gradients: numpy or torch. [default: numpy]")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
+    values_per_packet: Annotated[
+        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML; options given here win.")
+    ] = None,
+    out_dir: Annotated[Path, typer.Option("--out", "-o", help="Where record and plot go.")] = Path(
+        "innet-out"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+) -> None:
+    """Train a small CNN on handwritten digits with any codec, beside plain float32 sums.
+
+    All runs of one seed start from the same weights and see the same batches. --set applies to
+    every codec given.
+    """
+    settings = read_settings(
+        TrainSettings,
+        config,
+        {
+            "codecs": tuple(codecs) if codecs else None,
+            "workers": workers,
+            "epochs": epochs,
+            "repeats": repeats,
+            "seed": seed,
+            "framework": framework,
+            "engine": engine,
+            "values_per_packet": values_per_packet,
+        },
+    )
+    changed = tuple(with_parameters(codec, codec_parameters or []) for codec in settings.codecs)
+    settings = settings.model_copy(update={"codecs": changed})
+    # Imported here, as they take longer to import than a mistake in an option should.
+    from innet.experiments.comparison import run
+    from innet.report.plots import draw_training
+    from innet.report.progress import ProgressDisplay
+    from innet.report.training import training_table
+
+    with ProgressDisplay(err) as display:
+        result = run(
+            settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
+        )
+    for note in result.notes:
+        err.print(note, markup=False)
+    if as_json:
+        say_json(result.record.model_dump(mode="json"))
+        return
+    out.print(training_table(result.record))
+    for what, path in {"record": result.record_path, "plot": result.plot_path}.items():
+        if path is not None:
+            out.print(f"{what}: {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,199 @@
+"""What experiments that train share: one run of a training, and the files it leaves behind."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from innet.config import CodecDescription, TrainingSettings
+from innet.errors import InputError, MissingToolError
+from innet.experiments import cnn
+from innet.experiments.data import Digits
+from innet.experiments.training import Gradient, Schedule, Vector, plain_sum, train
+from innet.record import ExperimentRecord, Progress, Report, Run, Step, Watcher
+
+Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
+
+
+class Summing(Protocol):
+    """What a training needs of ``innet.collective.Collective``."""
+
+    def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
+        """The float32 sum of the workers' gradients, and what it took."""
+
+    def record_packets(self) -> AbstractContextManager[list[Frame]]:
+        """While the context is open, packets are added to the list that it yields."""
+
+
+MakeSumming = Callable[..., Summing]
+Draw = Callable[[ExperimentRecord, Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to sum gradients.
+
+    Attributes:
+        name: the run's key in the record.
+        title: the same for people.
+        codec: None for plain float32 sums without a network.
+        own_momentum: the codec adds up momentum itself, so the optimiser must have none.
+    """
+
+    name: str
+    title: str
+    codec: CodecDescription | None
+    own_momentum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What runs that are compared have in common: all but the way to sum.
+
+    Attributes:
+        settings: of the training.
+        iterations: optimiser steps.
+        seed: of the parameters, the batches and the codec's hashes.
+        digits: what to train on.
+        gradient: computes a worker's gradient.
+        make: makes what sums the gradients.
+        watch: called for each step and each preparation.
+    """
+
+    settings: TrainingSettings
+    iterations: int
+    seed: int
+    digits: Digits
+    gradient: Gradient
+    make: MakeSumming
+    watch: Watcher
+
+
+class OverNetwork:
+    """A reducer that sends packets; remembers those of its first all-reduce.
+
+    Attributes:
+        frames: the packets, both directions.
+        codec: description of the codec, from the first report.
+    """
+
+    def __init__(self, codec: CodecDescription, trial: Trial) -> None:
+        settings = trial.settings
+        self.frames: list[Frame] = []
+        self.codec = ""
+        arguments = {
+            "workers": settings.workers,
+            "codec": codec,
+            "values_per_packet": settings.values_per_packet,
+            "engine": settings.engine,
+            "seed": trial.seed,
+        }
+        # Numba compiles at the first call. Done here, with other numbers and on another object, it
+        # neither counts as time of the first iteration nor leaves a residual behind.
+        rng = np.random.default_rng(trial.seed)
+        rehearsal = [rng.standard_normal(cnn.SIZE, np.float32) for _ in range(settings.workers)]
+        trial.make(**arguments).all_reduce(rehearsal)
+        self._summing = trial.make(**arguments)
+
+    def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
+        if self.frames:
+            return self._summing.all_reduce(gradients)
+        with self._summing.record_packets() as frames:
+            total, report = self._summing.all_reduce(gradients)
+        self.frames = frames
+        self.codec = report.codec
+        return total, report
+
+
+def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:
+    """One of the runs, and the packets of its first all-reduce, if it sends any."""
+    settings = trial.settings
+
+    def tell(step: Step | None = None, note: str = "") -> None:
+        trial.watch(
+            Progress(
+                run=way.name,
+                title=way.title,
+                iterations=trial.iterations,
+                step=step,
+                note=note,
+            )
+        )
+
+    network = None
+    if way.codec is not None:
+        tell(note="preparing the switch program and the codec (compiled once, then kept)")
+        network = OverNetwork(way.codec, trial)
+    schedule = Schedule(
+        workers=settings.workers,
+        iterations=trial.iterations,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        momentum=0.0 if way.own_momentum else settings.momentum,
+    )
+    begun = time.perf_counter()
+    steps = []
+    for step in train(schedule, trial.digits, trial.gradient, network or plain_sum, trial.seed):
+        steps.append(step)
+        tell(step)
+    done = Run(
+        name=way.name,
+        title=way.title,
+        codec=network.codec if network else "",
+        elements=cnn.SIZE,
+        settings={} if way.codec is None else {"codec": way.codec},
+        steps=tuple(steps),
+        wall_seconds=time.perf_counter() - begun,
+    )
+    return done, network.frames if network else []
+
+
+def collective(**arguments: Any) -> Summing:
+    """The built-in switch with ``slots.p4``."""
+    # Imported here: it brings Numba, which --help and an error in the settings can do without.
+    from innet.collective import Collective  # noqa: PLC0415
+
+    made: Summing = Collective(program="slots", **arguments)
+    return made
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Makes gradients independent of the number of cores, and so the whole training.
+
+    It costs a tenth of the gradients' time on an idle machine of two cores and saves far more on a
+    busy one, where the threads of so small products wait for each other.
+    """
+    # threadpoolctl comes with scikit-learn; it has no type hints.
+    limits = importlib.import_module("threadpoolctl").threadpool_limits
+    limited: AbstractContextManager[Any] = limits(limits=1)  # BLAS, and PyTorch's OpenMP
+    return limited
+
+
+def folder_at(path: str | Path) -> Path:
+    """The folder at ``path``, made where it is missing; InputError where it cannot be."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror or error}.") from None
+    return folder
+
+
+def drawn(
+    record: ExperimentRecord, path: Path, draw: Draw | None
+) -> tuple[Path | None, tuple[str, ...]]:
+    """The plot's path, if ``draw`` could draw it, and remarks for the person who asked."""
+    if draw is None:
+        return None, ()
+    try:
+        draw(record, path)
+    except MissingToolError as error:
+        return None, (f"No plot was drawn: {error}",)
+    return path, ()

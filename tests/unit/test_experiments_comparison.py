@@ -1,0 +1,113 @@
+"""Training with any codec beside plain sums: what is compared, recorded and shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.config import TrainSettings
+from innet.errors import ConfigError, InnetError
+from innet.experiments import comparison
+from innet.record import TRAIN, ExperimentRecord
+from innet.report.training import training_table
+
+QUICK = {"workers": 2, "batch_size": 400, "epochs": 1, "seed": 7}  # one iteration
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    settings = TrainSettings(codecs=("exact", "topk", "dgc"), repeats=2, **QUICK)
+    return comparison.run(settings, tmp_path_factory.mktemp("out"), created=NOW)
+
+
+def test_every_codec_and_seed_is_in_the_record(result):
+    loaded = ExperimentRecord.load(result.record_path, TRAIN)
+    assert loaded == result.record
+    found = [(run.settings["way"], run.settings["seed"]) for run in loaded.runs]
+    names = ("plain float32", "exact", "topk", "dgc")
+    assert found == [(name, seed) for seed in (7, 8) for name in names]
+    assert loaded.settings["iterations_per_epoch"] == 1
+
+
+def test_runs_of_a_seed_start_alike_and_every_sum_is_exact(result):
+    for seed in (7, 8):
+        runs = [run for run in result.record.runs if run.settings["seed"] == seed]
+        assert len({run.steps[0].loss for run in runs}) == 1
+        assert all(run.exact_steps == 1 for run in runs[1:])
+    assert result.record.runs[0].steps[0].loss != result.record.runs[4].steps[0].loss
+
+
+def test_the_table_has_a_row_for_each_way(result):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(training_table(result.record))
+    text = console.file.getvalue()
+    for name in ("plain float32", "exact", "topk", "dgc"):
+        (row,) = [line for line in text.splitlines() if line.strip().startswith(name)]
+        assert row.count("±") == 2
+        assert ("2 of 2" in row) == (name != "plain float32")
+
+
+def test_a_codec_with_momentum_has_none_in_the_optimiser():
+    ways = comparison.ways(TrainSettings(codecs=("topk", "dgc")))
+    assert [way.own_momentum for way in ways] == [False, False, True]
+
+
+def test_one_preset_with_other_parameters_is_another_way():
+    denser = {"preset": "topk", "selector": {"ratio": 0.05}}
+    names = [way.name for way in comparison.ways(TrainSettings(codecs=("topk", denser)))]
+    assert names == ["plain", "topk", "topk(ratio=0.05) + fixed + lhc + residual"]
+
+
+@pytest.mark.parametrize("codecs", [("topk", "topk"), ("plain",), ("topkk",)])
+def test_codecs_that_cannot_be_compared(codecs):
+    with pytest.raises(InnetError):
+        comparison.ways(TrainSettings(codecs=codecs))
+
+
+def test_a_codec_given_twice_is_named():
+    with pytest.raises(ConfigError, match=r"topk.* is given twice"):
+        comparison.ways(TrainSettings(codecs=("topk", "topk")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "0"], "workers = 0 cannot be used"),
+        (["--epochs", "0"], "epochs = 0 cannot be used"),
+        (["--repeats", "0"], "repeats = 0 cannot be used"),
+        (["--framework", "jax"], "framework = 'jax'"),
+        (["--codec", "topkk"], "topk"),
+        (["--codec", "topk", "--set", "selector.ratio=nan"], "ratio"),
+        (["--codec", "topk", "--set", "ratio=0.1"], "PART.KEY=VALUE"),
+        (["--codec", "dense", "--set", "selector.ratio=0.1"], "ratio"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_written(tmp_path, arguments, message):
+    folder = tmp_path / "out"
+    result = CliRunner().invoke(app, ["train", *arguments, "-o", str(folder)])
+    assert isinstance(result.exception, InnetError)
+    assert message in str(result.exception)
+    assert not folder.exists()
+
+
+def test_the_command_and_its_report(tmp_path):
+    config = tmp_path / "train.toml"
+    config.write_text('codecs = ["dense"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
+    arguments = ["train", "--config", str(config), "-o", str(tmp_path), "--json"]
+    trained = CliRunner().invoke(app, arguments)
+    assert trained.exit_code == 0, trained.stderr
+    assert json.loads(trained.stdout)["settings"]["codecs"] == ["dense"]
+    assert (tmp_path / "train.png").stat().st_size > 10_000
+    shown = CliRunner().invoke(
+        app, ["report", str(tmp_path / "train.json"), "--plot", str(tmp_path / "again.png")]
+    )
+    assert shown.exit_code == 0, shown.stderr
+    assert "1 of 1" in shown.stdout
+    assert (tmp_path / "again.png").stat().st_size > 10_000

@@ -115,7 +115,7 @@ def advance(port):
     if head:
         heads[port] = head, files[port].read(struct.unpack("=IIII", head)[2])
 for port in (1, 2, 5):
-    files[port] = open(f"p{port}_in.pcap", "rb", 0)
+    files[port] = open(f"p{port}_in.pcap", "rb")  # buffered: reads on until all asked for is there
     files[port].read(24)
     open(f"p{port}_out.pcap", "ab").close()
 """

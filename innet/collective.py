@@ -30,6 +30,7 @@ from innet.wire import Endpoint, Framing, Layout
 from innet.words import Segment
 
 Vector = NDArray[np.float32]
+Layers = Sequence[int | Sequence[int]]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Frame = tuple[float, int, bytes]
 
@@ -40,6 +41,8 @@ class Collective:
     Args:
         workers: how many, 1 up to the bits of the program's bitmap.
         codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``.
+        layers: shapes of the model's layers, or their numbers of elements, in the order of the
+            gradient, for codecs that treat each by itself; one layer if None.
         program: name of a shipped P4 program.
         values_per_packet: int32 values in each packet; the program is compiled for some numbers.
         engine: "jit" or "interpret": how the built-in switch runs the program.
@@ -61,6 +64,7 @@ class Collective:
         *,
         workers: int = 4,
         codec: CodecSpec = "dense",
+        layers: Layers | None = None,
         program: str = "slots",
         values_per_packet: int = 64,
         engine: Engine = "jit",
@@ -86,7 +90,7 @@ class Collective:
         self.engine = engine
         self.verify = verify
         self.codecs: list[Codec] = [
-            build_codec(codec, seed=seed, worker=worker) for worker in range(workers)
+            build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
         self.switch = Switch.load(document, engine=engine, seed=seed)
         self.layout = Layout(size.values, framing)
@@ -398,6 +402,7 @@ def all_reduce(
     program: str = "slots",
     engine: Engine = "jit",
     *,
+    layers: Layers | None = None,
     values_per_packet: int = 64,
     framing: Framing = "udp",
     window: int | None = None,
@@ -425,6 +430,7 @@ def all_reduce(
     collective = Collective(
         workers=len(gradients),
         codec=codec,
+        layers=layers,
         program=program,
         values_per_packet=values_per_packet,
         engine=engine,

@@ -11,6 +11,7 @@ import numpy as np
 
 from innet.codecs.capabilities import SAME_INDICES, joined
 from innet.codecs.checks import check_gradient
+from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
     Carrier,
@@ -119,14 +120,15 @@ class Codec:
 
         Raises:
             GradientError: the gradient and what was held back are too large together.
-            StateError: what the codec remembers is of a gradient of another length, or another
-                exchange of this codec is still under way.
+            StateError: what the codec remembers is of a gradient of another length, its layers are,
+                or another exchange of this codec is still under way.
         """
         if self._busy:
             raise StateError(
                 f"the codec of worker {self._context.worker} has an exchange under way; finish or "
                 "close that one first."
             )
+        check_layers(self._context.layers, gradient.size, self._context.worker)
         self.selector.check(gradient)
         self.feedback.check(gradient)
 
@@ -171,6 +173,7 @@ class Codec:
         return {
             "version": _STATE_VERSION,
             "seed": self._context.seed,
+            "layers": self._context.layers,
             "spec": deepcopy(self.spec),
             "parts": {kind: part.state_dict() for kind, part in self._parts().items()},
         }
@@ -179,8 +182,8 @@ class Codec:
         """Go on exactly where the codec stood that ``state_dict`` was taken from.
 
         Raises:
-            StateError: the state is of another version or of a codec of other parts, parameters or
-                seed. Nothing has changed.
+            StateError: the state is of another version or of a codec of other parts, parameters,
+                layers or seed. Nothing has changed.
         """
         if self._busy:
             raise StateError("an exchange is under way; finish or close it before loading state.")
@@ -189,7 +192,11 @@ class Codec:
                 f"the codec's saved state has version {state.get('version')!r}; this innet reads "
                 f"{_STATE_VERSION}."
             )
-        mine = {"spec": self.spec, "seed": self._context.seed}
+        mine = {
+            "spec": self.spec,
+            "seed": self._context.seed,
+            "layers": self._context.layers,
+        }
         for key, value in mine.items():
             if state.get(key) != value:
                 raise StateError(

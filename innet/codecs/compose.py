@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from innet import kernels as kernel_sets
@@ -12,6 +12,7 @@ from innet.codecs import capabilities
 from innet.codecs.catalogue import PARTS, PRESETS
 from innet.codecs.checks import check_integer
 from innet.codecs.codec import Codec
+from innet.codecs.layers import as_shapes
 from innet.codecs.parts import Context
 from innet.codecs.stopwatch import Clock
 from innet.config import validate
@@ -28,6 +29,7 @@ def build_codec(
     *,
     seed: int = 0,
     worker: int = 0,
+    layers: Sequence[int | Sequence[int]] | None = None,
     kernels: str = "cpu",
     clock: Clock = time.perf_counter,
 ) -> Codec:
@@ -40,6 +42,8 @@ def build_codec(
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
         worker: whose codec it is: for messages, and so that workers round by chance independently
             of each other.
+        layers: the shapes of the model's layers, or their numbers of elements, in the order of the
+            gradient: for parts that treat each by itself and are not given layers of their own.
         kernels: a name that ``innet.kernels.get`` knows.
         clock: seconds, for the times in the outcome.
 
@@ -47,6 +51,7 @@ def build_codec(
         UnknownNameError: no preset or part of that name; lists those that exist.
         ConfigError: an unknown key or parameter, or a value out of range.
         CompositionError: parts that cannot work together, with the reason.
+        InputError: a seed out of range, or layers that have no shape.
 
     Example:
         >>> build_codec({"preset": "topk", "selector": {"ratio": 0.05}}).describe()
@@ -56,7 +61,8 @@ def build_codec(
     if not 0 <= seed < 2**63:
         raise InputError(f"the codec's seed is {seed}; use one from 0 to 2**63 - 1.")
     normal = normalise(spec)
-    context = Context(kernel_sets.get(kernels), seed, worker)
+    shapes = None if layers is None else as_shapes(layers)
+    context = Context(kernel_sets.get(kernels), seed, worker, shapes)
     classes = {kind: PARTS[kind].get(chosen["name"]) for kind, chosen in normal.items()}
     parts = {}
     for kind, chosen in normal.items():

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs.capabilities import Capabilities
+from innet.codecs.layers import Shapes
 from innet.codecs.stopwatch import Stopwatch
 from innet.config import Settings
 from innet.errors import StateError
@@ -42,11 +43,13 @@ class Context:
         kernels: the functions that work on arrays.
         seed: for parts that hash; the same on all workers.
         worker: whose codec it is, for messages and for randomness that workers do not share.
+        layers: shapes of the model's layers in the order of the gradient, None if not known.
     """
 
     kernels: Kernels
     seed: int = 0
     worker: int = 0
+    layers: Shapes | None = None
 
 
 @dataclass(frozen=True, slots=True)

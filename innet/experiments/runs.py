@@ -91,6 +91,7 @@ class OverNetwork:
         arguments = {
             "workers": settings.workers,
             "codec": codec,
+            "layers": tuple(cnn.SHAPES.values()),
             "values_per_packet": settings.values_per_packet,
             "engine": settings.engine,
             "seed": trial.seed,

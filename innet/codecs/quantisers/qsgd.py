@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import INT32, ONE_INTEGER, WHOLE_STEP, Capabilities
-from innet.codecs.parts import Context, Floats, Ints, Quantiser, Scaling, Selection
+from innet.codecs.parts import Floats, Ints, Quantiser, Scaling, Selection
+from innet.codecs.steps import Counting
 from innet.config import Settings
-from innet.errors import StateError
 from innet.kernels import Kernels
 from innet.words import Operation, Segment
 
@@ -31,7 +30,7 @@ class QsgdSettings(Settings):
     levels: Annotated[int, Field(ge=1, le=_MOST_LEVELS)] = 127
 
 
-class Qsgd(Quantiser[QsgdSettings]):
+class Qsgd(Counting[QsgdSettings], Quantiser[QsgdSettings]):
     """|x| · L / M, rounded up with the probability of its fractional part; the sign of x.
 
     Stochastic quantisation with L levels, in a form that a switch can sum, after Alistarh, Grubic,
@@ -74,10 +73,6 @@ class Qsgd(Quantiser[QsgdSettings]):
         metadata="1",
     )
 
-    def __init__(self, parameters: QsgdSettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self._step = 0
-
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(Operation.MAX, np.array([selection.magnitude], np.int32))]
 
@@ -87,16 +82,6 @@ class Qsgd(Quantiser[QsgdSettings]):
         key = _key(self.context.seed, self.context.worker, self._step)
         self._step += 1
         return QsgdScaling(self.context.kernels, largest, levels, key)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"step": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._expect(state, {"step"})
-        step = state["step"]
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
-        self._step = step
 
 
 class QsgdScaling(Scaling):

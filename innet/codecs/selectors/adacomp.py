@@ -5,36 +5,34 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from innet.codecs.capabilities import REST, Capabilities
-from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import Context, Floats, Ints, Selector
 from innet.config import Settings
+from innet.errors import ConfigError
+
+Bin = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class AdaCompSettings(Settings):
     """The bins of the layers.
 
     Attributes:
-        bin: consecutive elements that compete with each other, of all layers for which ``bins``
-            says nothing else; the paper uses 50 for convolutions and 500 for fully connected and
-            recurrent layers.
+        bin: consecutive elements that compete with each other; in the paper those of convolutions.
+        matrix_bin: the same of layers whose shape is known to be a matrix's: fully connected and
+            recurrent ones.
         scale_factor: how often the gradient counts, from 1 on; 2 in the paper.
-        layers: elements of each layer of the gradient; without, it is one layer.
-        bins: of each layer; ``bin`` for all if not given.
+        layers: elements or shape of each layer of the gradient; without, as the codec was told.
+        bins: of each layer, instead of ``bin`` and ``matrix_bin``.
     """
 
-    bin: Annotated[int, Field(ge=1, lt=2**31)] = 50
+    bin: Bin = 50
+    matrix_bin: Bin = 500
     scale_factor: Annotated[float, Field(ge=1, le=2**20)] = 2.0
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
-    bins: Annotated[Layers, Field(strict=False)] = None
-
-    @model_validator(mode="after")
-    def _a_bin_for_each_layer(self) -> AdaCompSettings:
-        if self.bins is not None and len(self.bins) != len(self.layers or ()):
-            raise ValueError("give as many bins as layers")
-        return self
+    bins: Annotated[tuple[Bin, ...], Field(strict=False)] | None = None
 
 
 class AdaComp(Selector[AdaCompSettings]):
@@ -57,10 +55,16 @@ class AdaComp(Selector[AdaCompSettings]):
 
     def __init__(self, parameters: AdaCompSettings, context: Context) -> None:
         super().__init__(parameters, context)
+        self.layers = chosen_layers(parameters.layers, context.layers)
+        if parameters.bins is not None and len(parameters.bins) != len(self.layers or ()):
+            raise ConfigError(
+                f"selector 'adacomp': {len(parameters.bins)} bins for {len(self.layers or ())} "
+                "layers; give as many bins as layers."
+            )
         self._gradient: Floats | None = None
 
     def check(self, gradient: Floats) -> None:
-        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+        check_layers(self.layers, gradient.size, self.context.worker)
 
     def observe(self, gradient: Floats) -> None:
         self._gradient = gradient
@@ -80,8 +84,11 @@ class AdaComp(Selector[AdaCompSettings]):
     def _layers(self, size: int) -> list[tuple[slice, int]]:
         if size == 0:
             return [(slice(0, 0), 1)]
-        parts = slices(self.parameters.layers, size)
-        widths = self.parameters.bins or [self.parameters.bin] * len(parts)
+        parameters, parts = self.parameters, slices(self.layers, size)
+        widths = parameters.bins or tuple(
+            parameters.matrix_bin if len(shape) == 2 else parameters.bin
+            for shape in self.layers or ((size,),)
+        )
         return list(zip(parts, widths, strict=True))
 
     def _of_layer(self, x: Floats, gradient: Floats, width: int, start: int) -> tuple[Ints, Floats]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
+from innet.codecs.parts import Choice, Floats, Ints, Picks, Selector
 from innet.codecs.quantisers.fixed import FixedScaling
 from innet.codecs.selectors.topk import TopKSettings, how_many
-from innet.errors import StateError
+from innet.codecs.steps import Counting
 from innet.kernels import CountLayout
 from innet.kernels.count_layout import MAX_ROWS
 from innet.words import Operation, Segment
@@ -42,7 +41,7 @@ class HeavySettings(TopKSettings):
         return rows
 
 
-class HeavyHitters(Selector[HeavySettings]):
+class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
     """All workers select the coordinates whose sum a count sketch holds to be the largest.
 
     The sketch of a sum is the sum of the sketches. So the network adds up the workers' sketches, in
@@ -66,10 +65,6 @@ class HeavyHitters(Selector[HeavySettings]):
         provides=frozenset({SAME_INDICES, REST}), rounds=(0, 2), metadata="rows * columns + 1"
     )
     settings = HeavySettings
-
-    def __init__(self, parameters: HeavySettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self._step = 0  # all-reduces that are complete
 
     def count(self, size: int) -> int:
         """K for a gradient of ``size`` elements, as selector ``topk`` counts."""
@@ -123,13 +118,3 @@ class HeavyHitters(Selector[HeavySettings]):
         del total
         self._step += 1
         return None
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"step": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._expect(state, {"step"})
-        step = state["step"]
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
-        self._step = step

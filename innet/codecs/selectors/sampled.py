@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import Context, Floats, Ints, Selector
 from innet.codecs.selectors.threshold import reaching_or_largest
+from innet.codecs.steps import Counting
 from innet.config import Settings
-from innet.errors import StateError
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
@@ -35,7 +34,7 @@ class SampledSettings(Settings):
         warmup: the ratios of the beginning, one after the other.
         warmup_steps: all-reduces for which each ratio of ``warmup`` holds, an epoch in the paper;
             0 for no warm-up.
-        layers: elements of each layer of the gradient; without, it is one layer.
+        layers: elements or shape of each layer of the gradient; without, as the codec was told.
     """
 
     ratio: Ratio = 0.001
@@ -45,7 +44,7 @@ class SampledSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class Sampled(Selector[SampledSettings]):
+class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
     """The sparsification of DGC (Lin et al., ICLR 2018, arXiv 1712.01887).
 
     Of every n-th element of a layer the share ``ratio`` is found exactly; the least of them is the
@@ -64,10 +63,10 @@ class Sampled(Selector[SampledSettings]):
 
     def __init__(self, parameters: SampledSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self._step = 0  # all-reduces that are complete
+        self.layers = chosen_layers(parameters.layers, context.layers)
 
     def check(self, gradient: Floats) -> None:
-        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+        check_layers(self.layers, gradient.size, self.context.worker)
 
     def ratio(self) -> float:
         """Of the next all-reduce."""
@@ -81,7 +80,7 @@ class Sampled(Selector[SampledSettings]):
             return np.empty(0, np.int32), x.copy()
         ratio = self.ratio()
         found = []
-        for part in slices(self.parameters.layers, x.size):
+        for part in slices(self.layers, x.size):
             indices, values = self._of_layer(x[part], ratio)
             found.append((indices + np.int32(part.start), values))
         return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
@@ -91,16 +90,6 @@ class Sampled(Selector[SampledSettings]):
         del total
         self._step += 1
         return None
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"step": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._expect(state, {"step"})
-        step = state["step"]
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
-        self._step = step
 
     def _of_layer(self, x: Floats, ratio: float) -> tuple[Ints, Floats]:
         kernels = self.context.kernels

@@ -6,18 +6,22 @@ distributed training", NeurIPS 2020 (cyclic local top-k, their CLT-k).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
-from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
+from innet.codecs.steps import Counting
 from innet.config import Settings
-from innet.errors import InputError, StateError
+from innet.errors import ConfigError, InputError
 from innet.words import Operation, Segment
+
+Rate = Annotated[int, Field(ge=1)]
+
+_RULE = ((196, 25), (128, 50), (0, 400))  # from so many operations per element on, one of so many
 
 
 class ScaleComSettings(Settings):
@@ -27,27 +31,35 @@ class ScaleComSettings(Settings):
         rate: one of so many elements is chosen; 1 for all of them.
         exact: the floor(n / rate) largest of a layer of n elements, at least one. Otherwise the
             largest of each chunk of ``rate`` elements, which takes one reading and no sorting.
-        layers: elements of each layer of the gradient; without, it is one layer.
+        layers: elements or shape of each layer of the gradient; without, as the codec was told.
         rates: of each layer; ``rate`` for all if not given.
+        flops: of each layer, the floating-point operations that a worker spends in an iteration
+            for each element of the gradient; the rates follow by the paper's rule of thumb.
         first_dense: the first of several layers is sent whole, whatever its rate.
         warmup: so many all-reduces at the beginning send everything.
     """
 
-    rate: Annotated[int, Field(ge=1)] = 100
+    rate: Rate = 100
     exact: bool = False
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
-    rates: Annotated[Layers, Field(strict=False)] = None
+    rates: Annotated[tuple[Rate, ...], Field(strict=False)] | None = None
+    flops: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False)] | None = None
     first_dense: bool = True
     warmup: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
-    def _a_rate_for_each_layer(self) -> ScaleComSettings:
-        if self.rates is not None and len(self.rates) != len(self.layers or ()):
-            raise ValueError("give as many rates as layers")
+    def _not_both(self) -> ScaleComSettings:
+        if self.rates is not None and self.flops is not None:
+            raise ValueError("give either rates or flops, not both")
         return self
 
 
-class ScaleCom(Selector[ScaleComSettings]):
+def rate_of(flops: float) -> int:
+    """The paper's rule of thumb, of a layer's floating-point operations per gradient element."""
+    return next(rate for least, rate in _RULE if flops >= least)
+
+
+class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
 
     The leader's k indices travel as a round of their own, 4·k bytes for each worker as all other
@@ -73,10 +85,18 @@ class ScaleCom(Selector[ScaleComSettings]):
 
     def __init__(self, parameters: ScaleComSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self._step = 0  # all-reduces that are complete
+        self.layers = chosen_layers(parameters.layers, context.layers)
+        self._rates = parameters.rates
+        if parameters.flops is not None:
+            self._rates = tuple(rate_of(each) for each in parameters.flops)
+        if self._rates is not None and len(self._rates) != len(self.layers or ()):
+            raise ConfigError(
+                f"selector 'scalecom': {len(self._rates)} rates for {len(self.layers or ())} "
+                "layers; give as many rates as layers."
+            )
 
     def check(self, gradient: Floats) -> None:
-        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+        check_layers(self.layers, gradient.size, self.context.worker)
 
     def leader(self, workers: int) -> int:
         """The worker that leads the next all-reduce."""
@@ -123,20 +143,10 @@ class ScaleCom(Selector[ScaleComSettings]):
         self._step += 1
         return None
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"step": self._step}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._expect(state, {"step"})
-        step = state["step"]
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
-        self._step = step
-
     def _layers(self, size: int) -> list[tuple[slice, int]]:
         """Each layer of the gradient with its rate."""
-        parts = slices(self.parameters.layers, size)
-        rates = list(self.parameters.rates or [self.parameters.rate] * len(parts))
+        parts = slices(self.layers, size)
+        rates = list(self._rates or [self.parameters.rate] * len(parts))
         if self.parameters.first_dense and len(parts) > 1:
             rates[0] = 1
         return list(zip(parts, rates, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.layers import Layers, check_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import Context, Floats, Ints, Selector
 from innet.codecs.selectors import tails
 from innet.codecs.selectors.threshold import reaching_or_largest
@@ -33,7 +33,7 @@ class SidcoSettings(Settings):
         first: share that the first of several stages lets through.
         stages: at the beginning; at most ceil(log2(1 / ratio)), at least 1.
         every: so many all-reduces after which the stages are adapted; 0 for never.
-        layers: elements of each layer of the gradient; without, it is one layer.
+        layers: elements or shape of each layer of the gradient; without, as the codec was told.
     """
 
     ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
@@ -71,7 +71,8 @@ class Sidco(Selector[SidcoSettings]):
     def __init__(self, parameters: SidcoSettings, context: Context) -> None:
         super().__init__(parameters, context)
         self._most = max(1, math.ceil(-math.log2(parameters.ratio)))
-        layers = len(parameters.layers or (0,))
+        self.layers = chosen_layers(parameters.layers, context.layers)
+        layers = len(self.layers or (0,))
         self.stages = np.full(layers, min(parameters.stages, self._most))
         self._sums = np.zeros(layers)  # of selected / wanted, since the last adaptation
         self._count = 0  # of all-reduces since then
@@ -79,12 +80,12 @@ class Sidco(Selector[SidcoSettings]):
         self._errors = np.full(layers, math.inf)  # |ln(selected / wanted)| before that
 
     def check(self, gradient: Floats) -> None:
-        check_layers(self.parameters.layers, gradient.size, self.context.worker)
+        check_layers(self.layers, gradient.size, self.context.worker)
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         kernels = self.context.kernels
         found: list[tuple[Ints, Floats]] = []
-        for layer, part in enumerate(slices(self.parameters.layers, x.size) if x.size else []):
+        for layer, part in enumerate(slices(self.layers, x.size) if x.size else []):
             threshold, wanted = self._threshold(x[part], int(self.stages[layer]))
             indices, values = reaching_or_largest(kernels, x[part], threshold)
             self._sums[layer] += indices.size / wanted if wanted else 1

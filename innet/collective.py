@@ -1,9 +1,9 @@
-"""All-reduce: the one place where codec, protocol, switch and fabric meet.
+"""All-reduce: the one place where codecs and a network meet.
 
     total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
 
-``Collective`` keeps what outlives one all-reduce: the switch with its registers, the workers' chunk
-counters, and what each worker's codec has held back.
+``Collective`` keeps what outlives one all-reduce: the network, with the registers of its switches
+and the workers' chunk counters, and what each worker's codec has held back.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import programs
 from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient, check_integer
 from innet.config import Engine
-from innet.errors import GradientError, InputError, StalledError, StateError
-from innet.fabric import Faults, FaultyFabric, MemoryFabric, Recorder, drive
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotRegisters, SlotWorker, Timing
-from innet.protocol.admission import Job, Member
+from innet.errors import GradientError, InputError, StateError
+from innet.fabric import Faults, Recorder
+from innet.plan import Emulation, Request, make_plan
+from innet.protocol import Timing
 from innet.record import Report, Seconds
-from innet.switch import Switch
-from innet.wire import Endpoint, Framing, Layout
+from innet.wire import Framing
 from innet.words import Segment
 
 Vector = NDArray[np.float32]
@@ -36,7 +33,7 @@ Frame = tuple[float, int, bytes]
 
 
 class Collective:
-    """Workers of one process with a switch between them.
+    """Workers of one process with switches between them.
 
     Args:
         workers: how many, 1 up to the bits of the program's bitmap.
@@ -45,14 +42,20 @@ class Collective:
             gradient, for codecs that treat each by itself; one layer if None.
         program: name of a shipped P4 program.
         values_per_packet: int32 values in each packet; the program is compiled for some numbers.
-        engine: "jit" or "interpret": how the built-in switch runs the program.
+        racks: switches that the workers are spread over, for programs that know several levels.
+        depth: levels of switches, likewise.
+        engine: "jit" or "interpret": how the built-in switches run the program.
         framing: "udp" or "raw" (Ethernet with an EtherType of its own).
         window: chunks of a worker under way at once, a power of two; by default all slots of the
             program. In memory a large window is faster, as more packets share a call.
-        faults: what happens to packets between workers and switch, both ways; nothing if None.
+        faults: what happens to packets on every link, both ways; nothing if None.
         timing: the workers' patience, in virtual seconds.
         seed: of the codec's hashes and of the faults.
         verify: compare each result with the oracle, and measure the error against float64 sums.
+
+    Attributes:
+        plan: the network, as data.
+        network: the network, running.
 
     Raises:
         InputError: a number out of range, an unknown program or engine.
@@ -67,6 +70,8 @@ class Collective:
         layers: Layers | None = None,
         program: str = "slots",
         values_per_packet: int = 64,
+        racks: int | None = None,
+        depth: int | None = None,
         engine: Engine = "jit",
         framing: Framing = "udp",
         window: int | None = None,
@@ -76,46 +81,25 @@ class Collective:
         verify: bool = True,
     ) -> None:
         seed = check_integer(seed, "the seed")
-        compiled = programs.find(program, values_per_packet)
-        document = compiled.json()
-        size = programs.Dimensions.of(document)
         workers = check_integer(workers, "the number of workers")
-        if not 1 <= workers <= size.workers:
-            raise InputError(f"{workers} workers; {compiled.name} takes 1 to {size.workers}.")
-        window = size.slots if window is None else check_integer(window, "the window")
-        if not 1 <= window <= size.slots:
-            raise InputError(f"a window of {window}; {compiled.name} has {size.slots} slots.")
+        sizes = {"the window": window, "the number of racks": racks, "the depth": depth}
+        for name, number in sizes.items():
+            if number is not None:
+                check_integer(number, name)
+        self.plan = make_plan(
+            program,
+            values_per_packet,
+            Request(workers=workers, window=window, framing=framing, racks=racks, depth=depth),
+        )
         self.workers = workers
-        self.program = compiled.name
+        self.program = self.plan.switches[0].program.name
         self.engine = engine
         self.verify = verify
         self.codecs: list[Codec] = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
-        self.switch = Switch.load(document, engine=engine, seed=seed)
-        self.layout = Layout(size.values, framing)
-        self.job = Job(
-            [Member(worker + 1, Endpoint.of_worker(worker)) for worker in range(workers)],
-            slots=window,
-        )
-        for command in self.job.commands():
-            self.switch.command(command)
-        self._ends = {
-            member.port: SlotWorker(
-                self.layout,
-                Membership(worker, workers, self.job.number, self.job.epoch, window),
-                source=member.endpoint,
-                switch=Endpoint.of_switch(),
-                timing=timing,
-            )
-            for worker, member in enumerate(self.job.members)
-        }
-        self._memory = MemoryFabric(self._through_switch, list(self._ends))
-        self._fabric: MemoryFabric | FaultyFabric = self._memory
-        if faults is not None:
-            self._fabric = FaultyFabric(self._memory, faults, np.random.default_rng(seed))
-        self._now = 0.0  # virtual seconds
-        self._switch_seconds = 0.0
+        self.network = Emulation(self.plan, engine=engine, faults=faults, timing=timing, seed=seed)
+        self.layout = self.plan.layout
         self._failed: str | None = None
 
     # ------------------------------------------------------------------ what users call
@@ -150,7 +134,7 @@ class Collective:
         for codec, gradient in zip(self.codecs, flat, strict=True):
             codec.check(gradient)
         before = self._counts()
-        self._switch_seconds = 0.0
+        switches = self.network.switch_seconds
         network = 0.0
         try:
             outcomes, rounds, network = self._exchange(flat)
@@ -165,33 +149,33 @@ class Collective:
             network=network,
             decode=sum(outcome.decode_seconds for outcome in outcomes),
             total=spent,
-            switch=self._switch_seconds,
+            switch=self.network.switch_seconds - switches,
         )
         return total, self._report(flat, outcomes, rounds, counts, seconds)
 
     @contextmanager
     def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
-        """While the context is open, packets at the switch's ports are remembered.
+        """While the context is open, packets between workers and switches are remembered.
 
         Args:
             limit: how many to remember at most.
 
         Yields:
-            A list that is filled when the context closes: (virtual seconds, switch port, bytes),
-            in order, both directions.
+            A list that is filled when the context closes: (virtual seconds, worker + 1, bytes), in
+            order, both directions. On a single switch, worker + 1 is the switch port.
 
         Raises:
             StateError: a context of this kind is open already.
         """
         frames: list[Frame] = []
-        if self._memory.tap is not None:
+        if self.network.edge.tap is not None:
             raise StateError("packets are being recorded already; close that context first.")
         recorder = Recorder(limit)
-        self._memory.tap = recorder
+        self.network.edge.tap = recorder
         try:
             yield frames
         finally:
-            self._memory.tap = None
+            self.network.edge.tap = None
             seen = zip(recorder.times(), recorder.packets().to_packets(), strict=True)
             frames.extend((float(when), port, data) for when, (port, data) in seen)
 
@@ -235,29 +219,11 @@ class Collective:
 
     def _round(self, segments: list[list[Segment]]) -> list[list[NDArray[np.int32]]]:
         """One exchange: every worker's segments in, what each worker received out."""
-        ends = list(self._ends.values())
-        for end, each in zip(ends, segments, strict=True):
-            end.start(each, self._now)
-        try:
-            self._now = drive(self._ends, self._fabric, self._now)
-        except StalledError as error:
-            found = (end.diagnose(self._read_slot) for end in ends)
-            said = next((str(each) for each in found if each is not None), str(error))
-            raise StalledError(said) from error
-        return [end.results() for end in ends]
-
-    def _through_switch(self, packets: PacketBatch) -> PacketBatch:
-        begun = time.perf_counter()
-        leaving = self.switch.process_batch(packets)
-        self._switch_seconds += time.perf_counter() - begun
-        return leaving
-
-    def _read_slot(self, slot: int, slot_version: int) -> SlotRegisters:
-        index = (self.job.slot_base | slot) << 1 | slot_version
-        return SlotRegisters(
-            sequence=int(self.switch.registers["SlotsIngress.pool.sequence"][index]),
-            bitmap=int(self.switch.registers["SlotsIngress.pool.bitmap"][index]),
-        )
+        network = self.network
+        for end, each in zip(network.workers, segments, strict=True):
+            end.start(each, network.now)
+        network.run()
+        return [end.results() for end in network.workers]
 
     # ------------------------------------------------------------------ checks and the report
 
@@ -289,13 +255,13 @@ class Collective:
         return flat
 
     def _counts(self) -> _Counts:
-        ends = [end.counters for end in self._ends.values()]
+        ends = [end.counters for end in self.network.workers]
         return _Counts(
             sent=np.array([end.sent for end in ends]),
             received=np.array([end.received for end in ends]),
             bytes_sent=np.array([end.bytes_sent for end in ends]),
             retransmissions=np.array([end.retransmissions for end in ends]),
-            switch=self.switch.statistics.packets_in,
+            switch=self.network.packets_in,
         )
 
     def _report(
@@ -315,7 +281,7 @@ class Collective:
             codec=self.codecs[0].describe(),
             program=self.program,
             engine=self.engine,
-            fabric="memory" if self._fabric is self._memory else "memory with faults",
+            fabric="memory" if self.network.fabric is self.network.edge else "memory with faults",
             values_per_packet=self.layout.values,
             elements=len(flat[0]),
             rounds=rounds,
@@ -335,7 +301,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Counters of all workers, shape (workers,), and of the switch; differences are of a run."""
+    """Counters of all workers, shape (workers,), and of the switches; differences are of a run."""
 
     sent: NDArray[np.int64]
     received: NDArray[np.int64]
@@ -404,6 +370,8 @@ def all_reduce(
     *,
     layers: Layers | None = None,
     values_per_packet: int = 64,
+    racks: int | None = None,
+    depth: int | None = None,
     framing: Framing = "udp",
     window: int | None = None,
     faults: Faults | None = None,
@@ -433,6 +401,8 @@ def all_reduce(
         layers=layers,
         program=program,
         values_per_packet=values_per_packet,
+        racks=racks,
+        depth=depth,
         engine=engine,
         framing=framing,
         window=window,

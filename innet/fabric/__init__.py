@@ -3,6 +3,7 @@
 from innet.fabric.base import Fabric, Host, drive
 from innet.fabric.faults import FaultCounters, Faults, FaultyFabric
 from innet.fabric.memory import Direction, MemoryFabric, Process, Tap, Traffic
+from innet.fabric.network import NetworkFabric, SwitchPort
 from innet.fabric.recorder import Recorder
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "FaultyFabric",
     "Host",
     "MemoryFabric",
+    "NetworkFabric",
     "Process",
     "Recorder",
+    "SwitchPort",
     "Tap",
     "Traffic",
     "drive",

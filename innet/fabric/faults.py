@@ -71,8 +71,8 @@ class FaultCounters:
     left: int = 0
 
 
-class _Line:
-    """One direction: packets go in at a time and come out at later ones."""
+class Line:
+    """One direction of a link: packets go in at a time and come out at later ones."""
 
     def __init__(self, faults: Faults, rng: np.random.Generator) -> None:
         self.faults = faults
@@ -82,6 +82,7 @@ class _Line:
         self._under_way: list[tuple[NDArray[np.float64], PacketBatch]] = []
 
     def push(self, packets: PacketBatch, now: float) -> None:
+        """Let packets set out."""
         count = len(packets)
         if not count:
             return
@@ -130,6 +131,7 @@ class _Line:
         return together.take(np.argsort(np.concatenate(times), kind="stable"))
 
     def next_due(self) -> float:
+        """When the next packet arrives; infinity if none is under way."""
         return min((float(due[0]) for due, _ in self._under_way), default=math.inf)
 
 
@@ -158,8 +160,8 @@ class FaultyFabric:
     ) -> None:
         self.inner = inner
         up, down = rng.spawn(2)
-        self._up = _Line(faults, up)
-        self._down = _Line(to_hosts or faults, down)
+        self._up = Line(faults, up)
+        self._down = Line(to_hosts or faults, down)
 
     @property
     def to_switch_faults(self) -> FaultCounters:

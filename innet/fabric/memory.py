@@ -110,7 +110,7 @@ class MemoryFabric:
     def receive(self, now: float) -> PacketBatch:
         """Run the switch on what was sent and return what leaves it."""
         answers = []
-        for batch in _joined(self._sent):
+        for batch in joined(self._sent):
             leaving = self._process(batch)
             attached = self._is_attached(leaving.port)
             if not attached.all():
@@ -136,16 +136,17 @@ class MemoryFabric:
         return known & self._attached[np.where(known, port, 0)]
 
 
-def _joined(batches: list[PacketBatch]) -> list[PacketBatch]:
-    joined: list[PacketBatch] = []
+def joined(batches: list[PacketBatch]) -> list[PacketBatch]:
+    """``batches`` in order, small ones put together until they are worth a call."""
+    together: list[PacketBatch] = []
     run: list[PacketBatch] = []
     size = 0
     for batch in batches:
         run.append(batch)
         size += len(batch)
         if size >= _WORTH_A_CALL:
-            joined.append(PacketBatch.concatenate(run))
+            together.append(PacketBatch.concatenate(run))
             run, size = [], 0
     if run:
-        joined.append(PacketBatch.concatenate(run))
-    return joined
+        together.append(PacketBatch.concatenate(run))
+    return together

@@ -159,7 +159,7 @@ def test_error_feedback_sends_everything_in_the_end():
 
 def test_a_silent_worker_is_named():
     collective = Collective(workers=3, codec="dense", timing=Timing(give_up=0.5))
-    dead = collective._ends[2]
+    dead = collective.network.workers[1]
     alive = dead.outgoing
     dead.outgoing = lambda now: alive(now)[:0]  # what it sends never leaves it
     with pytest.raises(StalledError, match="waits for worker 1"):
@@ -229,12 +229,12 @@ class TestRefusalsLeaveAllAsItWas:
 
     def after_refusal(self, collective, inputs, error, match):
         before = self.states(collective)
-        sent = [end.counters.sent for end in collective._ends.values()]
+        sent = [end.counters.sent for end in collective.network.workers]
         with pytest.raises(error, match=match):
             collective.all_reduce(inputs)
         for one, other in zip(before, self.states(collective), strict=True):
             np.testing.assert_array_equal(one, other)
-        assert sent == [end.counters.sent for end in collective._ends.values()]
+        assert sent == [end.counters.sent for end in collective.network.workers]
         size = len(before[0])
         _, report = collective.all_reduce([np.zeros(size, np.float32)] * 3)
         assert report.exact

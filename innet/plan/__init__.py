@@ -1,0 +1,29 @@
+"""What a job on a network needs, as data, and how it is carried out in memory."""
+
+from innet.plan.aggregation import (
+    AGGREGATIONS,
+    Aggregation,
+    RegisterReader,
+    Request,
+    WorkerEnd,
+    aggregation_of,
+    make_plan,
+)
+from innet.plan.emulation import Emulation
+from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+
+__all__ = [
+    "AGGREGATIONS",
+    "Aggregation",
+    "Emulation",
+    "Link",
+    "Plan",
+    "PlannedHost",
+    "PlannedSwitch",
+    "Port",
+    "RegisterReader",
+    "Request",
+    "WorkerEnd",
+    "aggregation_of",
+    "make_plan",
+]

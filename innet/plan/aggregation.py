@@ -1,0 +1,119 @@
+"""What each switch program needs from a network: the registry of aggregation protocols."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import programs
+from innet.errors import InputError
+from innet.fabric import Host
+from innet.plan.network import Plan, PlannedHost
+from innet.programs import CompiledProgram
+from innet.protocol import Counters, Diagnosis, SlotReader, Timing
+from innet.registry import Registry
+from innet.wire import Flag, Framing
+from innet.words import Segment
+
+RegisterReader: TypeAlias = Callable[[str, str, int], int]
+"""(name of a switch, name of a register, index) -> what the cell holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a user wants of a network.
+
+    Attributes:
+        workers: how many, 1 up to the bits of the program's bitmap.
+        window: chunks of a worker under way at once, a power of two; by default all slots.
+        framing: "udp" or "raw".
+        job, epoch: as in the header.
+        racks: switches that workers are attached to, for programs that know several levels; None
+            lets the program choose.
+        depth: levels of switches; None lets the program choose.
+    """
+
+    workers: int
+    window: int | None = None
+    framing: Framing = "udp"
+    job: int = 1
+    epoch: int = 0
+    racks: int | None = None
+    depth: int | None = None
+
+
+class WorkerEnd(Host, Protocol):
+    """A worker's end of a protocol, as ``innet.protocol.SlotWorker`` documents it."""
+
+    counters: Counters
+    result_flags: Flag
+
+    def start(self, segments: Sequence[Segment], now: float) -> None: ...
+
+    def results(self) -> list[NDArray[np.int32]]: ...
+
+    def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None: ...
+
+
+class Aggregation(ABC):
+    """How a network runs one P4 program. Stateless: a plan holds all there is to know."""
+
+    @abstractmethod
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """The network that ``request`` asks for, all switches running ``program``.
+
+        Raises:
+            InputError: a number that the program has no room for.
+        """
+
+    @abstractmethod
+    def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> WorkerEnd:
+        """What runs on a worker's machine."""
+
+    def server_end(self, plan: Plan, host: PlannedHost) -> Host:
+        """What runs on a parameter server's machine."""
+        raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
+
+    @abstractmethod
+    def slot_reader(self, plan: Plan, read: RegisterReader) -> SlotReader:
+        """Finds in the switches' registers who is in a chunk, for ``WorkerEnd.diagnose``."""
+
+
+AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
+AGGREGATIONS.register("slots", "innet.plan.star:Star")
+
+
+def aggregation_of(program: str) -> Aggregation:
+    """How networks run the shipped program ``program``."""
+    return AGGREGATIONS.get(program)()
+
+
+def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
+    """The network for a shipped program.
+
+    Raises:
+        UnknownNameError: no such program, or none that aggregates.
+        InputError: not compiled for so many values, or no room for what is requested.
+    """
+    compiled = programs.find(program, values_per_packet)
+    return aggregation_of(program).plan(compiled, request)
+
+
+def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimensions, int]:
+    """The program's sizes and the window, once ``request`` is known to fit them.
+
+    Raises:
+        InputError: it does not.
+    """
+    size = program.dimensions()
+    if not 1 <= request.workers <= size.workers:
+        raise InputError(f"{request.workers} workers; {program.name} takes 1 to {size.workers}.")
+    window = size.slots if request.window is None else request.window
+    if not 1 <= window <= size.slots:
+        raise InputError(f"a window of {window}; {program.name} has {size.slots} slots.")
+    return size, window

@@ -1,0 +1,132 @@
+"""A plan carried out in this process: built-in switches, links in memory, hosts' ends."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from innet.config import Engine
+from innet.errors import StalledError
+from innet.fabric import (
+    Fabric,
+    Faults,
+    FaultyFabric,
+    Host,
+    MemoryFabric,
+    NetworkFabric,
+    Process,
+    SwitchPort,
+    drive,
+)
+from innet.packets import PacketBatch
+from innet.plan.aggregation import WorkerEnd, aggregation_of
+from innet.plan.network import Plan
+from innet.protocol import Timing
+from innet.switch import Switch
+from innet.switch.engine import cell_value
+
+
+class Emulation:
+    """The network of a plan, with everything at its place and nothing sent yet.
+
+    Args:
+        plan: what to build.
+        engine: "jit" or "interpret": how the switches run their programs.
+        faults: what happens to packets on every link, both ways; nothing if None.
+        timing: the workers' patience, in virtual seconds.
+        seed: of the faults, and of what programs draw by chance.
+
+    Attributes:
+        plan: what was built.
+        switches: by name.
+        workers: the workers' ends, by index.
+        hosts: all ends by their number in the fabric; the workers' come first.
+        edge: the fabric without the faults of the hosts' links; its ``tap`` sees what passes
+            between hosts and switches.
+        fabric: what packets are sent through.
+        now: virtual seconds.
+        switch_seconds: real ones that the switches have taken so far.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        engine: Engine = "jit",
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.plan = plan
+        self.now = 0.0
+        self.switch_seconds = 0.0
+        self.switches: dict[str, Switch] = {}
+        for number, planned in enumerate(plan.switches):
+            switch = Switch.load(planned.program.json(), engine=engine, seed=seed + number)
+            for command in planned.commands:
+                switch.command(command)
+            self.switches[planned.name] = switch
+        aggregation = aggregation_of(plan.aggregation)
+        self.workers: list[WorkerEnd] = []
+        self.hosts: dict[int, Host] = {}
+        for index, host in enumerate(plan.hosts, start=1):
+            if host.role == "worker":
+                end = aggregation.worker_end(plan, host, timing)
+                self.workers.append(end)
+                self.hosts[index] = end
+            else:
+                self.hosts[index] = aggregation.server_end(plan, host)
+        self._read_slot = aggregation.slot_reader(plan, self._read_register)
+        # The trunks have dice of their own, so that the workers' links meet the same fate with any
+        # switches behind them.
+        self.edge = self._build(faults, np.random.default_rng([seed, 1]))
+        self.fabric: Fabric = self.edge
+        if faults is not None:
+            self.fabric = FaultyFabric(self.edge, faults, np.random.default_rng(seed))
+
+    def _build(
+        self, faults: Faults | None, rng: np.random.Generator
+    ) -> MemoryFabric | NetworkFabric:
+        places = self.plan.attachments()
+        processes = {name: self._timed(switch) for name, switch in self.switches.items()}
+        if len(processes) == 1 and all(place.port == each for each, place in places.items()):
+            (process,) = processes.values()  # hosts are numbered as its ports: nothing to translate
+            return MemoryFabric(process, list(places))
+        return NetworkFabric(
+            processes,
+            {number: SwitchPort(*place) for number, place in places.items()},
+            [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in self.plan.trunks()],
+            faults=faults,
+            rng=rng,
+        )
+
+    def _timed(self, switch: Switch) -> Process:
+        def process(packets: PacketBatch) -> PacketBatch:
+            begun = time.perf_counter()
+            leaving = switch.process_batch(packets)
+            self.switch_seconds += time.perf_counter() - begun
+            return leaving
+
+        return process
+
+    def _read_register(self, switch: str, register: str, index: int) -> int:
+        return cell_value(self.switches[switch].registers[register], index)
+
+    @property
+    def packets_in(self) -> int:
+        """Packets that the switches have received, all together."""
+        return sum(switch.statistics.packets_in for switch in self.switches.values())
+
+    def run(self) -> None:
+        """Move packets until all hosts are done.
+
+        Raises:
+            StalledError: a worker has waited too long; says for whom, as the switches know it.
+        """
+        try:
+            self.now = drive(self.hosts, self.fabric, self.now)
+        except StalledError as error:
+            found = (end.diagnose(self._read_slot) for end in self.workers)
+            said = next((str(each) for each in found if each is not None), str(error))
+            raise StalledError(said) from error

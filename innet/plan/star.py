@@ -1,0 +1,68 @@
+"""The slot pool on one switch: all workers at its ports."""
+
+from __future__ import annotations
+
+from innet.errors import InputError
+from innet.plan.aggregation import Aggregation, RegisterReader, Request, checked
+from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.programs import CompiledProgram
+from innet.protocol import SlotReader, SlotRegisters, SlotWorker, Timing
+from innet.protocol.admission import Job, Member
+from innet.wire import Endpoint, Layout
+
+SWITCH = "s1"
+
+
+class Star(Aggregation):
+    """Worker i is host h(i+1), at port i+1 of switch s1."""
+
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """See ``Aggregation``; there is one rack and one level."""
+        for name in ("racks", "depth"):
+            if getattr(request, name) not in (None, 1):
+                raise InputError(
+                    f"{name} is {getattr(request, name)}; {program.program} knows one switch only. "
+                    "Leave it out, or choose a program for several, such as tree."
+                )
+        size, window = checked(program, request)
+        members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(request.workers)]
+        job = Job(members, number=request.job, epoch=request.epoch, slots=window)
+        hosts = [
+            PlannedHost(f"h{i + 1}", member.endpoint, Endpoint.of_switch(), "worker", i)
+            for i, member in enumerate(members)
+        ]
+        return Plan(
+            aggregation=program.program,
+            switches=(PlannedSwitch(SWITCH, program, tuple(job.commands())),),
+            hosts=tuple(hosts),
+            links=tuple(
+                Link(Port(host.name, 0), Port(SWITCH, member.port))
+                for host, member in zip(hosts, members, strict=True)
+            ),
+            job=job,
+            layout=Layout(size.values, request.framing),
+        )
+
+    def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> SlotWorker:
+        """See ``Aggregation``."""
+        return SlotWorker(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
+
+    def slot_reader(self, plan: Plan, read: RegisterReader) -> SlotReader:
+        """See ``Aggregation``."""
+        switch = plan.switches[0].name
+        base = plan.job.slot_base
+
+        def reader(slot: int, slot_version: int) -> SlotRegisters:
+            index = (base | slot) << 1 | slot_version
+            return SlotRegisters(
+                sequence=read(switch, "SlotsIngress.pool.sequence", index),
+                bitmap=read(switch, "SlotsIngress.pool.bitmap", index),
+            )
+
+        return reader

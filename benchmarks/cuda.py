@@ -85,7 +85,7 @@ def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
     yield "lhc encode 5 %", 1, lambda: gpu.lhc_encode(None, integers, size, layout)
     yield "lhc peel 5 %", 1, lambda: gpu.lhc_peel(bitmap, sketch, size, layout)
     shape = Filter(max(1, places.size * 10 // 22), 10, 0)  # half of the bits set
-    words = gpu.bloom_fill(indices, shape)
+    words = gpu.bloom_fill(bitmap, shape)
     yield "Bloom filter, members", 1, lambda: gpu.bloom_members(words, size, shape)
     columns = CountLayout(5, max(1, size // 100), 0)
     cells = cuda.to_device(rng.integers(-1000, 1000, columns.cells).astype(np.int32))

@@ -239,8 +239,8 @@ class Kernels(Protocol):
         """
         ...
 
-    def bloom_fill(self, items: Ints, shape: Filter, /) -> Ints:
-        """The Bloom filter of the items, ``shape.words`` words."""
+    def bloom_fill(self, bitmap: Ints, shape: Filter, /) -> Ints:
+        """The Bloom filter of the bitmap's elements, ``shape.words`` words."""
         ...
 
     def bloom_members(self, words: Ints, size: int, shape: Filter, /) -> Ints:

@@ -1,12 +1,22 @@
 """Where an element's bits lie in a Bloom filter: the definition that all kernels follow.
 
-    z = mix(element · 0x9E3779B97F4A7C15 + seed)     modulo 2**64; mix as in ``layout``
-    bit j = (low half of z + j · (high half of z, made odd)) mod 2**32, times bits >> 32
+Elements are hashed by blocks of 32, those that share a word of a bitmap. For block b
+
+    z       = mix(b · 0x9E3779B97F4A7C15 + seed)     modulo 2**64; mix as in ``layout``
+    place j = (low half of z + j · (high half of z, made odd)) mod 2**32
+    word j  = place j · words >> 32
+    turn j  = place j mod 32
 
 for j = 0 .. probes - 1 (Kirsch, Mitzenmacher: Less hashing, same performance, RSA 2008,
-https://doi.org/10.1002/rsa.20208). The OR of filters is the filter of the union. Every element of
-the union is found in it; another one is too, with a probability of the share of bits that are set,
-to the power of the probes: about 2**-probes when half are set.
+https://doi.org/10.1002/rsa.20208). The element at bit i of the bitmap's word has bit (i + turn j)
+mod 32 of word j. So a word of the bitmap goes into the filter as it is, turned, and 32 elements are
+looked up by as many words as one would take.
+
+The OR of filters is the filter of the union. Every element of the union is found in it; another one
+is too, with a probability of the share of bits that are set, to the power of the probes: about
+2**-probes when half are set. The turns make that so for every element: where others of its own
+block lie says nothing about its bits. But elements of a block are looked up in the same words, so
+that mistakes may come together: where the union consists of whole blocks, 32 at a time.
 """
 
 from __future__ import annotations

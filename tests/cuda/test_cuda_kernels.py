@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cuda
 from support import gradients
-from support.kernels import assert_same, sparse_integers
+from support.kernels import assert_same, bitmap_of, sparse_integers
 
 from innet import kernels
 from innet.errors import InputError
@@ -238,11 +238,11 @@ def test_bits_past_the_last_element_are_ignored():
 @given(st.data())
 def test_filter(data):
     dense, _ = data.draw(sparse_integers(SIZES))
-    items = np.flatnonzero(dense).astype(np.int32)
+    bitmap = bitmap_of(dense != 0)
     words = data.draw(st.sampled_from((1, 2, 7, 100)))
     shape = Filter(words, data.draw(st.integers(1, 31)), data.draw(st.integers(0, 2**63 - 1)))
-    filled = naive.bloom_fill(items, shape)
-    assert_same(gpu.bloom_fill(items, shape), filled)
+    filled = naive.bloom_fill(bitmap, shape)
+    assert_same(gpu.bloom_fill(bitmap, shape), filled)
     members = naive.bloom_members(filled, dense.size, shape)
     assert_same(gpu.bloom_members(filled, dense.size, shape), members)
 

@@ -24,6 +24,12 @@ def assert_same(one, other):
         assert one == other
 
 
+def bitmap_of(flags):
+    """The bitmap of the elements whose flags are set."""
+    padded = np.pad(flags, (0, -flags.size % 32))
+    return np.packbits(padded, bitorder="little").view(np.int32)
+
+
 @st.composite
 def sparse_integers(draw, sizes=None):
     """Integers of the whole range at some places of a dense array, and a layout for them."""

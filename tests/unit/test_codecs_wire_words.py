@@ -29,7 +29,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "7b11540539972ee527a1f33d8a2de8dfd006489481499a805c1276b2ac937577",
         [[1, 2000], [1, 2000]],
     ),
-    "dgc": ("a037926ac6cf938164696027b1a5660a901641371af21b0e56d7d6c9ac1a9734", [[3, 37], [3, 37]]),
+    "dgc": ("64e64222baccce00f57ced6e53610989ff6687427a7120e05f0175189c381387", [[3, 37], [3, 37]]),
     "exact": (
         "f146a967115b1d67be96385c96fb6bfd561b773f42990b271fa6e89e3ac01bf2",
         [[2, 2000], [2, 2000]],
@@ -39,8 +39,8 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[1, 100, 1, 2], [1, 100, 1, 2]],
     ),
     "gtopk": (
-        "6e4901210a36420e38ddf7bdb4753d88773aa10467c4df30db7f15d1617f126f",
-        [[3, 138], [3, 138]],
+        "62f1ff5faca5e9befc7a286b931fa87bce9414f78ecf20e23ecede29290f6751",
+        [[3, 149], [3, 149]],
     ),
     "lhc": (
         "917feaa4b0c3295d89664a3edb8bfb5839043519a857e4f63ec7690a553215b6",
@@ -59,12 +59,12 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 571], [3, 483]],
     ),
     "sidco-gp": (
-        "34d471fd013900e0c31ce2b40d4ba8c5068b063067bd96d03b9e84ea086d0614",
-        [[3, 331], [3, 242]],
+        "043c1b2e6912455c9070ea9a533b13fbce107d98fdf247a9beb66ff880da0adf",
+        [[3, 331], [3, 243]],
     ),
     "sidco-p": (
-        "ab378c27357c49528ecd314e1a22d6d662e7e1c6fd8c773d193d2a3d7252dbc0",
-        [[3, 267], [3, 148]],
+        "0cd288b2fdfd87dd13695964b5fcb6e91382a590a3438917956975768c353a2a",
+        [[3, 267], [3, 153]],
     ),
     "sketched-sgd": (
         "5b77a115a71e5976047c610c329681dfd0090522f4db2f45c4bec154e3c27c0a",
@@ -75,8 +75,8 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 2000], [3, 2000]],
     ),
     "topk": (
-        "4fb86c735d76f11c9a47e5053fdb09607041f5e78139ea3179cd99d77e7654fa",
-        [[3, 138], [3, 138]],
+        "d647dd2db2d4bf83ef9eaa65a83f94b8208924e5b286a8c60ccb1ba5ac1d4028",
+        [[3, 149], [3, 149]],
     ),
 }
 

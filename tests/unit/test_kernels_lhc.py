@@ -72,11 +72,11 @@ def test_a_sketch_that_is_frozen(layout, frozen):
 
 
 def test_a_filter_that_is_frozen():
-    indices = np.array([0, 3, 31, 32, 63, 64], np.int32)
-    assert cpu.bloom_fill(indices, Filter(3, 5, 2**63 - 1)).tolist() == [
-        25325697,
-        1544300552,
-        56920090,
+    bitmap = np.array([-(2**31) + 9, -(2**31) + 1, 1], np.int32)
+    assert cpu.bloom_fill(bitmap, Filter(3, 5, 2**63 - 1)).tolist() == [
+        1275070656,
+        1040385921,
+        -1627389856,
     ]
 
 

@@ -151,7 +151,7 @@ class Lhc(Carrier[LhcSettings]):
         )
         index = bitmap
         if chosen.filter is not None:
-            index = kernels.bloom_fill(kernels.expand(bitmap, size), chosen.filter)
+            index = kernels.bloom_fill(bitmap, chosen.filter)
         self._sketches += 1
         union, summed = yield [Segment(Operation.OR, index), Segment(Operation.SUM, sketch)]
         watch.enter("decode")

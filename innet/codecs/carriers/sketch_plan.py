@@ -184,14 +184,15 @@ def _filter(items: int, size: int, seed: int) -> tuple[Filter, int] | None:
     many elements are expected to pass it; None if it would be too large.
 
     With k probes and half of the bits set it has items · k / ln 2 bits, and one in 2**k of the
-    other elements passes; a cell and a fifth is about what each costs. Three standard deviations of
-    their number are added.
+    other elements passes; a cell and a fifth is about what each costs. Some standard deviations of
+    their number are added: eight and a half for supports at random, which are one and a half where
+    the union consists of whole blocks of 32, as then others pass by whole blocks, too.
     """
     best: tuple[float, int, int, int] | None = None
     for probes in range(1, MAX_PROBES + 1):
         words = max(1, math.ceil(items * probes / (32 * 0.6931471805599453)))
         false = max(0, size - items) / 2**probes
-        candidates = items + math.ceil(false + 3 * math.sqrt(false))
+        candidates = items + math.ceil(false + 8.5 * math.sqrt(false))
         cost = words + 1.2 * candidates
         if best is None or cost < best[0]:
             best = cost, words, probes, min(candidates, size)

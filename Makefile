@@ -35,7 +35,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,data,dev]'
 	@touch $@ $(VENV)/.ready
 
 demo: setup

@@ -25,6 +25,9 @@ Model = TypeVar("Model", bound=BaseModel)
 Engine = Literal["jit", "interpret"]
 Framework = Literal["numpy", "torch"]
 ValuesPerPacket = Literal[32, 64, 256]
+BatchSize = Annotated[int, Field(ge=1, le=4096)]
+LearningRate = Annotated[float, Field(gt=0, le=10)]
+Momentum = Annotated[float, Field(ge=0, lt=1)]
 CodecDescription = str | dict[str, Any]  # a registered name, or the parts by name with settings
 
 _UNITS = 32  # workers a slot's bitmap has room for
@@ -69,23 +72,17 @@ class TrainingSettings(Settings):
     """What all experiments that train share.
 
     Attributes:
-        workers: data-parallel workers; each holds one shard of the training images.
-        batch_size: images per worker and iteration.
-        learning_rate: step size of SGD, for the mean gradient of the workers.
-        momentum: of SGD, 0 to below 1.
+        workers: data-parallel workers; each holds one shard of what is trained on.
         engine: how the built-in switch runs the program.
         values_per_packet: int32 values in one packet.
-        framework: what computes the gradients.
+        framework: what computes the gradients; by default what the model is written in.
         seed: of the initial weights, the batches and the codec's hashes.
     """
 
     workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
-    batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
-    learning_rate: Annotated[float, Field(gt=0, le=10)] = 0.05
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     engine: Engine = "jit"
     values_per_packet: ValuesPerPacket = 64
-    framework: Framework = "numpy"
+    framework: Framework | None = None
     seed: Annotated[int, Field(ge=0)] = 0
 
 
@@ -93,10 +90,16 @@ class DemoSettings(TrainingSettings):
     """The demonstration: one training, three ways to sum its gradients.
 
     Attributes:
+        batch_size: images per worker and iteration.
+        learning_rate: step size of SGD, for the mean gradient of the workers.
+        momentum: of SGD, 0 to below 1.
         iterations: optimiser steps of each of the three runs.
         ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
     """
 
+    batch_size: BatchSize = 16
+    learning_rate: LearningRate = 0.05
+    momentum: Momentum = 0.9
     iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 330
     ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
 
@@ -105,14 +108,25 @@ class TrainSettings(TrainingSettings):
     """One training for each codec and seed, beside plain float32 sums from the same start.
 
     Attributes:
+        model: a registered model's name.
         codecs: at least one; registered names or their parts, no two the same.
-        epochs: passes over the training images.
+        batch_size: samples per worker and iteration; None, here and below: as the model has it.
+        learning_rate: step size of SGD, for the mean gradient of the workers.
+        momentum: of SGD, 0 to below 1.
+        epochs: passes over what is trained on.
         repeats: how many seeds, from ``seed`` on.
+        evaluate: what the model is judged by: its test set, or a part of what it is trained on
+            otherwise, for choosing settings by.
     """
 
+    model: str = "digits-cnn"
     codecs: tuple[CodecDescription, ...] = Field(default=("topk",), min_length=1, strict=False)
-    epochs: Annotated[int, Field(ge=1, le=10_000)] = 15
+    batch_size: BatchSize | None = None
+    learning_rate: LearningRate | None = None
+    momentum: Momentum | None = None
+    epochs: Annotated[int, Field(ge=1, le=10_000)] | None = None
     repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    evaluate: Literal["test", "validation"] = "test"
 
 
 def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:

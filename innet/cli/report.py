@@ -17,7 +17,8 @@ def report(
 ) -> None:
     """Show the record of an earlier run again."""
     from innet.record import TRAIN, ExperimentRecord
-    from innet.report.plots import draw_demo, draw_training
+    from innet.report.curves import draw_training
+    from innet.report.plots import draw_demo
     from innet.report.tables import demo_table
     from innet.report.training import training_table
 

@@ -16,6 +16,12 @@ from innet.config import TrainSettings
 
 def train(
     *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="digits-cnn, mnist5k-cnn, charlm or ncf. [default: digits-cnn]"
+        ),
+    ] = None,
     codecs: Annotated[
         list[str] | None,
         typer.Option("--codec", "-c", help="A codec; repeatable. [default: topk]"),
@@ -25,14 +31,25 @@ def train(
         int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the images. [default: 15]")
+        int | None, typer.Option(help="Passes over the data. [default: the model's]")
     ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Samples per worker and step. [default: the model's]")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="[default: the model's]")] = None,
+    momentum: Annotated[float | None, typer.Option(help="[default: the model's]")] = None,
     repeats: Annotated[
-        int | None, typer.Option(help="Seeds to train with, from --seed on. [default: 1]")
+        int | None,
+        typer.Option("--seeds", "--repeats", help="How many seeds, from --seed on. [default: 1]"),
+    ] = None,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(help="test, or validation to choose settings by. [default: test]"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, batches, hashes.")] = None,
     framework: Annotated[
-        str | None, typer.Option(help="What computes gradients: numpy or torch. [default: numpy]")
+        str | None,
+        typer.Option(help="What computes gradients: numpy or torch. [default: the model's]"),
     ] = None,
     engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
     values_per_packet: Annotated[
@@ -46,7 +63,7 @@ def train(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
-    """Train a small CNN on handwritten digits with any codec, beside plain float32 sums.
+    """Train a small model with any codec, beside plain float32 sums.
 
     All runs of one seed start from the same weights and see the same batches. --set applies to
     every codec given.
@@ -56,7 +73,12 @@ def train(
         config,
         {
             "codecs": tuple(codecs) if codecs else None,
+            "model": model,
             "workers": workers,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "momentum": momentum,
+            "evaluate": evaluate,
             "epochs": epochs,
             "repeats": repeats,
             "seed": seed,
@@ -69,7 +91,7 @@ def train(
     settings = settings.model_copy(update={"codecs": changed})
     # Imported here, as they take longer to import than a mistake in an option should.
     from innet.experiments.comparison import run
-    from innet.report.plots import draw_training
+    from innet.report.curves import draw_training
     from innet.report.progress import ProgressDisplay
     from innet.report.training import training_table
 

@@ -6,41 +6,20 @@ that seed's "plain" run, which sums float32 on the spot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from innet.codecs import build_codec
 from innet.config import CodecDescription, TrainSettings
 from innet.errors import ConfigError
-from innet.experiments.data import load_digits, shards, steps_per_epoch
-from innet.experiments.outputs import check_writable
-from innet.experiments.runs import (
-    Draw,
-    MakeSumming,
-    Trial,
-    Way,
-    collective,
-    drawn,
-    folder_at,
-    one_run,
-    one_thread,
-)
-from innet.experiments.training import FRAMEWORKS
-from innet.record import TRAIN, ExperimentRecord, Machine, Watcher
+from innet.experiments.model import MODELS, Model
+from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.runs import MakeSumming, Trial, Way, collective, one_run, one_thread
+from innet.experiments.samples import Data, shards, steps_per_epoch
+from innet.experiments.training import Schedule
+from innet.record import TRAIN, Run, Watcher
 
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
-
-
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """What the trainings made. ``notes`` are remarks for the person who started them."""
-
-    record: ExperimentRecord
-    record_path: Path
-    plot_path: Path | None
-    notes: tuple[str, ...]
 
 
 def ways(settings: TrainSettings) -> list[Way]:
@@ -74,7 +53,7 @@ def run(
     watch: Watcher | None = None,
     draw: Draw | None = None,
     make: MakeSumming | None = None,
-) -> TrainResult:
+) -> Result:
     """Trains once for each way and seed, and writes record and plot into ``out_dir``.
 
     Args:
@@ -82,52 +61,91 @@ def run(
         out_dir: made where it is missing; files of an earlier training are replaced.
         created: the time to put into the record, with a time zone.
         watch: called for each step and each preparation.
-        draw: draws the plot of the record into a PNG file; where it raises ``MissingToolError``,
-            the result carries the message as a note instead.
+        draw: see ``outputs.saved``.
         make: makes what sums the gradients, called with the keyword arguments of ``Collective``,
             which is the default.
 
     Raises:
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
             written (found before anything is trained), a training that diverged.
-        UnknownNameError, ConfigError, CompositionError: as ``ways``, before anything is trained.
-        MissingToolError: the framework is not installed.
+        UnknownNameError, ConfigError, CompositionError: as ``ways``, or the model, before anything
+            is trained.
+        MissingToolError: the framework or the data is not installed.
     """
     compared = ways(settings)
-    digits = load_digits()
-    per_epoch = steps_per_epoch(shards(digits.train, settings.workers), settings.batch_size)
-    gradient = FRAMEWORKS.get(settings.framework)
-    folder = folder_at(out_dir)
-    for name in (RECORD, PLOT):
-        check_writable(folder / name)
+    model = MODELS.get(settings.model)(settings.framework)
+    settings = completed(settings, model)
+    data = model.load(settings.evaluate)
+    per_epoch = epoch_of(settings, data)
+    folder = folder_for(out_dir, (RECORD, PLOT))
     runs = []
     with one_thread():
         for seed in range(settings.seed, settings.seed + settings.repeats):
-            trial = Trial(
-                settings=settings,
-                iterations=settings.epochs * per_epoch,
-                seed=seed,
-                digits=digits,
-                gradient=gradient,
-                make=make or collective,
-                watch=watch or (lambda _: None),
-            )
-            for way in compared:
-                named = _of_seed(way, seed) if settings.repeats > 1 else way
-                done, _ = one_run(named, trial)
-                own = {**done.settings, "way": way.title, "seed": seed}
-                runs.append(done.model_copy(update={"settings": own}))
-    record = ExperimentRecord(
-        format=TRAIN,
-        innet=version("innet"),
-        created=created,
-        machine=Machine.here(),
-        settings=settings.model_dump(mode="json") | {"iterations_per_epoch": per_epoch},
-        runs=tuple(runs),
+            trial = trial_of(settings, model=model, data=data, seed=seed, watch=watch, make=make)
+            runs += [run_of_seed(way, trial) for way in compared]
+    about = {"title": model.title, "iterations_per_epoch": per_epoch}
+    record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
+    return saved(record, folder / RECORD, folder / PLOT, draw)
+
+
+def completed(settings: TrainSettings, model: Model) -> TrainSettings:
+    """The settings with what they leave to the model."""
+    recipe = {
+        key: getattr(model.recipe, key)
+        for key in ("batch_size", "learning_rate", "momentum", "epochs")
+        if getattr(settings, key) is None
+    }
+    return settings.model_copy(update=recipe)
+
+
+def epoch_of(settings: TrainSettings, data: Data) -> int:
+    """Iterations of an epoch, of completed settings; InputError where a batch does not fit."""
+    assert settings.batch_size is not None
+    return steps_per_epoch(shards(data.train, settings.workers), settings.batch_size)
+
+
+def trial_of(
+    settings: TrainSettings,
+    *,
+    model: Model,
+    data: Data,
+    seed: int,
+    watch: Watcher | None = None,
+    make: MakeSumming | None = None,
+) -> Trial:
+    """What the runs of one seed share, of completed settings."""
+    assert settings.epochs is not None
+    assert settings.batch_size is not None
+    assert settings.learning_rate is not None
+    assert settings.momentum is not None
+    return Trial(
+        settings=settings,
+        schedule=Schedule(
+            workers=settings.workers,
+            iterations=settings.epochs * epoch_of(settings, data),
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            momentum=settings.momentum,
+        ),
+        seed=seed,
+        model=model,
+        data=data,
+        make=make or collective,
+        watch=watch or (lambda _: None),
     )
-    record.save(folder / RECORD)
-    plot, notes = drawn(record, folder / PLOT, draw)
-    return TrainResult(record, folder / RECORD, plot, notes)
+
+
+def run_of_seed(way: Way, trial: Trial) -> Run:
+    """One run, under a name with its seed: a record may hold several."""
+    named = Way(
+        f"{way.name}-seed-{trial.seed}",
+        f"{way.title}, seed {trial.seed}",
+        way.codec,
+        way.own_momentum,
+    )
+    done, _ = one_run(named, trial)
+    own = {**done.settings, "way": way.title, "seed": trial.seed}
+    return done.model_copy(update={"settings": own})
 
 
 def _name(description: CodecDescription) -> str:
@@ -135,7 +153,3 @@ def _name(description: CodecDescription) -> str:
     if isinstance(description, str):
         return description
     return str(description.get("preset", ""))
-
-
-def _of_seed(way: Way, seed: int) -> Way:
-    return Way(f"{way.name}-seed-{seed}", f"{way.title}, seed {seed}", way.codec, way.own_momentum)

@@ -10,40 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from innet.config import DemoSettings
-from innet.experiments.data import load_digits
-from innet.experiments.outputs import check_writable
-from innet.experiments.runs import (
-    Draw,
-    Frame,
-    MakeSumming,
-    Trial,
-    Way,
-    collective,
-    drawn,
-    folder_at,
-    one_run,
-    one_thread,
-)
-from innet.experiments.training import FRAMEWORKS
-from innet.record import DEMO, ExperimentRecord, Machine, Watcher
+from innet.experiments.model import MODELS
+from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.runs import Frame, MakeSumming, Trial, Way, collective, one_run, one_thread
+from innet.experiments.training import Schedule
+from innet.record import DEMO, Watcher
 
 RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in the output folder
 
 
 @dataclass(frozen=True, slots=True)
-class DemoResult:
-    """What the demonstration made. ``notes`` are remarks for the person who started it."""
+class DemoResult(Result):
+    """What the demonstration made."""
 
-    record: ExperimentRecord
-    record_path: Path
     capture_path: Path
-    plot_path: Path | None
-    notes: tuple[str, ...]
 
 
 def ways(settings: DemoSettings) -> list[Way]:
@@ -77,8 +61,7 @@ def run(
         out_dir: made where it is missing; files of an earlier demonstration are replaced.
         created: the time to put into the record, with a time zone.
         watch: called for each step and each preparation.
-        draw: draws the plot of the record into a PNG file; where it raises ``MissingToolError``,
-            the result carries the message as a note instead.
+        draw: see ``outputs.saved``.
         make: makes what sums the gradients, called with the keyword arguments of ``Collective``,
             which is the default.
 
@@ -87,15 +70,20 @@ def run(
             written (found before anything is trained), a training that diverged.
         MissingToolError: the framework is not installed.
     """
-    folder = folder_at(out_dir)
-    for name in (RECORD, PLOT, CAPTURE):
-        check_writable(folder / name)
+    folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
+    model = MODELS.get("digits-cnn")(settings.framework)
     trial = Trial(
         settings=settings,
-        iterations=settings.iterations,
+        schedule=Schedule(
+            workers=settings.workers,
+            iterations=settings.iterations,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            momentum=settings.momentum,
+        ),
         seed=settings.seed,
-        digits=load_digits(),
-        gradient=FRAMEWORKS.get(settings.framework),
+        model=model,
+        data=model.load("test"),
         make=make or collective,
         watch=watch or (lambda _: None),
     )
@@ -105,18 +93,10 @@ def run(
             done, seen = one_run(way, trial)
             runs.append(done)
             frames = seen or frames  # the capture shows the last way that sends packets
-    record = ExperimentRecord(
-        format=DEMO,
-        innet=version("innet"),
-        created=created,
-        machine=Machine.here(),
-        settings=settings.model_dump(mode="json"),
-        runs=tuple(runs),
-    )
-    record.save(folder / RECORD)
     _save_capture(folder / CAPTURE, frames)
-    plot, notes = drawn(record, folder / PLOT, draw)
-    return DemoResult(record, folder / RECORD, folder / CAPTURE, plot, notes)
+    record = record_of(DEMO, settings.model_dump(mode="json"), runs, created)
+    made = saved(record, folder / RECORD, folder / PLOT, draw)
+    return DemoResult(made.record, made.record_path, made.plot_path, made.notes, folder / CAPTURE)
 
 
 def _save_capture(path: Path, frames: list[Frame]) -> None:

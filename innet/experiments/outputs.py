@@ -1,10 +1,44 @@
-"""Can a result be written where it is to go? Asked before hours of work, not after."""
+"""The files that an experiment leaves behind. Can they be written? Asked before hours of work."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from innet.errors import InputError
+from innet.errors import InputError, MissingToolError
+from innet.record import ExperimentRecord, Machine, Run
+
+Draw = Callable[[ExperimentRecord, Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an experiment made. ``notes`` are remarks for the person who started it."""
+
+    record: ExperimentRecord
+    record_path: Path
+    plot_path: Path | None
+    notes: tuple[str, ...]
+
+
+def folder_for(path: str | Path, names: Iterable[str]) -> Path:
+    """The folder at ``path``, made where it is missing, in which files of ``names`` can be written.
+
+    Raises:
+        InputError: it cannot be made, or a file in it cannot be written.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror or error}.") from None
+    for name in names:
+        check_writable(folder / name)
+    return folder
 
 
 def check_writable(path: Path) -> None:
@@ -28,3 +62,42 @@ def check_writable(path: Path) -> None:
 def unwritable(path: Path, error: OSError) -> InputError:
     """What to raise where writing ``path`` failed."""
     return InputError(f"cannot write {path}: {error.strerror or error}.")
+
+
+def record_of(
+    kind: str, settings: dict[str, Any], runs: Iterable[Run], created: datetime
+) -> ExperimentRecord:
+    """The record of runs made here and now, of format ``kind``."""
+    return ExperimentRecord(
+        format=kind,
+        innet=version("innet"),
+        created=created,
+        machine=Machine.here(),
+        settings=settings,
+        runs=tuple(runs),
+    )
+
+
+def saved(
+    record: ExperimentRecord, record_path: Path, plot_path: Path, draw: Draw | None
+) -> Result:
+    """Writes the record, and the plot if ``draw`` can draw it.
+
+    Args:
+        record: what to write.
+        record_path: where to.
+        plot_path: the PNG file to draw.
+        draw: draws the record; where it raises ``MissingToolError``, the result carries the
+            message as a note instead. None: nothing is drawn.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    record.save(record_path)
+    if draw is None:
+        return Result(record, record_path, None, ())
+    try:
+        draw(record, plot_path)
+    except MissingToolError as error:
+        return Result(record, record_path, None, (f"No plot was drawn: {error}",))
+    return Result(record, record_path, plot_path, ())

@@ -1,4 +1,4 @@
-"""What experiments that train share: one run of a training, and the files it leaves behind."""
+"""One run of a training, its gradients summed in one way."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from innet.config import CodecDescription, TrainingSettings
-from innet.errors import InputError, MissingToolError
-from innet.experiments import cnn
-from innet.experiments.data import Digits
-from innet.experiments.training import Gradient, Schedule, Vector, plain_sum, train
-from innet.record import ExperimentRecord, Progress, Report, Run, Step, Watcher
+from innet.experiments.model import Model, Vector
+from innet.experiments.samples import Data
+from innet.experiments.training import Schedule, plain_sum, train
+from innet.record import Progress, Report, Run, Step, Watcher
 
 Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
 
@@ -33,7 +31,6 @@ class Summing(Protocol):
 
 
 MakeSumming = Callable[..., Summing]
-Draw = Callable[[ExperimentRecord, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +55,20 @@ class Trial:
     """What runs that are compared have in common: all but the way to sum.
 
     Attributes:
-        settings: of the training.
-        iterations: optimiser steps.
+        settings: of the network.
+        schedule: how to train.
         seed: of the parameters, the batches and the codec's hashes.
-        digits: what to train on.
-        gradient: computes a worker's gradient.
+        model: what to train.
+        data: what to train on.
         make: makes what sums the gradients.
         watch: called for each step and each preparation.
     """
 
     settings: TrainingSettings
-    iterations: int
+    schedule: Schedule
     seed: int
-    digits: Digits
-    gradient: Gradient
+    model: Model
+    data: Data
     make: MakeSumming
     watch: Watcher
 
@@ -91,7 +88,7 @@ class OverNetwork:
         arguments = {
             "workers": settings.workers,
             "codec": codec,
-            "layers": tuple(cnn.SHAPES.values()),
+            "layers": tuple(trial.model.shapes.values()),
             "values_per_packet": settings.values_per_packet,
             "engine": settings.engine,
             "seed": trial.seed,
@@ -99,7 +96,9 @@ class OverNetwork:
         # Numba compiles at the first call. Done here, with other numbers and on another object, it
         # neither counts as time of the first iteration nor leaves a residual behind.
         rng = np.random.default_rng(trial.seed)
-        rehearsal = [rng.standard_normal(cnn.SIZE, np.float32) for _ in range(settings.workers)]
+        rehearsal = [
+            rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
+        ]
         trial.make(**arguments).all_reduce(rehearsal)
         self._summing = trial.make(**arguments)
 
@@ -115,16 +114,16 @@ class OverNetwork:
 
 def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:
     """One of the runs, and the packets of its first all-reduce, if it sends any."""
-    settings = trial.settings
 
     def tell(step: Step | None = None, note: str = "") -> None:
         trial.watch(
             Progress(
                 run=way.name,
                 title=way.title,
-                iterations=trial.iterations,
+                iterations=trial.schedule.iterations,
                 step=step,
                 note=note,
+                metric=trial.model.metric,
             )
         )
 
@@ -132,23 +131,18 @@ def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:
     if way.codec is not None:
         tell(note="preparing the switch program and the codec (compiled once, then kept)")
         network = OverNetwork(way.codec, trial)
-    schedule = Schedule(
-        workers=settings.workers,
-        iterations=trial.iterations,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        momentum=0.0 if way.own_momentum else settings.momentum,
-    )
+    schedule = replace(trial.schedule, momentum=0.0) if way.own_momentum else trial.schedule
     begun = time.perf_counter()
     steps = []
-    for step in train(schedule, trial.digits, trial.gradient, network or plain_sum, trial.seed):
+    for step in train(schedule, trial.model, trial.data, network or plain_sum, trial.seed):
         steps.append(step)
         tell(step)
     done = Run(
         name=way.name,
         title=way.title,
         codec=network.codec if network else "",
-        elements=cnn.SIZE,
+        elements=trial.model.size,
+        metric=trial.model.metric,
         settings={} if way.codec is None else {"codec": way.codec},
         steps=tuple(steps),
         wall_seconds=time.perf_counter() - begun,
@@ -175,26 +169,3 @@ def one_thread() -> AbstractContextManager[Any]:
     limits = importlib.import_module("threadpoolctl").threadpool_limits
     limited: AbstractContextManager[Any] = limits(limits=1)  # BLAS, and PyTorch's OpenMP
     return limited
-
-
-def folder_at(path: str | Path) -> Path:
-    """The folder at ``path``, made where it is missing; InputError where it cannot be."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror or error}.") from None
-    return folder
-
-
-def drawn(
-    record: ExperimentRecord, path: Path, draw: Draw | None
-) -> tuple[Path | None, tuple[str, ...]]:
-    """The plot's path, if ``draw`` could draw it, and remarks for the person who asked."""
-    if draw is None:
-        return None, ()
-    try:
-        draw(record, path)
-    except MissingToolError as error:
-        return None, (f"No plot was drawn: {error}",)
-    return path, ()

@@ -7,24 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from innet.errors import InputError
-from innet.experiments import cnn
-from innet.experiments.data import Digits, batches, shards, steps_per_epoch
+from innet.experiments.model import Model, Vector
+from innet.experiments.samples import Data, batches, shards, steps_per_epoch
 from innet.record import Report, Step
-from innet.registry import Registry
 
-Vector = NDArray[np.float32]
-Gradient = Callable[[Vector, NDArray[np.float32], NDArray[np.int64]], tuple[float, Vector]]
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
-
-
-# What computes the gradients of the network in ``cnn``. PyTorch is optional, and slow to import
-# where it is not asked for; its module raises MissingToolError where it is not installed.
-FRAMEWORKS: Registry[Gradient] = Registry("framework", "innet.frameworks")
-FRAMEWORKS.register("numpy", "innet.experiments.cnn:gradient")
-FRAMEWORKS.register("torch", "innet.torch.cnn:gradient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +23,7 @@ class Schedule:
     Attributes:
         workers: shards and gradients per iteration.
         iterations: optimiser steps.
-        batch_size: images per worker and iteration.
+        batch_size: samples per worker and iteration.
         learning_rate: for the mean of the workers' gradients.
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
     """
@@ -55,11 +44,7 @@ def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
 
 
 def train(
-    schedule: Schedule,
-    digits: Digits,
-    gradient: Gradient,
-    reduce: Reducer,
-    seed: int,
+    schedule: Schedule, model: Model, data: Data, reduce: Reducer, seed: int
 ) -> Iterator[Step]:
     """Trains, and yields each step when it is made.
 
@@ -69,8 +54,8 @@ def train(
 
     Args:
         schedule: how to train.
-        digits: what to train on.
-        gradient: computes a worker's gradient.
+        model: what to train.
+        data: what to train on.
         reduce: sums the workers' gradients.
         seed: of the parameters and the batches.
 
@@ -78,25 +63,27 @@ def train(
         InputError: a batch does not fit a shard, or the training diverged.
     """
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
-    parameters = cnn.initial(for_parameters)
+    parameters = model.initial(for_parameters)
     velocity = np.zeros_like(parameters)
-    parts = shards(digits.train, schedule.workers)
+    parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
     stream = batches(parts, schedule.batch_size, for_batches)
 
     for iteration in range(1, schedule.iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
-            results = [gradient(parameters, part.images, part.labels) for part in next(stream)]
+            results = [
+                model.gradient(parameters, part.inputs, part.targets) for part in next(stream)
+            ]
         loss = math.fsum(worker_loss for worker_loss, _ in results) / schedule.workers
         _check_finite(loss, iteration, schedule.learning_rate)
         total, report = reduce([worker_gradient for _, worker_gradient in results])
         velocity *= np.float32(schedule.momentum)
         velocity += total / np.float32(schedule.workers)
         parameters -= np.float32(schedule.learning_rate) * velocity
-        accuracy = None
+        score = None
         if iteration % epoch == 0 or iteration == schedule.iterations:
-            accuracy = cnn.accuracy(parameters, digits.test.images, digits.test.labels)
-        yield Step.of(iteration, loss, accuracy, report)
+            score = model.evaluate(parameters, data.test)
+        yield Step.of(iteration, loss, score, report)
 
 
 def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:

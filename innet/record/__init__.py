@@ -8,16 +8,21 @@ be merged: times of one and times of the other in one plot would compare nothing
 
 from innet.record.experiment import DEMO, FORMATS, TRAIN, VERSION, ExperimentRecord, merge
 from innet.record.machine import Machine
+from innet.record.metric import ACCURACY, HIT_RATE, PERPLEXITY, Metric
 from innet.record.report import Report, Seconds
 from innet.record.run import Progress, Run, Step, Watcher
 
 __all__ = [
+    "ACCURACY",
     "DEMO",
     "FORMATS",
+    "HIT_RATE",
+    "PERPLEXITY",
     "TRAIN",
     "VERSION",
     "ExperimentRecord",
     "Machine",
+    "Metric",
     "Progress",
     "Report",
     "Run",

@@ -18,7 +18,7 @@ from innet.record.run import Run
 DEMO = "innet.demo"  # format of the demonstration's record
 TRAIN = "innet.train"  # format of the record of ``innet train``
 FORMATS = (DEMO, TRAIN)
-VERSION = 1  # of the record's layout; grows when an older innet would misread a record
+VERSION = 2  # of the record's layout; grows when an older innet would misread a record
 
 
 class ExperimentRecord(Frozen):

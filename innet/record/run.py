@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from innet.record.metric import ACCURACY, Metric
 from innet.record.report import Frozen, Report, Seconds
 
 
@@ -16,13 +17,13 @@ class Step(Frozen):
     Attributes:
         iteration: counts from 1.
         loss: mean over the workers' batches, before the step.
-        accuracy: on the test set after the step, 0 to 1; None where it was not evaluated.
+        score: on the test set after the step, in the run's metric; None where not evaluated.
         exact: as in ``Report``, and so the fields that follow; None or 0 where nothing was sent.
     """
 
     iteration: int
     loss: float
-    accuracy: float | None = None
+    score: float | None = None
     exact: bool | None = None
     rounds: int = 0
     packets_sent: int = 0
@@ -35,14 +36,23 @@ class Step(Frozen):
     max_abs_error_sent: float | None = None
     seconds: Seconds | None = None
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, iteration: int, loss: float, accuracy: float | None, report: Report | None) -> Step:
+    def _of_version_1(cls, data: object) -> object:
+        """Records of version 1 knew accuracies only."""
+        if isinstance(data, dict) and "accuracy" in data:
+            data = {**data, "score": data["accuracy"]}
+            del data["accuracy"]
+        return data
+
+    @classmethod
+    def of(cls, iteration: int, loss: float, score: float | None, report: Report | None) -> Step:
         """The step whose gradients ``report`` tells of; None: they were summed on the spot."""
         if report is None:
-            return cls(iteration=iteration, loss=loss, accuracy=accuracy)
+            return cls(iteration=iteration, loss=loss, score=score)
         shared = cls.model_fields.keys() & Report.model_fields.keys()
         taken = {name: getattr(report, name) for name in shared}
-        return cls(iteration=iteration, loss=loss, accuracy=accuracy, **taken)
+        return cls(iteration=iteration, loss=loss, score=score, **taken)
 
 
 class Progress(Frozen):
@@ -54,6 +64,7 @@ class Progress(Frozen):
         iterations: how many steps the run will take.
         step: the step just made; None while the run is prepared.
         note: what is being prepared.
+        metric: what the step's score is.
     """
 
     run: str
@@ -61,6 +72,7 @@ class Progress(Frozen):
     iterations: int
     step: Step | None = None
     note: str = ""
+    metric: Metric = ACCURACY
 
 
 Watcher = Callable[[Progress], None]
@@ -74,6 +86,7 @@ class Run(Frozen):
         title: the same for people.
         codec: description of the codec; "" where none was used.
         elements: of the gradient.
+        metric: what the steps' scores are.
         settings: those of this run alone.
         steps: one for each iteration, in order.
         wall_seconds: of the whole run, gradients and evaluation included.
@@ -83,6 +96,7 @@ class Run(Frozen):
     title: str
     codec: str = ""
     elements: int
+    metric: Metric = ACCURACY
     settings: dict[str, Any] = Field(default_factory=dict)
     steps: tuple[Step, ...]
     wall_seconds: float
@@ -102,9 +116,9 @@ class Run(Frozen):
         return any(step.packets_sent for step in self.steps)
 
     @property
-    def final_accuracy(self) -> float | None:
-        """The last accuracy that was evaluated, 0 to 1."""
-        known = [step.accuracy for step in self.steps if step.accuracy is not None]
+    def final_score(self) -> float | None:
+        """The last score that was evaluated."""
+        known = [step.score for step in self.steps if step.score is not None]
         return known[-1] if known else None
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from innet.record import Metric
+
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _LARGE = ((1e9, " billion"), (1e6, " million"))
 
@@ -40,6 +42,11 @@ def duration(seconds: float) -> str:
 def percent(share: float) -> str:
     """A share of one with a decimal: 97.8 %."""
     return f"{share * 100:.1f} %"
+
+
+def score(number: float, metric: Metric) -> str:
+    """A score as its metric's readers expect it: 97.8 %, or a plain number with three digits."""
+    return percent(number) if metric.unit == "share" else _three_digits(number)
 
 
 def times(factor: float) -> str:

@@ -8,23 +8,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from innet.errors import InputError, MissingToolError
 from innet.record import ExperimentRecord, Run
-from innet.report import numbers
+from innet.report import figures, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette: told apart with any common colour blindness. Lines differ in their
-# dashes too, for print in grey. The run without packets is a broad pale band below the others,
-# which are meant to hide it.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-_DASHES = ("dashed", "solid", "dashdot", "dotted")
-_BAND = "#BBBBBB"
 _STEPS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
-_SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
-_DPI = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +43,7 @@ def draw_demo(record: ExperimentRecord, path: str | Path) -> None:
         MissingToolError: matplotlib is not installed.
         InputError: the file cannot be written.
     """
-    figure = demo_figure(record)
-    try:
-        figure.savefig(path, dpi=_DPI, format="png")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
-
-
-def draw_training(record: ExperimentRecord, path: str | Path) -> None:
-    """The same of the runs of a training's first seed: those that share weights and batches.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    seed = record.runs[0].settings.get("seed")
-    first = tuple(run for run in record.runs if run.settings.get("seed") == seed)
-    draw_demo(record.model_copy(update={"runs": first}), path)
+    figures.save(demo_figure(record), path)
 
 
 def demo_figure(record: ExperimentRecord) -> Figure:
@@ -77,16 +52,8 @@ def demo_figure(record: ExperimentRecord) -> Figure:
     Raises:
         MissingToolError: matplotlib is not installed.
     """
-    try:
-        # Without pyplot: no window, no state shared with the caller's own plots.
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
-    except ImportError:
-        raise MissingToolError(
-            "matplotlib", "plots", "Install it by: pip install 'innet[plot]'."
-        ) from None
     lines = _lines(record)
-    figure = Figure(figsize=(13, 7), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    figure = figures.new_figure(13, 7)
     (accuracy, accuracy_bytes, volume), (loss, loss_bytes, speed) = figure.subplots(
         2, 3, width_ratios=(5, 5, 4)
     )
@@ -116,14 +83,11 @@ def _lines(record: ExperimentRecord) -> list[_Line]:
     result, drawn = [], 0
     for run in record.runs:
         sent = [step.bytes_sent for step in run.steps]
-        style: dict[str, Any] = {
-            "color": _COLOURS[drawn % len(_COLOURS)],
-            "linestyle": _DASHES[drawn % len(_DASHES)],
-        }
+        style = figures.style(drawn)
         if run.summed_by_network:
             drawn += 1
         else:
-            style = {"color": _BAND, "linewidth": 6, "solid_capstyle": "round"}
+            style = {"color": figures.BAND, "linewidth": 6, "solid_capstyle": "round"}
             if dense is not None:
                 sent = [dense.steps[0].bytes_dense] * len(run.steps)
         result.append(_Line(run, style, list(accumulate(sent))))
@@ -133,9 +97,9 @@ def _lines(record: ExperimentRecord) -> list[_Line]:
 def _draw_accuracy(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
     for line in lines:
         known = [
-            (sent if by_bytes else step.iteration, step.accuracy * 100)
+            (sent if by_bytes else step.iteration, step.score * 100)
             for step, sent in zip(line.run.steps, line.bytes_sent, strict=True)
-            if step.accuracy is not None
+            if step.score is not None
         ]
         marker = "o" if line.measured else ""
         axes.plot(
@@ -163,7 +127,7 @@ def _draw_accuracy(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
 
 def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
     for line in lines:
-        losses = _smooth([step.loss for step in line.run.steps])
+        losses = figures.smooth([step.loss for step in line.run.steps])
         places = line.bytes_sent if by_bytes else range(1, len(losses) + 1)
         axes.plot(places, losses, **line.style)
         if by_bytes and line.measured:
@@ -178,14 +142,14 @@ def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
             )
     axes.set_yscale("log")
     axes.margins(y=0.1)
-    axes.set_ylabel(f"training loss, mean of {_SMOOTH} iterations")
+    axes.set_ylabel(f"training loss, mean of {figures.SMOOTH} iterations")
     if not by_bytes:
         axes.legend(axes.lines, [line.run.title for line in lines], frameon=False)
     _finish(axes, lines, by_bytes)
 
 
 def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
-    _plain(axes)
+    figures.plain(axes)
     axes.grid(alpha=0.3)
     if not by_bytes:
         axes.set_xlabel("iteration")
@@ -193,15 +157,9 @@ def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
     if any(line.bytes_sent[-1] for line in lines):
         axes.set_xscale("log")
     axes.set_xlabel("bytes sent by each worker")
-    axes.xaxis.set_major_formatter(_tick)
+    axes.xaxis.set_major_formatter(figures.bytes_tick)
     if not all(line.measured for line in lines):
         axes.set_title("grey: float32, as if sent densely in packets", fontsize=9)
-
-
-def _tick(value: float, _: object = None) -> str:
-    """Bytes at an axis: 10 MB instead of 10.0 MB."""
-    digits, _, unit = numbers.size(value).partition(" ")
-    return f"{float(digits.replace(',', '')):g} {unit}"
 
 
 def _draw_volume(axes: Axes, lines: Sequence[_Line]) -> None:
@@ -213,7 +171,7 @@ def _draw_volume(axes: Axes, lines: Sequence[_Line]) -> None:
     axes.bar_label(bars, [_volume_label(line) for line in lines], padding=4)
     axes.set_xlim(0, max(totals, default=0) * 1.7 or 1)
     axes.set_title("bytes sent by each worker")
-    axes.xaxis.set_major_formatter(_tick)
+    axes.xaxis.set_major_formatter(figures.bytes_tick)
     axes.locator_params(axis="x", nbins=4)
     _name_bars(axes, lines)
 
@@ -247,20 +205,9 @@ def _draw_times(axes: Axes, lines: Sequence[_Line]) -> None:
 def _name_bars(axes: Axes, lines: Sequence[_Line]) -> None:
     axes.set_yticks(range(len(lines)), [line.run.title for line in lines])
     axes.invert_yaxis()
-    _plain(axes)
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
+    figures.plain(axes)
 
 
 def _label(line: _Line) -> str:
-    accuracy = line.run.final_accuracy
-    return line.run.title + ("" if accuracy is None else f": {numbers.percent(accuracy)}")
-
-
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Mean of each value and up to _SMOOTH - 1 before it."""
-    sums = [0.0, *accumulate(values)]
-    starts = (max(0, end - _SMOOTH) for end in range(1, len(sums)))
-    return [(sums[end] - sums[start]) / (end - start) for end, start in enumerate(starts, 1)]
+    score = line.run.final_score
+    return line.run.title + ("" if score is None else f": {numbers.percent(score)}")

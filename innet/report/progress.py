@@ -17,8 +17,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from innet.record import Metric, Step
 from innet.record import Progress as Event
-from innet.record import Step
 from innet.report import numbers
 
 _LINES_PER_RUN = 10  # where there is no terminal
@@ -33,9 +33,9 @@ class _Totals:
         self.bytes_sent = 0
         self.packets = 0
         self.seconds = 0.0
-        self.accuracy: float | None = None
+        self.score = ""
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Step, metric: Metric) -> None:
         self.steps += 1
         self.exact += step.exact is True
         self.bytes_sent += step.bytes_sent
@@ -43,14 +43,14 @@ class _Totals:
         if step.seconds is not None:
             switch = step.seconds.switch
             self.seconds += step.seconds.network if switch is None else switch
-        if step.accuracy is not None:
-            self.accuracy = step.accuracy
+        if step.score is not None:
+            self.score = f"{metric.name} {numbers.score(step.score, metric)}"
 
     def describe(self, loss: float) -> str:
         """One line: the loss of the latest step, and what came together until then."""
         parts = [f"loss {loss:.4f}"]
-        if self.accuracy is not None:
-            parts.append(f"accuracy {numbers.percent(self.accuracy)}")
+        if self.score:
+            parts.append(self.score)
         if self.packets:
             parts.append(f"exact {self.exact}/{self.steps}")
             parts.append(numbers.size(self.bytes_sent))
@@ -105,7 +105,7 @@ class ProgressDisplay:
     def __call__(self, event: Event) -> None:
         totals = self._totals.setdefault(event.run, _Totals())
         if event.step is not None:
-            totals.add(event.step)
+            totals.add(event.step, event.metric)
             state = totals.describe(event.step.loss)
         else:
             state = event.note
@@ -120,9 +120,7 @@ class ProgressDisplay:
             self._tasks[event.run] = self._bars.add_task(
                 event.title, total=event.iterations, outcome=""
             )
-        accuracy = totals.accuracy
-        outcome = "" if accuracy is None else f"accuracy {numbers.percent(accuracy)}"
-        self._bars.update(self._tasks[event.run], completed=totals.steps, outcome=outcome)
+        self._bars.update(self._tasks[event.run], completed=totals.steps, outcome=totals.score)
 
     def _print_line(self, event: Event, state: str) -> None:
         where = f" {event.step.iteration}/{event.iterations}" if event.step is not None else ""

@@ -103,7 +103,8 @@ def _networked(cell: Callable[[Run], str]) -> Callable[[Run], str]:
 
 
 def _accuracy(run: Run) -> str:
-    return "not evaluated" if run.final_accuracy is None else numbers.percent(run.final_accuracy)
+    score = run.final_score
+    return "not evaluated" if score is None else numbers.score(score, run.metric)
 
 
 def _compression(run: Run) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from innet.errors import MissingToolError
 from innet.experiments import cnn
-from innet.experiments.training import FRAMEWORKS
+from innet.experiments.digits import FRAMEWORKS
 
 RNG_SEED = 3
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -139,8 +139,9 @@ class TestTorch:
 
 def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # makes its import fail
-    monkeypatch.delitem(sys.modules, "innet.torch.cnn", raising=False)
-    monkeypatch.delattr("innet.torch.cnn", raising=False)
+    for name in ("cnn", "flat"):
+        monkeypatch.delitem(sys.modules, f"innet.torch.{name}", raising=False)
+        monkeypatch.delattr(f"innet.torch.{name}", raising=False)
     monkeypatch.setattr(FRAMEWORKS, "_loaded", {})
     with pytest.raises(MissingToolError, match=r"pip install 'innet\[torch\]'"):
         FRAMEWORKS.get("torch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +11,15 @@ from support.records import a_report
 
 from innet.errors import InputError
 from innet.experiments import cnn
-from innet.experiments.data import Digits, Samples, batches, load_digits, shards, steps_per_epoch
-from innet.experiments.training import FRAMEWORKS, Schedule, plain_sum, train
+from innet.experiments import digits as digits_cnn
+from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
+from innet.experiments.training import Schedule, plain_sum, train
 from innet.record import Report
 
 
 @pytest.fixture(scope="module")
-def digits() -> Digits:
-    return load_digits()
+def digits() -> Data:
+    return digits_cnn.load()
 
 
 def numbered(count: int) -> Samples:
@@ -26,26 +28,26 @@ def numbered(count: int) -> Samples:
 
 
 class TestData:
-    def test_split_is_the_same_each_time_and_loses_nothing(self, digits: Digits) -> None:
-        again = load_digits()
-        assert np.array_equal(digits.train.images, again.train.images)
-        assert np.array_equal(digits.test.labels, again.test.labels)
+    def test_split_is_the_same_each_time_and_loses_nothing(self, digits: Data) -> None:
+        again = digits_cnn.load()
+        assert np.array_equal(digits.train.inputs, again.train.inputs)
+        assert np.array_equal(digits.test.targets, again.test.targets)
         assert (len(digits.train), len(digits.test)) == (1438, 359)
-        images = np.concatenate([digits.train.images, digits.test.images]).reshape(1797, -1)
+        images = np.concatenate([digits.train.inputs, digits.test.inputs]).reshape(1797, -1)
         assert images.sum() * 16 == pytest.approx(561718)  # of all pixels of the data set
         assert (images.min(), images.max(), images.dtype) == (0, 1, np.float32)
 
-    def test_every_digit_is_in_both_parts(self, digits: Digits) -> None:
+    def test_every_digit_is_in_both_parts(self, digits: Data) -> None:
         for part in (digits.train, digits.test):
-            assert np.bincount(part.labels).min() >= 25
-            assert len(np.bincount(part.labels)) == 10
+            assert np.bincount(part.targets).min() >= 25
+            assert len(np.bincount(part.targets)) == 10
 
     @pytest.mark.parametrize(("count", "workers"), [(10, 1), (10, 3), (10, 10), (1438, 32)])
     def test_shards_partition_the_samples(self, count: int, workers: int) -> None:
         parts = shards(numbered(count), workers)
         assert len(parts) == workers
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
-        together = np.concatenate([part.labels for part in parts])
+        together = np.concatenate([part.targets for part in parts])
         assert sorted(together) == list(range(count))
 
     @pytest.mark.parametrize("workers", [0, -1, 11])
@@ -60,16 +62,17 @@ class TestData:
         first, second = (list(itertools.islice(stream, 3)) for _ in range(2))
         for worker, part in enumerate(parts):
             orders = [
-                np.concatenate([step[worker].labels for step in epoch]) for epoch in (first, second)
+                np.concatenate([step[worker].targets for step in epoch])
+                for epoch in (first, second)
             ]
-            assert sorted(orders[0]) == sorted(orders[1]) == sorted(part.labels)
+            assert sorted(orders[0]) == sorted(orders[1]) == sorted(part.targets)
             assert not np.array_equal(*orders)
 
     def test_equal_generators_give_equal_batches(self) -> None:
         parts = shards(numbered(24), 2)
         one, two = (batches(parts, 5, np.random.default_rng(7)) for _ in range(2))
         for left, right in itertools.islice(zip(one, two, strict=True), 9):
-            assert all(map(np.array_equal, *([b.labels for b in side] for side in (left, right))))
+            assert all(map(np.array_equal, *([b.targets for b in side] for side in (left, right))))
 
     @pytest.mark.parametrize("size", [0, 13])
     def test_a_batch_that_does_not_fit_is_refused(self, size: int) -> None:
@@ -77,19 +80,20 @@ class TestData:
             steps_per_epoch(shards(numbered(25), 2), size)
 
 
+MODEL = digits_cnn.model()
 SCHEDULE = Schedule(workers=4, iterations=5, batch_size=16, learning_rate=0.05, momentum=0.9)
 
 
 class TestTraining:
-    def test_equal_seeds_equal_runs_other_seeds_other_runs(self, digits: Digits) -> None:
+    def test_equal_seeds_equal_runs_other_seeds_other_runs(self, digits: Data) -> None:
         runs = [
-            [step.loss for step in train(SCHEDULE, digits, cnn.gradient, plain_sum, seed)]
+            [step.loss for step in train(SCHEDULE, MODEL, digits, plain_sum, seed)]
             for seed in (1, 1, 2)
         ]
         assert runs[0] == runs[1]
         assert runs[0] != runs[2]
 
-    def test_every_gradient_of_every_worker_reaches_the_reducer(self, digits: Digits) -> None:
+    def test_every_gradient_of_every_worker_reaches_the_reducer(self, digits: Data) -> None:
         computed, reduced = [], []
 
         def gradient(*args: np.ndarray) -> tuple[float, np.ndarray]:
@@ -101,12 +105,12 @@ class TestTraining:
             reduced.extend(gradients)
             return plain_sum(gradients)
 
-        steps = list(train(SCHEDULE, digits, gradient, reduce, 0))
+        steps = list(train(SCHEDULE, replace(MODEL, gradient=gradient), digits, reduce, 0))
         assert len(steps) == 5
         assert len(computed) == 20
         assert all(left is right for left, right in zip(computed, reduced, strict=True))
 
-    def test_the_optimiser_uses_what_the_reducer_answers(self, digits: Digits) -> None:
+    def test_the_optimiser_uses_what_the_reducer_answers(self, digits: Data) -> None:
         seen = []
 
         def gradient(flat: np.ndarray, *_: np.ndarray) -> tuple[float, np.ndarray]:
@@ -117,48 +121,48 @@ class TestTraining:
             return np.full_like(gradients[0], 4.0), None  # a mean of 1 for 4 workers
 
         schedule = Schedule(workers=4, iterations=3, batch_size=1, learning_rate=0.5, momentum=0.5)
-        list(train(schedule, digits, gradient, reduce, 0))
+        list(train(schedule, replace(MODEL, gradient=gradient), digits, reduce, 0))
         first, second, third = seen[0], seen[4], seen[8]
         np.testing.assert_allclose(first - second, 0.5, atol=1e-6)  # v = 1
         np.testing.assert_allclose(second - third, 0.75, atol=1e-6)  # v = 1.5
 
-    def test_workers_with_the_same_data_equal_one_worker(self, digits: Digits) -> None:
+    def test_workers_with_the_same_data_equal_one_worker(self, digits: Data) -> None:
         """The mean of n equal gradients is the gradient, whatever n is."""
-        few = Digits(digits.train.take(np.zeros(8, np.int64)), digits.test)
+        few = Data(digits.train.take(np.zeros(8, np.int64)), digits.test)
         losses = []
         for workers in (1, 4):
             schedule = Schedule(workers, 4, 2, learning_rate=0.05, momentum=0.9)
-            losses.append([step.loss for step in train(schedule, few, cnn.gradient, plain_sum, 0)])
+            losses.append([step.loss for step in train(schedule, MODEL, few, plain_sum, 0)])
         np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
         assert losses[0][-1] < losses[0][0]
 
-    def test_accuracy_comes_after_each_epoch_and_at_the_end(self, digits: Digits) -> None:
-        few = Digits(digits.train.take(np.arange(64)), digits.test)
+    def test_accuracy_comes_after_each_epoch_and_at_the_end(self, digits: Data) -> None:
+        few = Data(digits.train.take(np.arange(64)), digits.test)
         schedule = Schedule(4, iterations=5, batch_size=8, learning_rate=0.05, momentum=0.9)
-        steps = list(train(schedule, few, cnn.gradient, plain_sum, 0))
-        assert [s.iteration for s in steps if s.accuracy is not None] == [2, 4, 5]
+        steps = list(train(schedule, MODEL, few, plain_sum, 0))
+        assert [s.iteration for s in steps if s.score is not None] == [2, 4, 5]
 
-    def test_reports_reach_the_steps(self, digits: Digits) -> None:
+    def test_reports_reach_the_steps(self, digits: Data) -> None:
         def reduce(gradients: list[np.ndarray]) -> tuple[np.ndarray, Report]:
             return plain_sum(gradients)[0], a_report(exact=True, bytes_sent=77)
 
-        steps = list(train(SCHEDULE, digits, cnn.gradient, reduce, 0))
+        steps = list(train(SCHEDULE, MODEL, digits, reduce, 0))
         assert [(step.exact, step.bytes_sent) for step in steps] == [(True, 77)] * 5
 
-    def test_divergence_is_told_with_the_remedy(self, digits: Digits) -> None:
+    def test_divergence_is_told_with_the_remedy(self, digits: Data) -> None:
         schedule = Schedule(4, iterations=50, batch_size=16, learning_rate=1e6, momentum=0.9)
         with pytest.raises(InputError, match=r"diverged: .*Choose a learning_rate below 1e\+06"):
-            list(train(schedule, digits, cnn.gradient, plain_sum, 0))
+            list(train(schedule, MODEL, digits, plain_sum, 0))
 
-    def test_learns_the_digits(self, digits: Digits) -> None:
+    def test_learns_the_digits(self, digits: Data) -> None:
         schedule = Schedule(4, iterations=88, batch_size=16, learning_rate=0.05, momentum=0.9)
-        steps = list(train(schedule, digits, cnn.gradient, plain_sum, 0))
-        assert steps[-1].accuracy is not None
-        assert steps[-1].accuracy > 0.95
+        steps = list(train(schedule, MODEL, digits, plain_sum, 0))
+        assert steps[-1].score is not None
+        assert steps[-1].score > 0.95
 
     def test_unknown_framework(self) -> None:
         with pytest.raises(InputError, match="Known: numpy, torch"):
-            FRAMEWORKS.get("jax")
+            digits_cnn.FRAMEWORKS.get("jax")
 
 
 def test_plain_sum_adds_in_the_order_of_workers_and_keeps_its_inputs() -> None:

@@ -69,7 +69,7 @@ class TestRun:
         assert run.total_seconds("network") == 4.0
         assert run.total_seconds("switch") == 0.0
         assert run.exact_steps == 1
-        assert run.final_accuracy == 0.75
+        assert run.final_score == 0.75
         assert run.summed_by_network
         assert not a_run(steps=steps[2:3], renumber=True).summed_by_network
 
@@ -96,7 +96,14 @@ class TestFile:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 1)
+        assert (document["format"], document["version"]) == ("innet.demo", 2)
+
+    def test_records_of_version_1_are_read(self, tmp_path: Any) -> None:
+        record = a_record()
+        record.save(tmp_path / "record.json")
+        old = (tmp_path / "record.json").read_text().replace('"score"', '"accuracy"')
+        (tmp_path / "old.json").write_text(old.replace('"version": 2', '"version": 1', 1))
+        assert ExperimentRecord.load(tmp_path / "old.json").runs == record.runs
 
     def test_time_is_kept_in_utc(self) -> None:
         east = datetime(2030, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
@@ -110,7 +117,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 2}, "version 2; this innet reads up to version 1. Use a newer innet"),
+            ({"version": 3}, "version 3; this innet reads up to version 2. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"format": "innet.other"}, "format 'innet.other'; needed is innet.demo or"),

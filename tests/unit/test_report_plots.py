@@ -22,8 +22,8 @@ def test_lines_carry_the_records_numbers() -> None:
     record = a_record()
     accuracy, accuracy_bytes, _, loss, loss_bytes, _ = demo_figure(record).axes
     for index, run in enumerate(record.runs):
-        known = [step for step in run.steps if step.accuracy is not None]
-        expected = [100 * (step.accuracy or 0) for step in known]
+        known = [step for step in run.steps if step.score is not None]
+        expected = [100 * (step.score or 0) for step in known]
         for axes in (accuracy, accuracy_bytes):
             np.testing.assert_allclose(axes.lines[index].get_ydata(), expected)
         assert list(accuracy.lines[index].get_xdata()) == [11, 22]

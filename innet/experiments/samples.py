@@ -1,59 +1,45 @@
-"""Training data that needs no download: the handwritten digits inside scikit-learn.
-
-1,797 grey images of 8 × 8 pixels by 43 people (UCI Machine Learning Repository, "Optical
-Recognition of Handwritten Digits", test part).
-"""
+"""Samples to train on, dealt out to workers and handed out in batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError
 
-_SPLIT_SEED = 1797  # the split is part of the data set, so that runs of different seeds compare
-_TEST_SHARE = 5  # one image in five is kept for testing
-_WHITE = 16.0  # pixels count from 0 to 16
-
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Images, shape (n, 8, 8), float32 in [0, 1], and their labels, shape (n,), int64 in 0..9."""
+    """Inputs and targets, arrays of n samples each; what a sample is, is the model's affair."""
 
-    images: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.targets)
 
     def take(self, rows: NDArray[np.int64]) -> Samples:
         """The samples at ``rows``, in that order."""
-        return Samples(self.images[rows], self.labels[rows])
+        return Samples(self.inputs[rows], self.targets[rows])
 
 
 @dataclass(frozen=True, slots=True)
-class Digits:
-    """The data set, split once and for all: 1,438 images to train on, 359 to test."""
+class Data:
+    """What a model trains on, and what it is judged by and never trains on."""
 
     train: Samples
     test: Samples
 
 
-def load_digits() -> Digits:
-    """The digits, in the same split each time."""
-    # Imported here: scikit-learn takes a second to import and no other command needs it.
-    from sklearn import datasets  # noqa: PLC0415
-
-    raw = datasets.load_digits()
-    samples = Samples(
-        (raw.images / _WHITE).astype(np.float32), np.asarray(raw.target, dtype=np.int64)
-    )
-    order = np.random.default_rng(_SPLIT_SEED).permutation(len(samples))
-    held_out = len(samples) // _TEST_SHARE
-    return Digits(train=samples.take(order[held_out:]), test=samples.take(order[:held_out]))
+def split(samples: Samples, seed: int, one_in: int) -> Data:
+    """One sample in ``one_in`` is kept for testing, chosen by chance; the same for equal seeds."""
+    order = np.random.default_rng(seed).permutation(len(samples))
+    held_out = len(samples) // one_in
+    return Data(train=samples.take(order[held_out:]), test=samples.take(order[:held_out]))
 
 
 def shards(samples: Samples, workers: int) -> list[Samples]:
@@ -80,7 +66,7 @@ def steps_per_epoch(parts: list[Samples], batch_size: int) -> int:
     smallest = min(map(len, parts))
     if not 1 <= batch_size <= smallest:
         raise InputError(
-            f"a batch of {batch_size} images does not fit a shard of {smallest}; "
+            f"a batch of {batch_size} samples does not fit a shard of {smallest}; "
             f"choose batch_size from 1 to {smallest}, or fewer workers."
         )
     return smallest // batch_size
@@ -93,7 +79,7 @@ def batches(
 
     Args:
         parts: one shard per worker.
-        batch_size: images per worker and iteration.
+        batch_size: samples per worker and iteration.
         rng: decides the order; equal generators give equal batches.
 
     Raises:

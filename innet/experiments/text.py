@@ -1,0 +1,60 @@
+"""English text that every Python has: the topics of its own help, as characters to predict."""
+
+from __future__ import annotations
+
+import string
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import MissingToolError
+from innet.experiments.model import Part
+from innet.experiments.samples import Data, Samples, split
+
+# Independent of the Python's version, as the text is not, so that the model's size is fixed.
+ALPHABET = "\n " + string.digits + string.ascii_letters + string.punctuation
+LENGTH = 48  # characters predicted in each sample
+_REST = ALPHABET.index("?")  # whatever is not in the alphabet
+_SPLIT_SEED = 464970
+_ONE_IN = 10  # samples are kept for testing
+
+
+def load(part: Part = "test") -> Data:
+    """Runs of LENGTH characters, and for each of them the one that follows it.
+
+    The runs do not overlap; those to test by lie between those to train on, so that all subjects
+    are in both.
+
+    Args:
+        part: with "validation" only the samples to train on, split once more.
+
+    Returns:
+        Both of shape (n, LENGTH), int64 in 0 .. len(ALPHABET) - 1.
+
+    Raises:
+        MissingToolError: this Python comes without its help's topics.
+    """
+    codes = encode(_text())
+    count = (len(codes) - 1) // LENGTH
+    inputs = codes[: count * LENGTH].reshape(count, LENGTH)
+    targets = codes[1 : count * LENGTH + 1].reshape(count, LENGTH)
+    data = split(Samples(inputs, targets), _SPLIT_SEED, _ONE_IN)
+    return data if part == "test" else split(data.train, _SPLIT_SEED, _ONE_IN)
+
+
+def encode(text: str) -> NDArray[np.int64]:
+    """Each character's place in the alphabet; of what is not in it, that of a question mark."""
+    places = {character: place for place, character in enumerate(ALPHABET)}
+    return np.array([places.get(character, _REST) for character in text], np.int64)
+
+
+def _text() -> str:
+    try:
+        from pydoc_data.topics import topics  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingToolError(
+            "pydoc_data.topics, a part of Python's standard library,",
+            "text to learn",
+            "Use a complete Python (Debian: apt install libpython3-stdlib), or another model.",
+        ) from error
+    return "\n".join(topics[name] for name in sorted(topics))

@@ -1,0 +1,72 @@
+"""What all pictures share: matplotlib when it is needed, colours, and numbers at axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from innet.errors import InputError, MissingToolError
+from innet.report import numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart with any common colour blindness. Lines differ in their
+# dashes too, for print in grey. The run without packets is a broad pale band below the others,
+# which are meant to hide it.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+DASHES = ("dashed", "solid", "dashdot", "dotted")
+BAND = "#BBBBBB"
+SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
+_DPI = 150
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches; panels keep clear of each other.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    try:
+        # Without pyplot: no window, no state shared with the caller's own plots.
+        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+    except ImportError:
+        raise MissingToolError(
+            "matplotlib", "plots", "Install it by: pip install 'innet[plot]'."
+        ) from None
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Writes a PNG file; InputError where it cannot be written."""
+    try:
+        figure.savefig(path, dpi=_DPI, format="png")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+
+
+def style(place: int) -> dict[str, Any]:
+    """Colour and dashes of the ``place``-th line, keyword arguments of matplotlib's plot."""
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def plain(axes: Axes) -> None:
+    """No frame at the top and at the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def bytes_tick(value: float, _: object = None) -> str:
+    """Bytes at an axis: 10 MB instead of 10.0 MB."""
+    digits, _, unit = numbers.size(value).partition(" ")
+    return f"{float(digits.replace(',', '')):g} {unit}"
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Mean of each value and up to SMOOTH - 1 before it."""
+    sums = [0.0, *accumulate(values)]
+    starts = (max(0, end - SMOOTH) for end in range(1, len(sums)))
+    return [(sums[end] - sums[start]) / (end - start) for end, start in enumerate(starts, 1)]

@@ -1,0 +1,91 @@
+"""The table and the picture of a training show all its seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.records import a_record, a_report, a_run
+
+from innet.record import PERPLEXITY, TRAIN
+from innet.report.curves import draw_training, training_figure
+from innet.report.training import spread_of_scores, ways_of
+
+pytest.importorskip("matplotlib")
+
+
+def a_training(metric=None, seeds=3):
+    """Plain sums and top-k; the runs of a seed are a tenth better than those of the one before."""
+    runs = []
+    for seed in range(seeds):
+        for way, report in (("plain float32", None), ("topk", a_report(bytes_sent=28400))):
+            run = a_run(way, report=report)
+            steps = [
+                step.model_copy(
+                    update={
+                        "loss": step.loss * 0.9**seed,
+                        "score": None if step.score is None else step.score * (1 - 0.1 * seed),
+                    }
+                )
+                for step in run.steps
+            ]
+            changes = {
+                "name": f"{way}-{seed}",
+                "steps": tuple(steps),
+                "settings": {"way": way, "seed": seed},
+            }
+            runs.append(run.model_copy(update=changes | ({"metric": metric} if metric else {})))
+    settings = {"title": "something learns", "workers": 4, "epochs": 2, "iterations_per_epoch": 11}
+    return a_record(format=TRAIN, runs=runs, settings=settings)
+
+
+def test_runs_are_grouped_by_their_way_to_sum():
+    plain, topk = ways_of(a_training())
+    assert (plain.title, topk.title) == ("plain float32", "topk")
+    assert (plain.measured, topk.measured) == (False, True)
+    assert topk.compression == pytest.approx(10)
+    last = topk.runs[0].final_score
+    assert topk.scores() == pytest.approx([last, 0.9 * last, 0.8 * last])
+    assert topk.losses(11)[2] == pytest.approx(0.81 * topk.losses(11)[0])
+
+
+def test_lines_are_means_and_bands_deviations():
+    record = a_training()
+    score, traffic, loss, final = training_figure(record).axes
+    runs = ways_of(record)[1].runs
+    scores = np.array(
+        [[100 * step.score for step in run.steps if step.score is not None] for run in runs]
+    )
+    np.testing.assert_allclose(score.lines[1].get_ydata(), scores.mean(axis=0))
+    np.testing.assert_allclose(score.lines[1].get_xdata(), [11, 22])
+    np.testing.assert_allclose(traffic.lines[0].get_xdata(), [11 * 28400, 22 * 28400])
+    (band,) = score.collections
+    edges = band.get_paths()[0].vertices[:, 1]
+    around = scores.std(axis=0, ddof=1)
+    assert edges.min() == pytest.approx((scores.mean(axis=0) - around).min())
+    assert edges.max() == pytest.approx((scores.mean(axis=0) + around).max())
+    assert len(loss.lines) == 2
+    assert final.get_xscale() == "log"
+    assert [text.get_text() for text in final.texts] == ["topk"]
+
+
+def test_one_seed_has_no_band():
+    assert not training_figure(a_training(seeds=1)).axes[0].collections
+
+
+def test_perplexities_are_no_percentages():
+    figure = training_figure(a_training(PERPLEXITY))
+    assert figure.axes[0].get_ylabel() == "perplexity"
+    assert figure.axes[0].lines[1].get_ydata().max() < 1
+
+
+def test_scores_with_their_spread():
+    accuracy = a_run().metric
+    assert spread_of_scores([0.97, 0.98], accuracy) == "97.5 ± 0.7 %"
+    assert spread_of_scores([0.97], accuracy) == "97.0 %"
+    assert spread_of_scores([4.1, 4.3], PERPLEXITY) == "4.20 ± 0.14"
+    assert spread_of_scores([], accuracy) == "not evaluated"
+
+
+def test_file_is_a_png(tmp_path):
+    draw_training(a_training(), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

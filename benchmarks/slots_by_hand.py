@@ -31,13 +31,13 @@ from innet.switch.jit.runtime_hashes import folded
 SLOTS = 1024
 ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32
 UDP_PORT = 48879
-RESULT = 16
+OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
 SUM, OR, MAX = 1, 2, 3
 # Why a packet was refused, by the numbers of slots.p4.
-FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES = range(1, 9)
+FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES, LATE = range(1, 10)
 # Columns of the state of a slot's copy.
-OWNER, SEQUENCE, AGREEMENT, BITMAP, COUNT, EXPONENT = range(6)
-FIELDS = 6
+OWNER, SEQUENCE, AGREEMENT, BITMAP, COUNT, EXPONENT, CLOSED, MARKS = range(8)
+FIELDS = 8
 # Columns of what a worker is admitted to.
 BIT, WORKERS, BASE, MASK = range(4)
 PLACES = 1024  # of the hash table of workers
@@ -59,7 +59,7 @@ class SlotsByHand:
         self.values = values
         self.pool = np.zeros(2 * SLOTS * FIELDS, np.int64)
         self.sums = np.zeros(2 * SLOTS * values, np.uint32)
-        self.refused = np.zeros((9, 2), np.int64)
+        self.refused = np.zeros((10, 2), np.int64)
         self.keys = np.full(PLACES, -1, np.int64)
         self.admitted = np.zeros(PLACES * 4, np.int64)
         self.addresses = np.zeros(512 * 3, np.int64)
@@ -117,6 +117,16 @@ def header_sum(data: Any, start: int) -> Any:
 
 
 @kernel
+def packet_sum(data: Any, start: int, values: int) -> Any:
+    """The sum of the 16-bit words of an innet header and its values, not folded."""
+    total = np.uint64(0)
+    words = hidden(INNET // 4 + values)
+    for k in range(words):
+        total += np.uint64(load32(data, start + 4 * k))
+    return np.int64(total)
+
+
+@kernel
 def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 - one per check
     """The offset of the innet header in a whole packet, or minus the reason to refuse it."""
     if size < ETHERNET:
@@ -141,10 +151,12 @@ def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 
             return -CHECKSUM if damaged else -FOREIGN
     if size < offset + INNET:
         return -TRUNCATED
-    if load32(data, base + offset) >> 8 != 0x494E01:
+    if load32(data, base + offset) >> 8 != 0x494E02:
         return -CHECKSUM if damaged else -FOREIGN
     if size < offset + INNET + 4 * values:
         return -TRUNCATED
+    damaged |= folded(packet_sum(data, base + offset, values)) != 0
+    damaged |= load16(data, base + offset + 30) == 0xFFFF  # means 0, and is not what is sent
     return -CHECKSUM if damaged else offset
 
 
@@ -152,7 +164,7 @@ def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 
 def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
     """Whether a worker could have sent the innet header at ``at``."""
     operation, elements = load8(data, at + 3), load16(data, at + 24)
-    sane = SUM <= operation <= MAX and 1 <= elements <= values and load16(data, at + 26) == 32
+    sane = SUM <= operation <= MAX and 1 <= elements <= values and load8(data, at + 23) == 32
     sane &= load8(data, at + 14) <= 1 and load8(data, at + 15) & RESULT == 0
     if offset != ETHERNET:
         udp = UDP + INNET + 4 * values
@@ -164,15 +176,19 @@ def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
 @kernel
 def combine(  # noqa: PLR0917 - a kernel
     data: Any, at: int, sums: Any, row: int, values: int, operation: int, fresh: bool
-) -> None:
-    """Put a packet's values into a slot, whose own begin at ``row``."""
+) -> Any:
+    """Put a packet's values into a slot, whose own begin at ``row``; OVERFLOW or 0."""
+    signs = np.uint32(0)
     values = hidden(values)
     if fresh:
         for k in range(values):
             put(sums, row + k, load32(data, at + 4 * k))
     elif operation == SUM:
         for k in range(values):
-            put(sums, row + k, get(sums, row + k) + load32(data, at + 4 * k))
+            held, word = np.uint32(get(sums, row + k)), np.uint32(load32(data, at + 4 * k))
+            total = np.uint32(held + word)
+            signs |= (held ^ total) & (word ^ total)
+            put(sums, row + k, total)
     elif operation == OR:
         for k in range(values):
             put(sums, row + k, get(sums, row + k) | load32(data, at + 4 * k))
@@ -180,12 +196,13 @@ def combine(  # noqa: PLR0917 - a kernel
         for k in range(values):
             one, other = np.int32(get(sums, row + k)), np.int32(load32(data, at + 4 * k))
             put(sums, row + k, max(one, other))
+    return np.int64(signs) >> 31
 
 
 @kernel
 def answer(  # noqa: PLR0917 - a kernel
     data: Any, base: int, size: int, offset: int, out: Any, to: int, addresses: Any,
-    port: int, addressee: int, pool: Any, held: int, sums: Any, row: int, values: int,
+    port: int, addressee: int, flags: int, pool: Any, held: int, sums: Any, row: int, values: int,
 ) -> None:  # fmt: skip
     """Write the result of a slot, addressed to one worker."""
     copy(out, to, data, base, offset + INNET)
@@ -207,15 +224,17 @@ def answer(  # noqa: PLR0917 - a kernel
         store16(out, ip + 10, 0)
         store16(out, ip + 10, folded(header_sum(out, ip)))
     head = to + offset
-    store8(out, head + 15, load8(data, base + offset + 15) | RESULT)
+    store8(out, head + 15, flags)
     store32(out, head + 16, get(pool, held + BITMAP))
     store16(out, head + 20, addressee)
-    store16(out, head + 22, get(pool, held + COUNT))
-    store16(out, head + 28, get(pool, held + EXPONENT))
+    store8(out, head + 22, get(pool, held + COUNT))
+    store16(out, head + 26, get(pool, held + EXPONENT))
+    store16(out, head + 30, 0)
     start = head + INNET
     values = hidden(values)
     for k in range(values):
         store32(out, start + 4 * k, get(sums, row + k))
+    store16(out, head + 30, folded(packet_sum(out, head, values)))
     tail = offset + INNET + 4 * values
     if size > tail:
         copy(out, to + tail, data, base + tail, size - tail)
@@ -225,7 +244,10 @@ def answer(  # noqa: PLR0917 - a kernel
 def aggregate(  # noqa: PLR0917 - a kernel
     data: Any, base: int, offset: int, place: int, admitted: Any, pool: Any, sums: Any, values: int
 ) -> Any:
-    """Take one admitted packet into its slot: (refusal or 0, index, seen before)."""
+    """Take one admitted packet into its slot: (refusal or 0, index, known).
+
+    A result is *known* if an earlier packet made it, and this one asks for it again, or comes late.
+    """
     at = base + offset
     slot = load16(data, at + 12)
     if slot & ~get(admitted, place + MASK):
@@ -242,23 +264,32 @@ def aggregate(  # noqa: PLR0917 - a kernel
     fresh = age != 0
     put(pool, held + SEQUENCE, sequence)
     operation = load8(data, at + 3)
-    said = load16(data, at + 30) << 16 | (operation & 15) << 12 | load16(data, at + 24) & 0xFFF
-    exponent = load16(data, at + 28)
+    said = load16(data, at + 28) << 16 | (operation & 15) << 12 | load16(data, at + 24) & 0xFFF
+    exponent, flags = load16(data, at + 26), load8(data, at + 15)
     bitmap, count = get(pool, held + BITMAP), get(pool, held + COUNT)
+    closed, marks = get(pool, held + CLOSED), get(pool, held + MARKS)
     if fresh:
         put(pool, held + AGREEMENT, said)
-        bitmap, count = 0, 0
+        bitmap, count, closed, marks = 0, 0, 0, 0
     elif get(pool, held + AGREEMENT) != said:
         return DISAGREES, 0, False
     bit = get(admitted, place + BIT)
-    if bitmap & bit:
-        return 0, index, True
-    put(pool, held + BITMAP, bitmap | bit)
-    put(pool, held + COUNT, count + 1)
-    if fresh or exponent > get(pool, held + EXPONENT):
-        put(pool, held + EXPONENT, exponent)
-    combine(data, at + INNET, sums, index * values, values, operation, fresh)
-    return 0, index, False
+    marks |= flags & (OVERFLOW | ECN)
+    if offset != ETHERNET and load8(data, base + ETHERNET + 1) & 3 == 3:
+        marks |= ECN
+    seen = bitmap & bit != 0
+    late = closed != 0 and not seen
+    if not seen and not late:
+        count += 1
+        put(pool, held + BITMAP, bitmap | bit)
+        put(pool, held + COUNT, count)
+        if fresh or exponent > get(pool, held + EXPONENT):
+            put(pool, held + EXPONENT, exponent)
+        marks |= combine(data, at + INNET, sums, index * values, values, operation, fresh)
+    put(pool, held + CLOSED, 1 if closed != 0 or flags & PARTIAL else 0)
+    put(pool, held + MARKS, marks)
+    known = seen or late if count == get(admitted, place + WORKERS) else closed != 0
+    return LATE if late else 0, index, known
 
 
 @kernel
@@ -272,7 +303,7 @@ def run(  # noqa: PLR0917 - a kernel
     for i in range(len(length)):
         base, size = i * stride, np.int64(length[i])
         offset = find(data, base, size, values)
-        reason, index, seen = max(-offset, 0), 0, False
+        reason, index, known = max(-offset, 0), 0, False
         if reason == 0:
             at = base + offset
             if not well_formed(data, base, at, offset, values):
@@ -285,26 +316,29 @@ def run(  # noqa: PLR0917 - a kernel
                 if get(keys, place) != key:
                     reason = STRANGER
                 else:
-                    reason, index, seen = aggregate(
+                    reason, index, known = aggregate(
                         data, base, offset, 4 * place, admitted, pool, sums, values
                     )
         if reason != 0:
             refused[reason, 0] += 1
             refused[reason, 1] += size
-            continue
+            if reason != LATE:
+                continue
         held = index * FIELDS
-        if get(pool, held + COUNT) != len(ports):
+        full = get(pool, held + COUNT) == len(ports)
+        if not full and get(pool, held + CLOSED) == 0:
             continue
-        copies = 1 if seen else len(ports)
+        flags = RESULT | get(pool, held + MARKS) | (0 if full else PARTIAL)
+        copies = 1 if known else len(ports)
         if produced + copies > len(out_length):
             return -1
         for number in range(copies):
-            leaves = np.int64(port[i]) if seen else get(ports, number)
-            addressee = load16(data, base + offset + 20) if seen else number
+            leaves = np.int64(port[i]) if known else get(ports, number)
+            addressee = load16(data, base + offset + 20) if known else number
             to = produced * out_stride
             answer(
-                data, base, size, offset, out, to, addresses, leaves, addressee, pool, held, sums,
-                index * values, values,
+                data, base, size, offset, out, to, addresses, leaves, addressee, flags, pool, held,
+                sums, index * values, values,
             )  # fmt: skip
             out_length[produced] = size
             out_port[produced] = leaves

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from innet.errors import InputError, PacketError
 from innet.packets import PacketBatch
-from innet.wire import ETHERTYPE, MAGIC, UDP_PORT, VERSION, WIDTH, Flag, Frames
+from innet.wire import ETHERTYPE, HEADER, MAGIC, UDP_PORT, VERSION, WIDTH, Flag, Frames
 from innet.words import Operation
 
 with warnings.catch_warnings():
@@ -44,7 +44,7 @@ with warnings.catch_warnings():
     from scapy.layers.inet import UDP
     from scapy.layers.l2 import Ether
     from scapy.packet import Packet, bind_layers
-    from scapy.utils import PcapWriter, RawPcapNgReader, RawPcapReader
+    from scapy.utils import PcapWriter, RawPcapNgReader, RawPcapReader, checksum
 
     _logger.setLevel(_level)
 
@@ -61,7 +61,7 @@ class _Values(FieldListField):
 
 
 class Innet(Packet):
-    """The innet header and values, version 1; the fields of innet.wire.HEADER."""
+    """The innet header and values, version 2; the fields of innet.wire.HEADER."""
 
     name = "innet"
     fields_desc: ClassVar[list[Any]] = [
@@ -78,13 +78,21 @@ class Innet(Packet):
         FlagsField("flags", 0, 8, {each.value: str(each.name).lower() for each in Flag}),
         XIntField("bitmap", 0),
         ShortField("worker", 0),
-        ShortField("count", 0),
+        ByteField("count", 0),
+        ByteField("width", WIDTH),
         ShortField("elements", 1),
-        ShortField("width", WIDTH),
         ShortField("exponent", 0),
         XShortField("message", 0),
+        XShortField("checksum", None),
         _Values("values", [], SignedIntField("value", 0)),
     ]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        """Fill the checksum in where none was given."""
+        if self.checksum is None:
+            end = HEADER.itemsize
+            pkt = pkt[: end - 2] + checksum(pkt).to_bytes(2, "big") + pkt[end:]
+        return pkt + pay
 
     def mysummary(self) -> str:
         """One line for scapy's packet lists."""

@@ -5,7 +5,8 @@
 // one is in. Each slot has two shadow copies, so that a worker who lost a result can still ask for
 // it while the others are one chunk ahead.
 //
-// Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool).
+// Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
+// ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -14,12 +15,16 @@
 #define SLOTS 1024
 #endif
 
+#ifndef ECN_DEPTH
+#define ECN_DEPTH 32
+#endif
+
 #include "include/headers.p4"
 
 struct metadata_t {
     bit<8>  refusal;
     bit<32> worker_bit;
-    bit<16> workers;
+    bit<8>  workers;
     bit<16> group;
     bit<16> slot_base;
     bit<16> outside;
@@ -28,35 +33,52 @@ struct metadata_t {
     bit<1>  inherited;
     bit<1>  fresh;
     bit<1>  disagrees;
+    bit<1>  closed;   // before this packet
+    bit<1>  partial;  // closed by now
     bit<1>  seen;
+    bit<1>  reads;    // seen, or late: adds nothing
+    bit<32> signs;    // bit 31: a sum has left int32
 }
 
 // Why a packet was refused: the index of the counter `refused`.
 const bit<8> REFUSED_NOT       = 0; // never counted
 const bit<8> REFUSED_FOREIGN   = 1; // no innet packet, or another version of the format
 const bit<8> REFUSED_TRUNCATED = 2; // shorter than its headers say
-const bit<8> REFUSED_CHECKSUM  = 3; // IPv4 header damaged
+const bit<8> REFUSED_CHECKSUM  = 3; // damaged: the checksum of IPv4's header or of innet's packet
 const bit<8> REFUSED_MALFORMED = 4; // a field that no worker would send
 const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker do not belong together
 const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
 const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
 const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
+const bit<8> REFUSED_LATE      = 9; // the slot was closed without it; the answer is its result
 
 #include "include/parser.p4"
 #include "include/admission.p4"
 #include "include/pool.p4"
 #include "include/values.p4"
+#include "include/marks.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    counter(9, CounterType.packets_and_bytes) refused;
+    counter(10, CounterType.packets_and_bytes) refused;
     Admission() admission;
     Pool() pool;
     Values() values;
+    Marks() marks;
 
     action refuse() {
         refused.count((bit<32>)meta.refusal);
         mark_to_drop(standard_metadata);
+    }
+
+    // To all workers: this packet made the result.
+    action publish() {
+        standard_metadata.mcast_grp = meta.group;
+    }
+
+    // To the one who asks for it once more, or too late.
+    action repeat() {
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     apply {
@@ -70,15 +92,26 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
             refuse();
         } else {
             values.apply(hdr, meta);
-            if (hdr.innet.count != meta.workers) {
-                mark_to_drop(standard_metadata); // the slot waits for others
-            } else {
+            marks.apply(hdr, meta);
+            if (meta.closed == 1 && meta.seen == 0) {
+                refused.count((bit<32>)REFUSED_LATE);
+            }
+            if (hdr.innet.count == meta.workers) {
                 hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
-                if (meta.seen == 1) {
-                    standard_metadata.egress_spec = standard_metadata.ingress_port;
+                if (meta.reads == 1) {
+                    repeat();
                 } else {
-                    standard_metadata.mcast_grp = meta.group;
+                    publish();
                 }
+            } else if (meta.partial == 1) {
+                hdr.innet.flags = hdr.innet.flags | FLAG_RESULT | FLAG_PARTIAL;
+                if (meta.closed == 1) {
+                    repeat();
+                } else {
+                    publish();
+                }
+            } else {
+                mark_to_drop(standard_metadata); // the slot waits for others
             }
         }
     }
@@ -94,7 +127,7 @@ control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
         hdr.ipv4.destination = ip;
         hdr.udp.source_port = UDP_PORT_INNET;
         hdr.udp.destination_port = udp_port;
-        hdr.udp.checksum = 0; // none, as RFC 768 allows: the values have changed
+        hdr.udp.checksum = 0; // none, as RFC 768 allows: innet's own covers the values
     }
 
     table deliver {
@@ -106,6 +139,12 @@ control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         deliver.apply();
+        // The queue of the way out (simple_switch measures it; the built-in switch has none).
+        // Only those who say that they listen are told (RFC 3168).
+        if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0
+            && standard_metadata.deq_qdepth >= ECN_DEPTH) {
+            hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
+        }
         // The replication id of a multicast copy is the index of the worker it is for.
         if (standard_metadata.instance_type == 5) {
             hdr.innet.worker = standard_metadata.egress_rid;
@@ -113,5 +152,5 @@ control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-V1Switch(InnetParser(), VerifyIpv4(), SlotsIngress(), SlotsEgress(), UpdateIpv4(),
+V1Switch(InnetParser(), VerifyChecksums(), SlotsIngress(), SlotsEgress(), UpdateChecksums(),
          InnetDeparser()) main;

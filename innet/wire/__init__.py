@@ -26,7 +26,7 @@ from innet.wire.layout import (
     Layout,
     Records,
 )
-from innet.wire.packing import internet_checksum, pack
+from innet.wire.packing import internet_checksum, pack, seal
 from innet.wire.parsing import Batch, Refusal, parse, parse_strict
 
 __all__ = [
@@ -53,4 +53,5 @@ __all__ = [
     "pack",
     "parse",
     "parse_strict",
+    "seal",
 ]

@@ -17,7 +17,7 @@ from innet.errors import InputError
 from innet.words import Operation
 
 MAGIC = 0x494E  # "IN"
-VERSION = 1
+VERSION = 2
 WIDTH = 32  # bits per element
 UDP_PORT = 48879  # 0xBEEF, where the switch listens
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
@@ -26,6 +26,7 @@ MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # what the 16-bit length of IPv4 leave
 ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
 VERSION_IHL = 0x45  # IPv4, five words: no options
+ECN_CAPABLE = 2  # ECT(0), in the last two bits of the type of service
 DONT_FRAGMENT = 0x4000
 FRAGMENTED = 0x3FFF  # more-fragments bit and fragment offset
 
@@ -60,11 +61,12 @@ HEADER = np.dtype(
         ("flags", "u1"),  # Flag
         ("bitmap", ">u4"),  # of a result: who is in it
         ("worker", ">u2"),  # the sender's index; of a result, the addressee's
-        ("count", ">u2"),  # of a result: how many are in it
+        ("count", "u1"),  # of a result: how many are in it
+        ("width", "u1"),  # bits per element
         ("elements", ">u2"),  # how many of the values carry meaning
-        ("width", ">u2"),  # bits per element
         ("exponent", ">u2"),  # combined by MAX whatever the operation is
-        ("message", ">u2"),
+        ("message", ">u2"),  # which all-reduce the sender takes this chunk for
+        ("checksum", ">u2"),  # RFC 1071, of all above and the values
     ]
 )
 
@@ -82,6 +84,7 @@ class Flag(enum.IntFlag):
     RESEND = 4
     ECN = 8
     RESULT = 16
+    PARTIAL = 32
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """Header fields and values to frames, whole batches at once.
 
 Sources: IPv4 identification 0 with DF set (RFC 6864 section 4.1), Internet checksum (RFC 1071), UDP
-checksum 0 for "none" (RFC 768), because the switch, which changes the values, cannot sum them.
+checksum 0 for "none" (RFC 768), because innet's own covers header and values in either framing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from innet.errors import InputError
 from innet.wire.endpoint import Endpoint
 from innet.wire.layout import (
     DONT_FRAGMENT,
+    ECN_CAPABLE,
     ETHERNET_HEADER,
     ETHERTYPE,
     ETHERTYPE_IPV4,
@@ -33,7 +34,7 @@ from innet.wire.layout import (
 
 
 def internet_checksum(headers: Frames) -> NDArray[np.uint16]:
-    """RFC 1071 over each row of ``headers`` (uint8, (n, an even number of bytes)).
+    """RFC 1071 over each row of ``headers`` (uint8, (n, an even number of bytes, below 128 KiB)).
 
     Returns:
         (n,) in host order: what belongs into the checksum field when that field is 0 in
@@ -48,7 +49,7 @@ def internet_checksum(headers: Frames) -> NDArray[np.uint16]:
 
 
 @lru_cache(maxsize=1024)
-def _template(layout: Layout, source: Endpoint, destination: Endpoint) -> Frames:
+def _template(layout: Layout, source: Endpoint, destination: Endpoint, listens: bool) -> Frames:
     """All that is equal in every frame from ``source`` to ``destination``, up to the values."""
     frame = np.zeros((1, layout.frame_size), np.uint8)
     record = layout.view(frame)
@@ -59,6 +60,7 @@ def _template(layout: Layout, source: Endpoint, destination: Endpoint) -> Frames
     if layout.framing == "udp":
         ipv4 = record["ipv4"]
         ipv4["version_ihl"] = VERSION_IHL
+        ipv4["tos"] = ECN_CAPABLE if listens else 0
         ipv4["total_length"] = layout.frame_size - ETHERNET_HEADER.itemsize
         ipv4["fragment"] = DONT_FRAGMENT
         ipv4["ttl"] = 64
@@ -77,6 +79,13 @@ def _template(layout: Layout, source: Endpoint, destination: Endpoint) -> Frames
     template = frame[0, : layout.values_offset]
     template.flags.writeable = False  # shared by all callers
     return template
+
+
+def seal(layout: Layout, frames: Frames) -> None:
+    """Set the innet checksum of ``frames`` (uint8, (n, at least layout.frame_size)), in place."""
+    layout.view(frames)["innet"]["checksum"] = 0
+    covered = frames[:, layout.header_offset : layout.frame_size]
+    layout.view(frames)["innet"]["checksum"] = internet_checksum(covered)
 
 
 def pack(
@@ -98,11 +107,12 @@ def pack(
     count: Field = 0,
     exponent: Field = 0,
     message: Field = 0,
+    listens: bool = False,
 ) -> Frames:
     """Frames from ``source`` to ``destination``.
 
-    Magic, version and width are the layout's; every other header field is one number for all
-    frames or an array (n,), and named as in HEADER.
+    Magic, version and width are the layout's and the checksum follows from the rest; every other
+    header field is one number for all frames or an array (n,), and named as in HEADER.
 
     Args:
         layout: of the frames.
@@ -122,6 +132,7 @@ def pack(
         count: of a result, how many are in it.
         exponent: combined by MAX.
         message: tag of the all-reduce, equal for all workers that take part in the same.
+        listens: the IPv4 header says ECT(0): who is told of congestion will send less (RFC 3168).
 
     Returns:
         uint8, (n, layout.frame_size).
@@ -151,7 +162,7 @@ def pack(
         "message": message,
     }
     frames = np.empty((len(values), layout.frame_size), np.uint8)
-    frames[:, : layout.values_offset] = _template(layout, source, destination)
+    frames[:, : layout.values_offset] = _template(layout, source, destination, listens)
     records = layout.view(frames)
     header = records["innet"]
     for name, field in fields.items():
@@ -159,6 +170,7 @@ def pack(
         _require(name, field, low, high)
         header[name] = field
     records["values"] = values
+    header["checksum"] = internet_checksum(frames[:, layout.header_offset :])
     return frames
 
 

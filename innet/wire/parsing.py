@@ -52,6 +52,7 @@ class Refusal(enum.IntEnum):
     SLOT_VERSION = 13
     ELEMENTS = 14
     WIDTH = 15
+    CHECKSUM = 16
 
     @property
     def label(self) -> str:
@@ -104,6 +105,7 @@ class _Check(NamedTuple):
     field: tuple[str, ...]
     expected: Callable[[Layout], str]
     holds: Callable[[Layout, Any], NDArray[np.bool_]]  # (layout, that field of all frames)
+    whole: bool = False  # ``holds`` gets the frames instead
 
 
 def _always(text: str) -> Callable[[Layout], str]:
@@ -131,6 +133,14 @@ def _right_checksum(_: Layout, headers: Records) -> NDArray[np.bool_]:
     if not len(headers):
         return np.zeros(0, np.bool_)
     right: NDArray[np.bool_] = internet_checksum(headers[:, None].view(np.uint8)) == 0
+    return right
+
+
+def _right_packet(layout: Layout, records: Records) -> NDArray[np.bool_]:
+    if not len(records):
+        return np.zeros(0, np.bool_)
+    covered = records[:, None].view(np.uint8)[:, layout.header_offset :]
+    right: NDArray[np.bool_] = internet_checksum(covered) == 0
     return right
 
 
@@ -176,6 +186,13 @@ _HEADER_CHECKS = (
     _between(Refusal.SLOT_VERSION, "slot_version"),
     _between(Refusal.ELEMENTS, "elements"),
     _equals(Refusal.WIDTH, ("innet", "width"), WIDTH, str(WIDTH)),
+    _Check(
+        Refusal.CHECKSUM,
+        ("innet", "checksum"),
+        _always("what RFC 1071 makes of header and values"),
+        _right_packet,
+        whole=True,
+    ),
 )
 
 
@@ -200,8 +217,8 @@ def _lengths(frames: Frames | PacketBatch) -> tuple[Frames, NDArray[np.int32]]:
 def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
     """Read ``frames`` by ``layout``; never raises over what they hold.
 
-    The UDP checksum is not looked at: innet sends 0, an operating system's socket sends another
-    one, and the switch, which changes the values, leaves either as it was.
+    The UDP checksum is not looked at: innet sends 0, an operating system's socket another one, and
+    the innet checksum covers header and values under either framing.
 
     Args:
         layout: what the frames should be.
@@ -214,7 +231,7 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
         return Batch(layout, np.zeros(len(length), layout.dtype), reason)
     records = layout.view(data)
     for check in _checks(layout):
-        holds = check.holds(layout, _select(records, check.field))
+        holds = check.holds(layout, records if check.whole else _select(records, check.field))
         if not holds.all():
             reason[~holds & (reason == Refusal.NONE)] = check.refusal
     return Batch(layout, records, reason)

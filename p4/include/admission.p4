@@ -9,7 +9,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
     // worker_bit: this worker's bit in the bitmap; workers: how many make a slot complete;
     // group: the multicast group of the job; slot_base, slot_mask: the job's part of the pool, a
     // power of two of slots, so that a mask and no comparison keeps a job inside it.
-    action admit(bit<32> worker_bit, bit<16> workers, bit<16> group, bit<16> slot_base,
+    action admit(bit<32> worker_bit, bit<8> workers, bit<16> group, bit<16> slot_base,
                  bit<16> slot_mask) {
         meta.worker_bit = worker_bit;
         meta.workers = workers;

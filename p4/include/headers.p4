@@ -1,4 +1,4 @@
-// Packet formats: Ethernet, IPv4, UDP and the innet header, version 1.
+// Packet formats: Ethernet, IPv4, UDP and the innet header, version 2.
 //
 // The same layout is written once for workers in innet/wire/; a test compares the two.
 
@@ -17,13 +17,18 @@ const bit<8>  PROTOCOL_UDP    = 17;
 const bit<16> UDP_PORT_INNET  = 48879;
 
 const bit<16> INNET_MAGIC   = 0x494E; // "IN"
-const bit<8>  INNET_VERSION = 1;
+const bit<8>  INNET_VERSION = 2;
 
 const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
 
-const bit<8> FLAG_RESULT = 16;
+const bit<8> FLAG_OVERFLOW = 1;  // a sum has left int32
+const bit<8> FLAG_ECN      = 8;  // congestion was met on the way
+const bit<8> FLAG_RESULT   = 16;
+const bit<8> FLAG_PARTIAL  = 32; // send what is there; in a result: not all are in
+
+const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // what stays with a slot once a packet brought it
 
 const bit<16> UDP_LENGTH = 8 + 32 + 4 * VALUES; // of UDP header, innet header and values
 
@@ -67,11 +72,12 @@ header innet_t {
     bit<8>  flags;
     bit<32> bitmap;       // in a result: who is in
     bit<16> worker;       // sender, or addressee of a result
-    bit<16> count;        // in a result: how many are in
+    bit<8>  count;        // in a result: how many are in
+    bit<8>  width;        // bits per element
     bit<16> elements;     // how many of the values carry meaning
-    bit<16> width;        // bits per element
     bit<16> exponent;     // block exponent, aggregated by MAX
     bit<16> message;      // which all-reduce the sender takes this chunk for
+    bit<16> checksum;     // RFC 1071, of all above and the values
 }
 
 #define VALUE_FIELD(i) bit<32> v##i;

@@ -56,24 +56,33 @@ control InnetDeparser(packet_out packet, in headers_t hdr) {
     }
 }
 
-control VerifyIpv4(inout headers_t hdr, inout metadata_t meta) {
+#define VALUE_LISTED(i) , hdr.values.v##i
+#define IPV4_LISTED \
+    hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length, \
+    hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, \
+    hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination
+#define INNET_LISTED \
+    hdr.innet.magic, hdr.innet.version, hdr.innet.operation, hdr.innet.job, hdr.innet.epoch, \
+    hdr.innet.sequence, hdr.innet.slot, hdr.innet.slot_version, hdr.innet.flags, \
+    hdr.innet.bitmap, hdr.innet.worker, hdr.innet.count, hdr.innet.width, hdr.innet.elements, \
+    hdr.innet.exponent, hdr.innet.message REPEAT(VALUE_LISTED)
+
+control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        verify_checksum(hdr.ipv4.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        verify_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
+                        HashAlgorithm.csum16);
+        verify_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
+                        HashAlgorithm.csum16);
     }
 }
 
-// A result leaves with other addresses than the contribution came with.
-control UpdateIpv4(inout headers_t hdr, inout metadata_t meta) {
+// A result leaves with other addresses and values than the contribution came with.
+control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        update_checksum(hdr.ipv4.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
+                        HashAlgorithm.csum16);
+        update_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
+                        HashAlgorithm.csum16);
     }
 }
 

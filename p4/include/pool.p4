@@ -11,7 +11,8 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     register<bit<32>>(2 * SLOTS) sequence;
     register<bit<32>>(2 * SLOTS) agreement;
     register<bit<32>>(2 * SLOTS) bitmap;
-    register<bit<16>>(2 * SLOTS) count;
+    register<bit<8>>(2 * SLOTS)  closed;
+    register<bit<8>>(2 * SLOTS)  count;
     register<bit<16>>(2 * SLOTS) exponent;
 
     // What another job, or an earlier epoch of this one, left in the slot means nothing. Admission has
@@ -46,20 +47,32 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         agreement.write(meta.index, held);
     }
 
+    // Whoever asks for what is there closes the slot: its result is then what all have been told,
+    // and a contribution that comes later is too late.
+    action close() {
+        bit<8> held;
+        closed.read(held, meta.index);
+        held = meta.fresh == 1 ? 0 : held;
+        meta.closed = held[0:0];
+        meta.partial = held[0:0] | hdr.innet.flags[5:5]; // FLAG_PARTIAL
+        closed.write(meta.index, (bit<8>)meta.partial);
+    }
+
     action join() {
         bit<32> before;
         bitmap.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
         meta.seen = (bit<1>)(before & meta.worker_bit != 0);
-        hdr.innet.bitmap = before | meta.worker_bit;
+        meta.reads = meta.seen | meta.closed;
+        hdr.innet.bitmap = meta.reads == 1 ? before : before | meta.worker_bit;
         bitmap.write(meta.index, hdr.innet.bitmap);
     }
 
     action number() {
-        bit<16> before;
+        bit<8> before;
         count.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.count = meta.seen == 1 ? before : before + 1;
+        hdr.innet.count = meta.reads == 1 ? before : before + 1;
         count.write(meta.index, hdr.innet.count);
     }
 
@@ -67,7 +80,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         bit<16> before;
         exponent.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.exponent = meta.seen == 1 || before > hdr.innet.exponent
+        hdr.innet.exponent = meta.reads == 1 || before > hdr.innet.exponent
             ? before : hdr.innet.exponent;
         exponent.write(meta.index, hdr.innet.exponent);
     }
@@ -83,6 +96,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
             if (meta.disagrees == 1) {
                 meta.refusal = REFUSED_DISAGREES;
             } else {
+                close();
                 join();
                 number();
                 raise_exponent();

@@ -11,8 +11,10 @@
     value##i.read(hdr.values.v##i, meta.index);
 #define VALUE_SUM(i) \
     value##i.read(held, meta.index); \
-    hdr.values.v##i = held + hdr.values.v##i; \
-    value##i.write(meta.index, hdr.values.v##i);
+    total = held + hdr.values.v##i; \
+    meta.signs = meta.signs | (held ^ total) & (hdr.values.v##i ^ total); \
+    hdr.values.v##i = total; \
+    value##i.write(meta.index, total);
 #define VALUE_OR(i) \
     value##i.read(held, meta.index); \
     hdr.values.v##i = held | hdr.values.v##i; \
@@ -27,7 +29,8 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
 
     action overwrite() { REPEAT(VALUE_OVERWRITE) }
     action read()      { REPEAT(VALUE_READ) }
-    action sum()       { bit<32> held; REPEAT(VALUE_SUM) }
+    // A sum has left int32 where its sign is neither that of the one summand nor of the other.
+    action sum()       { bit<32> held; bit<32> total; REPEAT(VALUE_SUM) }
     action or()        { bit<32> held; REPEAT(VALUE_OR) }
     action max()       { bit<32> held; REPEAT(VALUE_MAX) }
 
@@ -35,7 +38,7 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     table combine {
         key = {
             meta.fresh: exact;
-            meta.seen: exact;
+            meta.reads: exact;
             hdr.innet.operation: exact;
         }
         actions = { overwrite; read; sum; or; max; NoAction; }
@@ -47,7 +50,7 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
             (0, 0, OPERATION_SUM): sum();
             (0, 0, OPERATION_OR):  or();
             (0, 0, OPERATION_MAX): max();
-            // A repeated contribution counts once, and asks for the result.
+            // A repeated contribution counts once, a late one not at all: both ask for the result.
             (0, 1, OPERATION_SUM): read();
             (0, 1, OPERATION_OR):  read();
             (0, 1, OPERATION_MAX): read();
@@ -56,6 +59,7 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+        meta.signs = 0;
         combine.apply();
     }
 }

@@ -19,10 +19,10 @@ from innet.packets import PacketBatch
 Packet = tuple[int, bytes]
 
 SUM, OR, MAX = 1, 2, 3
-RESULT = 16
-INNET = struct.Struct(">HBBHHIHBBIHHHHHH")
+OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
+INNET = struct.Struct(">HBBHHIHBBIHBBHHHH")
 
-FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES = range(1, 9)
+FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES, LATE = range(1, 10)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Copy:  # its fields are named after the program's registers
     exponent: int = 0
     owner: int = 0  # job and epoch
     agreement: int = 0  # all-reduce, operation and elements of the first packet
+    closed: int = 0  # somebody asked for what was there
+    marks: int = 0  # OVERFLOW and ECN, once seen
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
 
 
@@ -144,9 +146,12 @@ class SlotOracle:
         elif ethertype != 0x88B5:
             foreign = True
         if not foreign:
-            foreign = part(offset, 32)[:3] != b"IN\x01"
+            foreign = part(offset, 32)[:3] != b"IN\x02"
         if not foreign:
             part(offset + 32, 4 * self.values)
+            whole = frame[offset : offset + 32 + 4 * self.values]
+            # The checksum of a packet is never 0xFFFF, as its magic number is not 0.
+            damaged = damaged or ones_complement_sum(whole) != 0xFFFF or whole[30:32] == b"\xff\xff"
         if damaged:
             raise Refused(CHECKSUM)
         if foreign:
@@ -167,10 +172,11 @@ class SlotOracle:
             _bitmap,
             worker,
             _count,
-            elements,
             width,
+            elements,
             exponent,
             message,
+            _checksum,
         ) = INNET.unpack_from(frame, offset)
         sane = (
             operation in (SUM, OR, MAX)
@@ -205,31 +211,52 @@ class SlotOracle:
         if not first and held.agreement != said:
             raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)
+        was_closed = not first and bool(held.closed)
+        late = was_closed and not seen
+        if late:
+            self.refused[LATE] += 1
+        ecn = bool(flags & ECN) or (offset == 42 and frame[15] & 3 == 3)
+        held.marks = (0 if first else held.marks) | (ECN if ecn else 0) | flags & OVERFLOW
         if first:
             held.sequence = sequence
             held.agreement = said
             held.bitmap, held.count, held.exponent = place.worker_bit, 1, exponent
             held.values = words
-        elif not seen:
+        elif not seen and not late:
             held.bitmap |= place.worker_bit
             held.count += 1
             held.exponent = max(held.exponent, exponent)
+            if operation == SUM and self.leaves_int32(held.values, words):
+                held.marks |= OVERFLOW
             held.values = self.combined(operation, held.values, words)
-        if held.count != place.workers:
+        held.closed = int(was_closed or bool(flags & PARTIAL))
+        full = held.count == place.workers
+        if not full and not held.closed:
             return []
+        told = RESULT | held.marks | (0 if full else PARTIAL)
 
         def answer(egress: int, addressee: int) -> Packet:
-            header = INNET.pack(
-                magic, version, operation, job, epoch, sequence, slot, slot_version,
-                flags | RESULT, held.bitmap, addressee, held.count, elements, width,
-                held.exponent, message,
-            )  # fmt: skip
-            outer = self.addressed(frame[:offset], egress)
-            return egress, outer + header + held.values.astype(">u4").tobytes() + frame[end:]
+            def header(checksum: int) -> bytes:
+                return INNET.pack(
+                    magic, version, operation, job, epoch, sequence, slot, slot_version,
+                    told, held.bitmap, addressee, held.count, width, elements, held.exponent,
+                    message, checksum,
+                )  # fmt: skip
 
-        if seen:
+            outer = self.addressed(frame[:offset], egress)
+            body = held.values.astype(">u4").tobytes()
+            checksum = ones_complement_sum(header(0) + body) ^ 0xFFFF
+            return egress, outer + header(checksum) + body + frame[end:]
+
+        known = seen or late if full else was_closed
+        if known:
             return [answer(port, worker)]
         return [answer(egress, replica) for egress, replica in self.groups[place.group]]
+
+    @staticmethod
+    def leaves_int32(held: np.ndarray, words: np.ndarray) -> bool:
+        total = held.astype(np.int32).astype(np.int64) + words.astype(np.int32)
+        return bool(((total < -(2**31)) | (total >= 2**31)).any())
 
     @staticmethod
     def combined(operation: int, held: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from innet.protocol.admission import Job, Member
-from innet.wire import Endpoint, Layout, pack
+from innet.wire import Endpoint, Flag, Framing, Layout, internet_checksum, pack, seal
 
 Packet = tuple[int, bytes]
 
@@ -27,11 +27,14 @@ def contribution(
     operation: int,
     elements: int | None = None,
     message: int = 0,
+    flags: int = 0,
 ) -> Packet:
     """What ``worker`` sends for ``chunk``, with values that reach the ends of int32."""
     edge = rng.choice(WORDS, (1, layout.values))
     near = rng.integers(-1000, 1000, (1, layout.values), dtype=np.int32)
-    values = np.where(rng.random((1, layout.values)) < 0.3, edge, near)
+    # In half of the packets: the sums of the others stay in int32.
+    edges = rng.random((1, layout.values)) < 0.3 * rng.integers(2)
+    values = np.where(edges, edge, near)
     frames = pack(
         layout,
         job.members[worker].endpoint,
@@ -47,8 +50,21 @@ def contribution(
         elements=elements,
         exponent=int(rng.integers(0, 300)),
         message=message,
+        flags=flags,
     )
+    if layout.framing == "udp" and rng.random() < 0.1:
+        ipv4 = layout.view(frames)["ipv4"]
+        ipv4["tos"], ipv4["checksum"] = 3, 0  # congestion experienced
+        ipv4["checksum"] = internet_checksum(ipv4[:, None].view(np.uint8))
     return job.members[worker].port, frames[0].tobytes()
+
+
+def marked(rng: np.random.Generator) -> int:
+    """Mostly none; now and then a mark, or the wish for what is there."""
+    drawn = rng.random(3)
+    ecn = Flag.ECN if drawn[0] < 0.1 else Flag(0)
+    overflow = Flag.OVERFLOW if drawn[1] < 0.05 else Flag(0)
+    return ecn | overflow | (Flag.PARTIAL if drawn[2] < 0.15 else Flag(0))
 
 
 def meaning(rng: np.random.Generator, layout: Layout) -> tuple[int, int, int]:
@@ -56,8 +72,21 @@ def meaning(rng: np.random.Generator, layout: Layout) -> tuple[int, int, int]:
     return int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
 
 
+def resealed(layout: Layout, data: bytes) -> bytes:
+    """``data`` with the innet checksum that its bytes need; too short to have one: as it is."""
+    if len(data) < layout.frame_size:
+        return data
+    frame = np.frombuffer(data, np.uint8)[None, :].copy()
+    seal(layout, frame)
+    return frame.tobytes()
+
+
 def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
-    """``packet`` with a few bytes overwritten, cut, lengthened, or from another port."""
+    """``packet`` with a few bytes overwritten, cut, lengthened, or from another port.
+
+    Of those with bytes overwritten half have a right checksum again: what a mistaken or hostile
+    worker would send, beside what a bad cable makes.
+    """
     port, data = packet
     kind = rng.integers(0, 5)
     if kind == 0:
@@ -71,6 +100,10 @@ def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
     reach = 80 if kind == 3 else len(data)
     for _ in range(rng.integers(1, 4)):
         damaged[rng.integers(0, min(reach, len(data)))] = int(rng.integers(0, 256))
+    if len(data) % 4 == 2 and rng.integers(2):
+        framing: Framing = "udp" if data[12:14] == b"\x08\x00" else "raw"
+        values = (len(data) - Layout(1, framing).values_offset) // 4
+        return port, resealed(Layout(values, framing), bytes(damaged))
     return port, bytes(damaged)
 
 
@@ -90,7 +123,7 @@ def traffic(
             said = meant
             if worker == odd:
                 said = meaning(rng, layout)
-            packet = contribution(rng, layout, job, int(worker), chunk, *said)
+            packet = contribution(rng, layout, job, int(worker), chunk, *said, marked(rng))
             turn.append(packet)
             if rng.random() < 0.3:  # a retransmission, before or after the slot is complete
                 turn.insert(int(rng.integers(0, len(turn) + 1)), packet)

@@ -68,7 +68,8 @@ def test_slots_program_is_five_loops(values: int) -> None:
     program = load_program(ROOT / f"p4/compiled/slots-{values}.json.gz")
     found = loops(program)
     assert [loop.count for loop in found] == [values] * 5
-    assert sorted(len(loop.body) for loop in found) == [1, 1, 3, 3, 3]
+    # The sum's has two statements more: whether it leaves int32.
+    assert sorted(len(loop.body) for loop in found) == [1, 1, 3, 3, 5]
 
 
 def test_runs_of_every_kind() -> None:

@@ -135,7 +135,7 @@ def test_every_register_is_accessed_once_per_packet():
                 ["register_read", "register_write"],
             ), (action["name"], array)
     tables = [set(t["actions"]) for p in document["pipelines"] for t in p["tables"]]
-    assert len(touching) == 6 + 32
+    assert len(touching) == 8 + 32
     for array, actions in touching.items():
         # One table alone runs these actions, one of them, once: a pipeline has no loops.
         assert sum(bool(actions & table) for table in tables) == 1, array

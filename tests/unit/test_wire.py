@@ -20,6 +20,7 @@ from innet.wire import (
     pack,
     parse,
     parse_strict,
+    seal,
 )
 from innet.words import Operation
 
@@ -27,14 +28,15 @@ WORKER = Endpoint("02:00:00:00:00:03", "10.0.0.3", 4000)
 SWITCH = Endpoint("02:00:00:00:ff:fe", "10.0.255.254")
 
 INNET_BYTES = bytes.fromhex(
-    "494e 01 02"  # magic, version, operation OR
+    "494e 02 02"  # magic, version, operation OR
     "1234 00ff"  # job, epoch
     "fffffffe"  # sequence
     "0203 01 15"  # slot, slot version, flags result | resend | overflow
     "80000001"  # bitmap
-    "0002 0004"  # worker, count
-    "0002 0020"  # elements, width
-    "8001 0000"  # exponent, message
+    "0002 04 20"  # worker, count, width
+    "0002 8001"  # elements, exponent
+    # The sum of all other words is 6e5ba, folded e5c0; this is the complement.
+    "0000 1a3f"  # message, checksum
     "00000001 fffffffe 7fffffff"  # 1, -2, 2**31 - 1
 )
 FIELDS = {
@@ -142,13 +144,15 @@ DAMAGE = [
     ("udp", 42, 0, Refusal.MAGIC, "innet.magic is 78 (0x4e); expected 0x494e"),
     ("raw", 13, 0xB6, Refusal.ETHERTYPE, "expected 0x88b5"),
     ("raw", 14, 0, Refusal.MAGIC, "innet.magic"),
-    ("raw", 16, 2, Refusal.VERSION, "innet.version is 2 (0x2); expected 1"),
+    ("raw", 16, 1, Refusal.VERSION, "innet.version is 1 (0x1); expected 2"),
     ("raw", 17, 0, Refusal.OPERATION, "innet.operation is 0 (0x0); expected 1 .. 3"),
     ("raw", 17, 4, Refusal.OPERATION, "innet.operation is 4"),
     ("raw", 28, 2, Refusal.SLOT_VERSION, "innet.slot_version is 2 (0x2); expected 0 .. 1"),
     ("raw", 39, 0, Refusal.ELEMENTS, "innet.elements is 0 (0x0); expected 1 .. 3"),
     ("raw", 39, 4, Refusal.ELEMENTS, "innet.elements is 4"),
-    ("raw", 41, 16, Refusal.WIDTH, "innet.width is 16 (0x10); expected 32"),
+    ("raw", 37, 16, Refusal.WIDTH, "innet.width is 16 (0x10); expected 32"),
+    ("raw", 40, 0, Refusal.CHECKSUM, "innet.checksum is"),
+    ("raw", 57, 0, Refusal.CHECKSUM, "expected what RFC 1071 makes of header and values"),
 ]
 
 
@@ -218,6 +222,29 @@ def test_garbage_never_raises(start: int, garbage: bytes, udp: bool) -> None:
             parse_strict(Layout(3, framing), damaged)
 
 
+@given(st.data(), st.sampled_from(["udp", "raw"]))
+def test_every_burst_of_up_to_15_bits_is_caught(data: st.DataObject, framing: str) -> None:
+    """Between the innet header's first bit and the last value's last, whatever they hold."""
+    layout = Layout(3, framing)
+    words = data.draw(st.tuples(*[st.integers(-(2**31), 2**31 - 1)] * 3))
+    frame = pack(layout, WORKER, SWITCH, np.array([words], np.int32), **REASONABLE)
+    whole = int.from_bytes(frame.tobytes(), "big")
+    burst = data.draw(st.integers(1, 2**15 - 1))
+    place = data.draw(st.integers(0, 8 * (32 + 12) - burst.bit_length()))
+    damaged = (whole ^ burst << place).to_bytes(layout.frame_size, "big")
+    assert not parse(layout, PacketBatch.from_packets([(0, damaged)])).valid.any()
+
+
+def test_sealed_frames_are_right_again() -> None:
+    layout = Layout(3)
+    frames = np.repeat(literal_frame("udp"), 2, axis=0)
+    layout.view(frames)["innet"]["job"] = [1, 2]
+    assert parse(layout, frames).refusals() == {Refusal.CHECKSUM: 2}
+    seal(layout, frames)
+    assert parse(layout, frames).header["job"].tolist() == [1, 2]
+    assert parse(layout, frames).valid.all()
+
+
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
@@ -233,7 +260,7 @@ def test_garbage_never_raises(start: int, garbage: bytes, udp: bool) -> None:
         ("elements", 4),
         ("flags", 256),
         ("bitmap", 2**32),
-        ("count", 0x10000),
+        ("count", 0x100),
         ("exponent", 0x10000),
     ],
 )

@@ -1,8 +1,9 @@
 """Calculations: the bytes that are hashed, and the hash.
 
-The Internet checksum of fields of one header needs no bytes: its one's complement sum is the sum of
-the fields, each shifted to where it stands in its 16-bit word, since 2**16 is 1 modulo 2**16 - 1
-(RFC 1071, section 2). Everything else is written to a scratch buffer and hashed there.
+The Internet checksum needs no bytes where each header's share is a whole number of 16-bit words:
+its one's complement sum is the sum of the fields, each shifted to where it stands in its word,
+since 2**16 is 1 modulo 2**16 - 1 (RFC 1071, section 2). Fields that are elements of an array are
+summed in a loop. Everything else is written to a scratch buffer and hashed there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from innet.switch.hashes import RESULT_BITS
 from innet.switch.jit.emit_bytes import Bits, Part, emit_stores, field_bits, header_parts
 from innet.switch.jit.emit_varbits import variable_bits
 from innet.switch.jit.expressions import Expressions, Value, literal
+from innet.switch.jit.layout import SHORTEST_RUN
 from innet.switch.jit.writer import Writer
 
 #: CRCs whose table is an argument, since the control plane may change it.
@@ -46,8 +48,7 @@ def emit_hash(
     """
     calculation = expressions.program.hashes[number]
     inputs = _flattened(expressions.program, calculation.inputs)
-    summed = calculation.algorithm in ("csum16", "cksum16") and _one_header(inputs) is not None
-    if summed and not any(_is_variable(expressions.program, part) for part in inputs):
+    if calculation.algorithm in ("csum16", "cksum16") and _is_sum(expressions.program, inputs):
         return _sum_of_fields(writer, expressions, inputs)
     if calculation.algorithm not in ALGORITHMS:
         raise UnsupportedError(f"hash algorithm {calculation.algorithm}")
@@ -123,10 +124,12 @@ def _holder(part: Input) -> int | None:
     return part.header if isinstance(part, ir.FieldRef) else None
 
 
-def _one_header(inputs: list[Input]) -> int | None:
-    """The header that all inputs are fields of, or None."""
-    holders = {_holder(part) for part in inputs}
-    return holders.pop() if len(holders) == 1 else None
+def _is_sum(program: ir.Program, inputs: list[Input]) -> bool:
+    """Whether the place of every field in its 16-bit word is known, whichever headers are valid."""
+    if any(isinstance(part, ir.Payload) or _is_variable(program, part) for part in inputs):
+        return False
+    groups = [tuple(group) for _, group in groupby(inputs, key=_holder)]
+    return len(groups) == 1 or all(_width(program, group) % 16 == 0 for group in groups)
 
 
 def _write(
@@ -193,29 +196,78 @@ def _whole_header(expressions: Expressions, members: tuple[Input, ...]) -> list[
 
 
 def _sum_of_fields(writer: Writer, expressions: Expressions, inputs: list[Input]) -> Value:
-    program = expressions.program
-    header = _one_header(inputs)
-    assert header is not None
-    terms = []
-    end = 0
-    for part in inputs:
-        assert isinstance(part, ir.FieldRef)
-        for bits in _bits(expressions, part):
-            text, width = bits.text, bits.width
-            end += width
-            if not bits.clean and width < 64:
-                text = f"({text} & {literal((1 << width) - 1)})"
-            shift = -end % 16
-            if width + shift <= 48:
-                terms.append(f"({text} << {shift})" if shift else text)
-            else:  # 48 bits leave room for the sum of 2**15 terms
-                low = 32 - shift
-                terms.append(f"(({text} & {literal((1 << low) - 1)}) << {shift})")
-                high = width - low
-                terms.append(f"(({text} >> {low}) & {literal((1 << high) - 1)})")
     name = writer.fresh("sum")
-    writer.line(f"{name} = {' + '.join(terms)}")
-    text = f"folded({name})"
-    if not program.headers[header].metadata:
-        text = f"({text} if {expressions.layout.name(header, ir.VALID)} else 0xffff)"
-    return Value(text, 0, 0xFFFF)
+    writer.line(f"{name} = 0")
+    for header, group in groupby(inputs, key=_holder):
+        members = tuple(group)
+        if header is None or expressions.program.headers[header].metadata:
+            _add_words(writer, expressions, name, members)
+        else:
+            with writer.block(f"if {expressions.layout.name(header, ir.VALID)}:"):
+                _add_words(writer, expressions, name, members)
+    return Value(f"folded({name})", 0, 0xFFFF)
+
+
+def _add_words(
+    writer: Writer, expressions: Expressions, name: str, members: tuple[Input, ...]
+) -> None:
+    """Add the 16-bit words of inputs of one header, or of constants, to the variable ``name``."""
+    terms: list[str] = []
+    end = position = 0
+    while position < len(members):
+        count = _elements(expressions, members, position) if end % 16 == 0 else 0
+        if count:
+            with writer.lanes(count):
+                element = _element(expressions, members[position], "k")
+                writer.line(f"{name} += {element}")
+            end += _width(expressions.program, members[position : position + count])
+            position += count
+            continue
+        for bits in _bits(expressions, members[position]):
+            end += bits.width
+            terms += _shifted(bits, -end % 16)
+        position += 1
+    if terms:
+        writer.line(f"{name} += {' + '.join(terms)}")
+
+
+def _elements(expressions: Expressions, members: tuple[Input, ...], first: int) -> int:
+    """How many inputs from ``first`` on are one after the other in an array of whole words."""
+    start = members[first]
+    if not isinstance(start, ir.FieldRef) or start.field == ir.VALID:
+        return 0
+    array = expressions.layout.array(start.header, start.field)
+    if array is None or array.width not in (16, 32):
+        return 0
+    count = 1
+    while (
+        first + count < len(members)
+        and members[first + count] == ir.FieldRef(start.header, start.field + count)
+        and start.field + count <= array.last
+    ):
+        count += 1
+    return count if count >= SHORTEST_RUN else 0
+
+
+def _element(expressions: Expressions, part: Input, offset: str) -> str:
+    """The element of an array that is ``offset`` behind the one of ``part``."""
+    assert isinstance(part, ir.FieldRef)
+    array = expressions.layout.array(part.header, part.field)
+    assert array is not None
+    first = part.field - array.first
+    return f"int64({array.name}[{offset}{f' + {first}' if first else ''}])"
+
+
+def _shifted(bits: Bits, shift: int) -> list[str]:
+    """The terms of a field that ends ``shift`` bits before the end of a 16-bit word."""
+    text, width = bits.text, bits.width
+    if not bits.clean and width < 64:
+        text = f"({text} & {literal((1 << width) - 1)})"
+    if width + shift <= 48:  # 48 bits leave room for the sum of 2**15 terms
+        return [f"({text} << {shift})" if shift else text]
+    low = 32 - shift
+    high = width - low
+    return [
+        f"(({text} & {literal((1 << low) - 1)}) << {shift})",
+        f"(({text} >> {low}) & {literal((1 << high) - 1)})",
+    ]

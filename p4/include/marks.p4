@@ -1,0 +1,30 @@
+// What stays with a slot once a packet brought it: that a sum has left int32, that the network was
+// congested. It travels with the result, to all workers.
+
+#ifndef INNET_MARKS_P4
+#define INNET_MARKS_P4
+
+control Marks(inout headers_t hdr, inout metadata_t meta) {
+    register<bit<8>>(2 * SLOTS) marks;
+
+    action mark() {
+        bit<8> held;
+        marks.read(held, meta.index);
+        held = meta.fresh == 1 ? 0 : held;
+        hdr.innet.flags = held | hdr.innet.flags & MARKS | (bit<8>)meta.signs[31:31];
+        marks.write(meta.index, hdr.innet.flags);
+    }
+
+    action congested() {
+        hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
+    }
+
+    apply {
+        if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 == 3) {
+            congested(); // "congestion experienced" (RFC 3168)
+        }
+        mark();
+    }
+}
+
+#endif

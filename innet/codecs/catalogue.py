@@ -30,11 +30,13 @@ QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quanti
 QUANTISERS.register("exact", "innet.codecs.quantisers.exact:Exact")
 QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
 QUANTISERS.register("qsgd", "innet.codecs.quantisers.qsgd:Qsgd")
+QUANTISERS.register("thc", "innet.codecs.quantisers.thc:Thc")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
 CARRIERS.register("block", "innet.codecs.carriers.block:Block")
 CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
 CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
+CARRIERS.register("packed", "innet.codecs.carriers.packed:Packed")
 CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
 
 FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
@@ -75,7 +77,7 @@ PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}
 )
 PRESETS.register(
-    "qsgd", {"selector": "all", "quantiser": "qsgd", "carrier": "dense", "feedback": "none"}
+    "qsgd", {"selector": "all", "quantiser": "qsgd", "carrier": "packed", "feedback": "none"}
 )
 PRESETS.register(
     "scalecom",
@@ -89,6 +91,9 @@ PRESETS.register(
         "carrier": "shared",
         "feedback": "momentum",
     },
+)
+PRESETS.register(
+    "thc", {"selector": "all", "quantiser": "thc", "carrier": "packed", "feedback": "residual"}
 )
 PRESETS.register(
     "topk", {"selector": "topk", "quantiser": "fixed", "carrier": "lhc", "feedback": "residual"}

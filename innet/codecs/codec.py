@@ -44,6 +44,8 @@ class Outcome:
         indices: shape (m,), int32, ascending: what this worker selected; None for everything.
         sent: shape (m,), float32: the values that it sent for them. Where everything was
             selected it is the caller's gradient itself.
+        represented: shape (m,), float32: what this worker's integers stand for, where the quantiser
+            has its error fed back; None elsewhere.
         contribution: the integers that became of them, and where the worker added them to the sum.
         applied: shape (a,), int32, ascending: the coordinates of the sum that count, where the
             selector decides that after the sum is known; the others are 0 in ``sum``. None: all.
@@ -58,6 +60,7 @@ class Outcome:
     scale: float
     indices: Ints | None
     sent: Floats
+    represented: Floats | None
     contribution: Contribution
     applied: Ints | None
     rounds: int
@@ -233,6 +236,9 @@ class Codec:
         scaling = self.quantiser.agree(of_quantiser, workers)
         shared = SAME_INDICES in self.selector.capabilities.provides
         own = replace(scaling.contribute(selection), shared=shared)
+        represented = scaling.represented(own) if scaling.scale else None
+        if represented is not None:
+            self.feedback.amend(represented)
         if scaling.scale:
             total = yield from self.carrier.carry(own, of_carrier, workers, watch)
         else:
@@ -251,6 +257,7 @@ class Codec:
             scale=scaling.scale,
             indices=indices,
             sent=values,
+            represented=represented,
             contribution=own,
             applied=applied,
             rounds=0,

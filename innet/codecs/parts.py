@@ -76,7 +76,8 @@ class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
     ``size`` is the gradient's times ``limbs``: so many integers the quantiser makes of an element.
-    ``shared`` where the selector says that the indices are the same on all workers.
+    ``shared`` where the selector says that the indices are the same on all workers. ``bounds`` are
+    the least and the largest integer that any worker may have, where the quantiser knows them.
     """
 
     size: int
@@ -84,6 +85,7 @@ class Contribution:
     integers: Ints
     limbs: int = 1
     shared: bool = False
+    bounds: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +212,11 @@ class Scaling(ABC):
 
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero.
+        bounds: the least and the largest integer of any worker, None if not known.
     """
 
     scale: float
+    bounds: tuple[int, int] | None = None
 
     @abstractmethod
     def quantise(self, values: Floats) -> Ints:
@@ -225,7 +229,14 @@ class Scaling(ABC):
     def contribute(self, selection: Selection) -> Contribution:
         """The integers of a selection. Override it where an element takes several."""
         integers = self.quantise(selection.values)
-        return Contribution(selection.size, selection.indices, integers)
+        return Contribution(selection.size, selection.indices, integers, bounds=self.bounds)
+
+    def represented(self, contribution: Contribution) -> Floats | None:
+        """What this worker's own integers stand for, for each value of the selection, where the
+        difference is to be fed back; None where it is not.
+        """
+        del contribution
+        return None
 
     def restore(self, total: Ints, size: int) -> Floats:
         """The sum of the workers' contributions as float32, shape (size,)."""
@@ -287,6 +298,12 @@ class Feedback(Part[P]):
     @abstractmethod
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of the gradient and of what was held back."""
+
+    def amend(self, values: Floats) -> None:
+        """Told what the integers of the last selection stand for, if a quantiser wants its error
+        to be fed back: these values were sent, not those that were selected.
+        """
+        del values
 
     def undo(self) -> None:
         """The last selection did not arrive: keep it for the next time."""

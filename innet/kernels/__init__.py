@@ -18,7 +18,7 @@ from typing import Protocol, cast
 
 from innet.errors import UnknownNameError
 from innet.kernels import gpu
-from innet.kernels.arrays import Floats, Ints
+from innet.kernels.arrays import Doubles, Floats, Ints
 from innet.kernels.count_layout import CountLayout
 from innet.kernels.filters import Filter
 from innet.kernels.layout import SketchLayout
@@ -158,6 +158,78 @@ class Kernels(Protocol):
 
         Half to even, with one rounding, however many limbs; infinite where IEEE 754 rounds to
         infinity, and 0.0, never -0.0, where the number is zero.
+        """
+        ...
+
+    def pack(self, integers: Ints, least: int, lanes: int, bits: int, /) -> Ints:
+        """Words of several small integers each, shape (ceil(n / lanes),) = (w,).
+
+        Integer i, less ``least``, is an unsigned number in the ``bits`` bits of word i mod w from
+        bit (i div w) · bits on. The sum of such words is the words of the sums, as long as these
+        fit: no lane carries into the next.
+
+        Args:
+            integers: shape (n,), of which integers - least fits bits without a sign.
+            least: the smallest that may occur.
+            lanes: integers in a word, 1 .. 32 div bits.
+            bits: of each.
+        """
+        ...
+
+    def unpack(self, words: Ints, least: int, size: int, lanes: int, bits: int, /) -> Ints:
+        """The ``size`` integers of which ``pack`` makes such words."""
+        ...
+
+    def block_squares(self, x: Floats, block: int, /) -> Doubles:
+        """The sum of squares of each of the ceil(n / block) blocks of consecutive elements.
+
+        Bit for bit the same from every implementation: the element at place i of a block is added
+        to lane i mod ``SQUARES_LANES`` (32) in ascending order, and then the upper half of the
+        lanes to the lower half until one is left; in float64.
+        """
+        ...
+
+    def hadamard(self, x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
+        """The randomised Hadamard transform of round(x · scale), not scaled itself.
+
+        Args:
+            x: shape (n,).
+            scales: of each of the ceil(n / block) blocks; so small that the magnitudes of a block's
+                rounded elements add up to less than 2**31.
+            block: elements of a block, a power of two, at most 8192.
+            key: names the signs, 0 .. 2**64 - 1; see ``innet.kernels.hadamard_layout``.
+
+        Returns:
+            Shape (padded(n, block),): the last block is filled up to a power of two.
+        """
+        ...
+
+    def hadamard_back(
+        self, integers: Ints, steps: Doubles, block: int, key: int, size: int, /
+    ) -> Floats:
+        """The first ``size`` elements of D · H · integers · step, in float64, rounded to float32.
+
+        H · H is the block's length, which the steps, one for each block, must hold. Infinite where
+        too large. The magnitudes of a block's integers add up to less than 2**31.
+        """
+        ...
+
+    def quantise_to_table(
+        self, integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
+    ) -> Ints:
+        """To one of the two entries of a table that are next to it, by chance, without bias.
+
+        For element i, p = integer · scale + g / 2, held within 0 .. g, lies between neighbouring
+        entries a <= p < b of the table (the last two where p = g). With r the low half, for odd i
+        the high half, of mix(key + (i div 2 + 1) · 0x9E3779B97F4A7C15) it becomes b where
+        r · (b - a) < (p - a) · 2**32, else a. What is compared is exact in float64.
+
+        Args:
+            integers: shape (n,).
+            scales: of each block of consecutive elements.
+            table: ascending, from 0 to g, at least two entries.
+            block: elements of a block.
+            key: names the random numbers, 0 .. 2**64 - 1.
         """
         ...
 

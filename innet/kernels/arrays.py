@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Doubles = NDArray[np.float64]
 Words = NDArray[np.uint32]  # a bitmap, or float32 looked at as bits
 Selected = tuple[Ints, Floats]  # indices, ascending, and the values there
 
 LANES = 512  # partial sums of the statistics: so many that a row of them is worth a vector loop
+SQUARES_LANES = 32  # of a block's sum of squares: a warp's

@@ -16,7 +16,14 @@ from innet.kernels.naive_blocks import (  # noqa: F401 - kernels of this set
 )
 from innet.kernels.naive_count import count_estimate, count_sketch  # noqa: F401 - of this set too
 from innet.kernels.naive_filters import bloom_fill, bloom_members  # noqa: F401 - of this set too
+from innet.kernels.naive_hadamard import (  # noqa: F401 - kernels of this set
+    block_squares,
+    hadamard,
+    hadamard_back,
+    quantise_to_table,
+)
 from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
+from innet.kernels.naive_packing import pack, unpack  # noqa: F401 - kernels of this set
 from innet.kernels.naive_statistics import moments, product, smallest  # noqa: F401 - as above
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -260,6 +260,42 @@ def test_count_sketch(data):
     assert_same(gpu.count_estimate(sketch, x.size, layout), estimates)
 
 
+@some_examples
+@given(st.data())
+def test_packing(data):
+    bits = data.draw(st.sampled_from((1, 7, 10, 31, 32)))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    integers = (rng.integers(0, 2**bits, data.draw(SIZES)) - 2 ** (bits - 1)).astype(np.int32)
+    arguments = -(2 ** (bits - 1)), 32 // bits, bits
+    words = naive.pack(integers, *arguments)
+    assert_same(gpu.pack(integers, *arguments), words)
+    least, lanes, bits = arguments
+    assert_same(gpu.unpack(words, least, integers.size, lanes, bits), integers)
+
+
+@some_examples
+@given(st.data())
+def test_hadamard(data):
+    x = vector(data)
+    block = data.draw(st.sampled_from((16, 64, 512)))
+    key = data.draw(st.integers(0, 2**64 - 1))
+    squares = naive.block_squares(x, block)
+    assert_same(gpu.block_squares(x, block), squares)
+    scales = np.zeros(squares.size)
+    np.divide(2.0**30 / block, np.sqrt(squares / block), out=scales, where=squares > 0)
+    rotated = naive.hadamard(x, scales, block, key)
+    assert_same(gpu.hadamard(x, scales, block, key), rotated)
+    back = rotated // block
+    arguments = scales * 2.0**-40, block, key, x.size
+    assert_same(gpu.hadamard_back(back, *arguments), naive.hadamard_back(back, *arguments))
+    table = np.array([0, 2, 5, 9], np.int32)
+    coarse = np.full(squares.size, 3 * 2.0**-30 * block / np.sqrt(block))
+    assert_same(
+        gpu.quantise_to_table(rotated, coarse, table, block, key),
+        naive.quantise_to_table(rotated, coarse, table, block, key),
+    )
+
+
 def test_arrays_on_the_device_stay_there():
     rng = np.random.default_rng(0)
     gradient, residual = rng.standard_normal((2, 300)).astype(np.float32)

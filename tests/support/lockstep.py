@@ -62,11 +62,20 @@ def integer_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.int64]:
     return oracle
 
 
+def shares(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
+    """What each worker sent for each coordinate, shape (workers, size): see ``sent_oracle``."""
+    sent = np.zeros((len(outcomes), size))
+    for own, outcome in zip(sent, outcomes, strict=True):
+        place = slice(None) if outcome.indices is None else outcome.indices
+        own[place] = outcome.sent if outcome.represented is None else outcome.represented
+    return sent
+
+
 def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
-    """The sum of the float32 values that the workers selected, in float64."""
-    oracle = np.zeros(size)
-    for outcome in outcomes:
-        oracle[slice(None) if outcome.indices is None else outcome.indices] += outcome.sent
+    """The sum of the float32 values that the workers selected, in float64; or of those that their
+    integers stand for, where the quantiser says so.
+    """
+    oracle = np.sum(shares(outcomes, size), axis=0)
     if (applied := outcomes[0].applied) is not None:
         counted = np.zeros(size)
         counted[applied] = oracle[applied]

@@ -47,8 +47,8 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 2000], [3, 2000]],
     ),
     "qsgd": (
-        "3339c653e87a746aa79a5148675726e6eb705725f474871494cf488b6b22f55e",
-        [[1, 2000], [1, 2000]],
+        "f4b4c6c77caed5ede88809e41521c2f0e271d5bec8007fee50929da895ee919f",
+        [[1, 667], [1, 667]],
     ),
     "scalecom": (
         "f6cf534021b414f3e3272e2461af196cb10cbe4d06e3d18f04bd4a75de1f2b54",
@@ -69,6 +69,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
     "sketched-sgd": (
         "5b77a115a71e5976047c610c329681dfd0090522f4db2f45c4bec154e3c27c0a",
         [[1, 100, 1, 8], [1, 100, 1, 8]],
+    ),
+    "thc": (
+        "c0c455b48587d04ba704ce195a5658ee178f35a826a2be52569471114057e1e3",
+        [[1, 512], [1, 512]],
     ),
     "threshold": (
         "8017cb665ff52d86aaebd6a474c85cdaf7916d58c04c54f91a0fbcbbc34f7f18",

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.capabilities import INT32, ZEROS, Capabilities
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_plan import LhcSettings, Plan, plan
 from innet.codecs.parts import Carrier, Context, Contribution, Ints, Rounds, Selection, Total
@@ -63,7 +63,10 @@ class Lhc(Carrier[LhcSettings]):
 
     name = "lhc"
     capabilities = Capabilities(
-        requires={INT32: "the cells of the sketch are 32-bit integers."},
+        requires={
+            INT32: "the cells of the sketch are 32-bit integers.",
+            ZEROS: "its sketch saves what is zero, and must know where that is.",
+        },
         fixed_size=False,
         rounds=(0, 2),
         index="bitmap, Bloom filter or none",

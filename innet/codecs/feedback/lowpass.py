@@ -81,6 +81,10 @@ class LowPass(Residual):
         self._sent = indices, values
         return indices, values
 
+    def amend(self, values: Floats) -> None:
+        if self._sent is not None:
+            self._sent = self._sent[0], values
+
     def undo(self) -> None:
         """All of x stays in the memory, as ``residual`` does it."""
         if self._exchange is not None:

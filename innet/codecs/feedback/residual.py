@@ -22,8 +22,9 @@ class Residual(Feedback[Settings]):
     """With x = gradient + residual: sent + new residual == x, bit for bit.
 
     What is sent leaves the residual as the float32 values that were selected; the error that the
-    quantiser makes on them is not fed back. Where a selector sends other values than those of x
-    (``Selector.verbatim``), the residual is x - sent, rounded to float32.
+    quantiser makes on them is fed back only where the quantiser asks for it: then sent is what the
+    integers stand for (``Scaling.represented``). There, and where a selector sends other values
+    than those of x (``Selector.verbatim``), the residual is x - sent, rounded to float32.
     """
 
     name = "residual"
@@ -82,6 +83,14 @@ class Residual(Feedback[Settings]):
         known = LARGEST in selector.capabilities.provides and selector.verbatim
         self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
         return indices, values
+
+    def amend(self, values: Floats) -> None:
+        if self._sent is not None and self.residual is not None:
+            indices, before = self._sent
+            with np.errstate(over="ignore"):
+                rest = np.clip(before - values, -_FLOAT32_MAX, _FLOAT32_MAX)
+            self.residual[slice(None) if indices is None else indices] = rest
+            self._reach = _FLOAT32_MAX
 
     def undo(self) -> None:
         """Put what was selected back: the gradient is in the residual, as if k had been 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.capabilities import INT32, ZEROS, Capabilities
 from innet.codecs.parts import (
     Contribution,
     Floats,
@@ -42,7 +42,7 @@ class Exact(Quantiser[Settings]):
 
     name = "exact"
     capabilities = Capabilities(
-        provides=frozenset({INT32}),
+        provides=frozenset({INT32, ZEROS}),
         rounds=(1, 1),
         integer_width=32,
         overflow_bound="2**b - 1 with N * (2**b - 1) <= 2**31 - 1",

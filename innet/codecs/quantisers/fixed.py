@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, ONE_INTEGER, Capabilities
+from innet.codecs.capabilities import INT32, ONE_INTEGER, ZEROS, Capabilities
 from innet.codecs.parts import Floats, Ints, Quantiser, Scaling, Selection
 from innet.config import Settings
 from innet.kernels import Kernels
@@ -36,7 +36,7 @@ class Fixed(Quantiser[Settings]):
 
     name = "fixed"
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER}),
+        provides=frozenset({INT32, ONE_INTEGER, ZEROS}),
         rounds=(1, 1),
         integer_width=32,
         overflow_bound="floor((2**31 - 1) / N)",

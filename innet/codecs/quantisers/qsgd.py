@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import INT32, ONE_INTEGER, WHOLE_STEP, Capabilities
+from innet.codecs.capabilities import INT32, ONE_INTEGER, SMALL, WHOLE_STEP, ZEROS, Capabilities
 from innet.codecs.parts import Floats, Ints, Quantiser, Scaling, Selection
 from innet.codecs.steps import Counting
 from innet.config import Settings
@@ -40,9 +40,8 @@ class Qsgd(Counting[QsgdSettings], Quantiser[QsgdSettings]):
 
     * The paper scales by each worker's own 2-norm, so that its integers mean something else for
       every worker and cannot be added up. Here all share one M, the maximum norm.
-    * The paper codes the integers with Elias' code, whose words cannot be summed; here each takes
-      an int32 lane. It costs the same bytes as ``fixed``: what this measures is what coarse
-      integers do to training, and how small the sums remain that a switch has to hold.
+    * The paper codes the integers with Elias' code, whose words cannot be summed. Here carrier
+      ``packed`` puts as many into a word as the sum over the workers leaves room for.
 
     L is ``levels``, or floor((2**31 - 1) / N) where N workers would otherwise overflow.
 
@@ -66,7 +65,7 @@ class Qsgd(Counting[QsgdSettings], Quantiser[QsgdSettings]):
     name = "qsgd"
     settings = QsgdSettings
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER, WHOLE_STEP}),
+        provides=frozenset({INT32, ONE_INTEGER, SMALL, WHOLE_STEP, ZEROS}),
         rounds=(1, 1),
         integer_width=32,
         overflow_bound="min(levels, floor((2**31 - 1) / N))",
@@ -99,6 +98,7 @@ class QsgdScaling(Scaling):
         self._key = key
         self.scale = levels / largest if largest else 0.0
         self.step = largest / levels
+        self.bounds = (-levels, levels)
 
     def quantise(self, values: Floats) -> Ints:
         return self._kernels.quantise_randomly(values, self.scale, self._key)

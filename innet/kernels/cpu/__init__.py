@@ -11,9 +11,16 @@ from innet.kernels.cpu.chunks import chunk_largest
 from innet.kernels.cpu.count import count_estimate, count_sketch
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, quantise_randomly, scatter
+from innet.kernels.cpu.hadamard import (
+    block_squares,
+    hadamard,
+    hadamard_back,
+    quantise_to_table,
+)
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
 from innet.kernels.cpu.maxima import reaching_maxima
+from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
 from innet.kernels.cpu.statistics import moments, product, smallest
 from innet.kernels.cpu.survey import survey
@@ -22,6 +29,7 @@ from innet.kernels.cpu.topk import top_k, top_k_residual
 
 __all__ = [
     "block_bitmap",
+    "block_squares",
     "bloom_fill",
     "bloom_members",
     "chunk_largest",
@@ -31,16 +39,20 @@ __all__ = [
     "expand",
     "gather_blocks",
     "grain",
+    "hadamard",
+    "hadamard_back",
     "join",
     "lhc_encode",
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
     "moments",
+    "pack",
     "popcount",
     "product",
     "quantise",
     "quantise_randomly",
+    "quantise_to_table",
     "reaching",
     "reaching_maxima",
     "reaching_residual",
@@ -51,4 +63,5 @@ __all__ = [
     "survey",
     "top_k",
     "top_k_residual",
+    "unpack",
 ]

@@ -12,9 +12,16 @@ from innet.kernels.cuda.chunks import chunk_largest
 from innet.kernels.cuda.count import count_estimate, count_sketch
 from innet.kernels.cuda.filters import bloom_fill, bloom_members
 from innet.kernels.cuda.fixed import dequantise, quantise, quantise_randomly, scatter
+from innet.kernels.cuda.hadamard import (
+    block_squares,
+    hadamard,
+    hadamard_back,
+    quantise_to_table,
+)
 from innet.kernels.cuda.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cuda.limbs import grain, join, split
 from innet.kernels.cuda.maxima import reaching_maxima
+from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
 from innet.kernels.cuda.statistics import moments, product
 from innet.kernels.cuda.survey import smallest, survey
@@ -23,6 +30,7 @@ from innet.kernels.cuda.topk import top_k, top_k_residual
 
 __all__ = [
     "block_bitmap",
+    "block_squares",
     "bloom_fill",
     "bloom_members",
     "chunk_largest",
@@ -32,16 +40,20 @@ __all__ = [
     "expand",
     "gather_blocks",
     "grain",
+    "hadamard",
+    "hadamard_back",
     "join",
     "lhc_encode",
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
     "moments",
+    "pack",
     "popcount",
     "product",
     "quantise",
     "quantise_randomly",
+    "quantise_to_table",
     "reaching",
     "reaching_maxima",
     "reaching_residual",
@@ -52,4 +64,5 @@ __all__ = [
     "survey",
     "top_k",
     "top_k_residual",
+    "unpack",
 ]

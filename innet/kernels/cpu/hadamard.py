@@ -1,0 +1,174 @@
+"""The randomised Hadamard transform of ``innet.kernels.hadamard_layout``, blocks in cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from innet.kernels.arrays import SQUARES_LANES, Doubles, Floats, Ints
+from innet.kernels.cpu import memory
+from innet.kernels.cpu.lhc import mix
+from innet.kernels.hadamard_layout import padded
+
+_ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed``: rounds what is below 2**51
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = 8  # neighbours that are transformed in registers; then whole vectors are added
+
+
+def block_squares(x: Floats, block: int, /) -> Doubles:
+    """See ``innet.kernels.Kernels.block_squares``."""
+    lanes = np.zeros((-(-x.size // block), SQUARES_LANES))
+    _block_squares(x, block, lanes)
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes[:, 0].copy()
+
+
+def hadamard(x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.hadamard``."""
+    integers = memory.empty(padded(x.size, block), np.int32)
+    _hadamard(x, scales, block, np.uint64(key), integers)
+    return integers
+
+
+def hadamard_back(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
+    """See ``innet.kernels.Kernels.hadamard_back``."""
+    values = memory.empty(size, np.float32)
+    scratch = np.empty(min(block, integers.size), np.int32)
+    _hadamard_back(integers, steps, block, np.uint64(key), scratch, values)
+    return values
+
+
+def quantise_to_table(
+    integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
+) -> Ints:
+    """See ``innet.kernels.Kernels.quantise_to_table``."""
+    # By the integer part of the place: the entry below, and how far the next one is from it.
+    places = np.arange(int(table[-1]) + 1)
+    entry = np.minimum(np.searchsorted(table, places, side="right"), table.size - 1) - 1
+    steps = np.stack((table[entry], np.diff(table)[entry])).astype(np.float64)
+    quantised = memory.empty(integers.size, np.int32)
+    _quantise_to_table(integers, scales, steps, block, np.uint64(key), quantised)
+    return quantised
+
+
+@njit(cache=True)
+def _block_squares(x: Floats, block: int, lanes: Doubles) -> None:
+    for b in range(lanes.shape[0]):
+        sums = lanes[b]
+        own = x[b * block : (b + 1) * block]
+        for start in range(0, own.size, SQUARES_LANES):
+            row = own[start : start + SQUARES_LANES]
+            for j in range(row.size):
+                sums[j] += np.float64(row[j]) * np.float64(row[j])
+
+
+@njit(cache=True)
+def _hadamard(x: Floats, scales: Doubles, block: int, key: np.uint64, integers: Ints) -> None:
+    for b in range(scales.size):
+        start = b * block
+        own = x[start : start + block]
+        out = integers[start : start + block]
+        for i in range(own.size):
+            out[i] = np.int32((np.float64(own[i]) * scales[b] + _ROUNDER) - _ROUNDER)
+        out[own.size :] = 0
+        _flip(out[: own.size], start, key)
+        _transform(out)
+
+
+@njit(cache=True)
+def _hadamard_back(  # noqa: PLR0917 - compiled code takes no keywords
+    integers: Ints, steps: Doubles, block: int, key: np.uint64, scratch: Ints, values: Floats
+) -> None:
+    for b in range(steps.size):
+        start = b * block
+        own = integers[start : start + block]
+        sums = scratch[: own.size]
+        sums[:] = own
+        _transform(sums)
+        out = values[start : start + block]
+        _flip(sums[: out.size], start, key)
+        for i in range(out.size):
+            out[i] = np.float32(np.float64(sums[i]) * steps[b])
+
+
+@njit(cache=True)
+def _flip(integers: Ints, first: int, key: np.uint64) -> None:
+    """Random signs. ``first`` is the index of the first of them in the whole vector."""
+    i = 0
+    while i < integers.size:
+        at = first + i
+        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key) >> np.uint64(at & 63)
+        count = min(64 - (at & 63), integers.size - i)
+        for j in range(count):
+            # All ones where the bit is set: (v ^ -1) + 1 is -v, without a branch.
+            negate = -np.int32((word >> np.uint64(j)) & np.uint64(1))
+            integers[i + j] = np.int32((integers[i + j] ^ negate) - negate)
+        i += count
+
+
+@njit(cache=True)
+def _transform(x: Ints) -> None:
+    """H · x in place. In integers every order of the additions gives the same."""
+    size = x.size
+    width = 1
+    if size >= _FIRST:
+        for start in range(0, size, _FIRST):
+            _transform_eight(x[start : start + _FIRST])
+        width = _FIRST
+    while 4 * width <= size:  # two steps in one pass over the block
+        for start in range(0, size, 4 * width):
+            a = x[start : start + width]
+            b = x[start + width : start + 2 * width]
+            c = x[start + 2 * width : start + 3 * width]
+            d = x[start + 3 * width : start + 4 * width]
+            for i in range(width):
+                p, q = np.int32(a[i] + b[i]), np.int32(a[i] - b[i])
+                r, s = np.int32(c[i] + d[i]), np.int32(c[i] - d[i])
+                a[i], b[i] = np.int32(p + r), np.int32(q + s)
+                c[i], d[i] = np.int32(p - r), np.int32(q - s)
+        width *= 4
+    while width < size:
+        for start in range(0, size, 2 * width):
+            a = x[start : start + width]
+            b = x[start + width : start + 2 * width]
+            for i in range(width):
+                p = np.int32(a[i] + b[i])
+                b[i] = np.int32(a[i] - b[i])
+                a[i] = p
+        width *= 2
+
+
+@njit(cache=True, inline="always")
+def _transform_eight(x: Ints) -> None:
+    a0, a1, a2, a3 = x[0] + x[1], x[0] - x[1], x[2] + x[3], x[2] - x[3]
+    a4, a5, a6, a7 = x[4] + x[5], x[4] - x[5], x[6] + x[7], x[6] - x[7]
+    b0, b1, b2, b3 = a0 + a2, a1 + a3, a0 - a2, a1 - a3
+    b4, b5, b6, b7 = a4 + a6, a5 + a7, a4 - a6, a5 - a7
+    x[0], x[1], x[2], x[3] = b0 + b4, b1 + b5, b2 + b6, b3 + b7
+    x[4], x[5], x[6], x[7] = b0 - b4, b1 - b5, b2 - b6, b3 - b7
+
+
+@njit(cache=True)
+def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
+    integers: Ints, scales: Doubles, steps: Doubles, block: int, key: np.uint64, quantised: Ints
+) -> None:
+    below, gaps = steps[0], steps[1]
+    most = np.float64(below.size - 1)
+    half = most / 2
+    chances = np.empty(block)
+    for b in range(scales.size):
+        start = b * block
+        own, out = integers[start : start + block], quantised[start : start + block]
+        scale = scales[b]
+        for pair in range((own.size + 1) // 2):
+            word = mix(np.uint64((start >> 1) + pair + 1) * _GOLDEN + key)
+            chances[2 * pair] = np.float64(np.uint32(word))
+            chances[2 * pair + 1] = np.float64(np.uint32(word >> np.uint64(32)))
+        for i in range(own.size):
+            place = min(max(np.float64(own[i]) * scale + half, 0.0), most)
+            entry = np.int32(place)
+            low, gap = below[entry], gaps[entry]
+            up = gap if chances[i] * gap < (place - low) * 4294967296.0 else 0.0
+            out[i] = np.int32(low + up)

@@ -1,0 +1,142 @@
+"""The carrier for small integers: lanes, extremes, how many workers fit, what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import gradients
+from support.kernels import assert_same
+from support.lockstep import all_reduce, integer_oracle
+
+from innet import codecs, kernels
+from innet.codecs import build_codec
+from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
+from innet.codecs.parts import Contribution, Selector
+from innet.codecs.stopwatch import Stopwatch
+from innet.config import Settings
+from innet.errors import CompositionError
+from innet.words import combine
+
+naive = kernels.get("naive")
+compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+
+
+def summed(contributions, workers=None):
+    """The carrier alone: total and the words of the first worker."""
+    workers = len(contributions) if workers is None else workers
+    carriers = [build_codec("qsgd").carrier for _ in contributions]
+    stages = [
+        carrier.carry(own, [], workers, Stopwatch(lambda: 0.0, "encode"))
+        for carrier, own in zip(carriers, contributions, strict=True)
+    ]
+    segments = [next(each)[0] for each in stages]
+    answer = combine(segments[0].operation, [each.words for each in segments])
+    with pytest.raises(StopIteration) as stop:
+        stages[0].send([answer])
+    return stop.value.value, segments[0].words
+
+
+@pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+@given(st.data())
+def test_the_kernels_are_those_of_the_oracle(fast, data):
+    bits = data.draw(st.integers(1, 32))
+    lanes = data.draw(st.integers(1, 32 // bits))
+    least = data.draw(st.integers(-(2**31), 2**31 - 2**bits if bits < 32 else -(2**31)))
+    size = data.draw(gradients.sizes(large=True))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    integers = (rng.integers(0, 2**bits, size) + least).astype(np.int32)
+    words = naive.pack(integers, least, lanes, bits)
+    assert words.size == -(-size // lanes)
+    assert_same(fast.pack(integers, least, lanes, bits), words)
+    assert_same(naive.unpack(words, least, size, lanes, bits), integers)
+    assert_same(fast.unpack(words, least, size, lanes, bits), integers)
+
+
+def test_the_words_are_as_they_are_described():
+    integers = np.array([-3, 0, 3, 1, -1], np.int32)
+    # Three lanes of ten bits in two words: 0 and 3, 6 and 4, 2; each three more than the integer.
+    words = [0 | 6 << 10 | 2 << 20, 3 | 4 << 10]
+    assert naive.pack(integers, -3, 3, 10).tolist() == words
+
+
+@given(
+    st.integers(1, 40),
+    st.sampled_from([(0, 1), (-1, 1), (0, 30), (-127, 127), (0, 2**20), (-5, 0)]),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_extremes_do_not_carry(workers, bounds, size, highest):
+    extreme = np.full(size, bounds[highest], np.int32)
+    extreme[::3] = bounds[not highest]
+    (total, words) = summed([Contribution(size, None, extreme, bounds=bounds)] * workers)
+    np.testing.assert_array_equal(total.integers, workers * extreme)
+    bits = total.details["lane_bits"]
+    assert 2 ** (bits - 1) <= workers * (bounds[1] - bounds[0]) < 2**bits
+    assert total.details["lanes"] == 32 // bits
+    assert words.size == -(-size // total.details["lanes"])
+
+
+def test_as_many_workers_as_int32_has_room_for_need_a_word_each():
+    bounds = (-1, 1)
+    integers = np.array([1, 0, -1], np.int32)
+    workers = 2**31 - 1
+    carrier = build_codec("qsgd").carrier
+    own = Contribution(3, None, integers, bounds=bounds)
+    stages = carrier.carry(own, [], workers, Stopwatch(lambda: 0.0, "encode"))
+    (segment,) = next(stages)
+    assert segment.words.view(np.uint32).tolist() == [2, 1, 0]
+    all_of_them = (segment.words.view(np.uint32).astype(np.uint64) * workers).astype(np.uint32)
+    with pytest.raises(StopIteration) as stop:
+        stages.send([all_of_them.view(np.int32)])
+    assert stop.value.value.integers.tolist() == [workers, 0, -workers]
+
+
+@pytest.mark.parametrize(
+    ("workers", "levels", "lanes"), [(1, 127, 4), (4, 127, 3), (4, 7, 5), (8, 1, 6), (32, 127, 2)]
+)
+def test_qsgd_sends_so_many_words(workers, levels, lanes):
+    spec = {"preset": "qsgd", "quantiser": {"levels": levels}}
+    codecs = [build_codec(spec, worker=worker) for worker in range(workers)]
+    rng = np.random.default_rng(3)
+    job = list(rng.standard_normal((workers, 1000)).astype(np.float32))
+    rounds = []
+    outcomes = all_reduce(codecs, job, watch=lambda each: rounds.append(each[0][0].words.size))
+    assert rounds == [1, -(-1000 // lanes)]
+    np.testing.assert_array_equal(outcomes[0].integer_sum, integer_oracle(outcomes, 1000))
+
+
+class EverySeventh(Selector[Settings]):
+    """The coordinates 0, 7, 14, ..., whatever the gradient."""
+
+    name = "seventh"
+    capabilities = Capabilities(provides=frozenset({SAME_INDICES, REST}))
+
+    def select(self, x):
+        indices = np.arange(0, x.size, 7, dtype=np.int32)
+        return indices, x[indices]
+
+
+@pytest.mark.parametrize(("selector", "words"), [(EverySeventh, 48), ("topk", 334)])
+def test_only_shared_indices_save_words(monkeypatch, selector, words):
+    if not isinstance(selector, str):
+        monkeypatch.setitem(codecs.PARTS["selector"]._loaded, "seventh", selector)
+        selector = "seventh"
+    spec = {"selector": selector, "quantiser": "qsgd", "carrier": "packed", "feedback": "residual"}
+    rng = np.random.default_rng(3)
+    job = list(rng.standard_normal((4, 1000)).astype(np.float32))
+    rounds = []
+    outcomes = all_reduce(
+        [build_codec(spec, worker=worker) for worker in range(4)],
+        job,
+        watch=lambda each: rounds.append(each[0][0].words.size),
+    )
+    assert rounds[-1] == words
+    np.testing.assert_array_equal(outcomes[0].integer_sum, integer_oracle(outcomes, 1000))
+
+
+@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
+def test_integers_that_fill_a_word_are_refused(quantiser):
+    with pytest.raises(CompositionError, match="nothing to pack"):
+        build_codec({"quantiser": quantiser, "carrier": "packed"})

@@ -1,0 +1,237 @@
+"""Quantiser thc: its table, its rotation, its error, its bounds, and what is fed back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, linalg, stats
+from support import gradients
+from support.kernels import assert_same
+from support.lockstep import all_reduce, shares
+
+from innet import kernels
+from innet.codecs import build_codec
+from innet.codecs.quantisers.thc_table import reach_of, table
+from innet.errors import CompositionError, ConfigError, InputError
+from innet.kernels.hadamard_layout import padded
+
+naive = kernels.get("naive")
+compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+
+
+def codecs(count, seed=0, **quantiser):
+    spec = {"preset": "thc", "quantiser": quantiser}
+    return [build_codec(spec, seed=seed, worker=worker) for worker in range(count)]
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def test_the_oracle_multiplies_by_hadamards_matrix():
+    x = np.arange(-5, 11, dtype=np.float32)
+    signs = naive.hadamard_back(np.eye(1, 16, dtype=np.int32)[0], np.ones(1), 16, 3, 16)
+    assert set(np.abs(signs)) == {1.0}
+    assert set(signs) == {-1.0, 1.0}
+    product = linalg.hadamard(16) @ (signs * x)
+    np.testing.assert_array_equal(naive.hadamard(x, np.ones(1), 16, 3), product)
+
+
+@each_compiled
+@settings(max_examples=40)
+@given(st.data())
+def test_the_kernels_are_those_of_the_oracle(fast, data):
+    x = data.draw(gradients.vectors(data.draw(gradients.sizes(large=True)), "normal"))
+    block = data.draw(st.sampled_from((16, 64, 4096)))
+    key = data.draw(st.integers(0, 2**64 - 1))
+    assert_same(fast.block_squares(x, block), naive.block_squares(x, block))
+    scales = np.random.default_rng(1).uniform(0.5, 1, -(-x.size // block)) * 2**27 / block
+    rotated = naive.hadamard(x, scales, block, key)
+    assert rotated.size == padded(x.size, block)
+    assert_same(fast.hadamard(x, scales, block, key), rotated)
+    back = rotated // block
+    steps = 1 / scales
+    assert_same(
+        fast.hadamard_back(back, steps, block, key, x.size),
+        naive.hadamard_back(back, steps, block, key, x.size),
+    )
+    entries = np.array(data.draw(st.sampled_from(([0, 1], [0, 2, 5, 9], range(16)))), np.int32)
+    coarse = 3 / (scales * math.sqrt(block))
+    quantised = naive.quantise_to_table(rotated, coarse, entries, block, key)
+    assert_same(fast.quantise_to_table(rotated, coarse, entries, block, key), quantised)
+    assert set(quantised) <= set(entries)
+
+
+@given(st.data())
+def test_back_and_forth_is_the_identity_in_integers(data):
+    x = data.draw(gradients.vectors(data.draw(gradients.sizes()), "integers"))
+    ones = np.ones(-(-x.size // 64))
+    rotated = naive.hadamard(x, ones, 64, 5)
+    lengths = np.full(ones.size, 64.0)
+    lengths[x.size // 64 :] = padded(x.size % 64, 64)
+    assert_same(naive.hadamard_back(rotated, 1 / lengths, 64, 5, x.size), x + np.float32(0))
+
+
+# ------------------------------------------------------------------ the table
+
+
+def variance(entries, reach):
+    """Of a truncated normal value that is rounded by chance, by numerical integration."""
+    places = (2 * np.array(entries) / entries[-1] - 1) * reach
+    return sum(
+        integrate.quad(lambda z, a=a, b=b: (z - a) * (b - z) * stats.norm.pdf(z), a, b)[0]
+        for a, b in itertools.pairwise(places)
+    )
+
+
+@pytest.mark.parametrize(("bits", "granularity"), [(2, 9), (2, 10), (3, 12), (3, 15)])
+def test_no_symmetric_table_is_better(bits, granularity):
+    reach = reach_of(1 / 32)
+    found = table(bits, granularity, reach)
+    inner = range(1, (granularity + 1) // 2)
+    others = []
+    for lower in itertools.combinations(inner, 2 ** (bits - 1) - 1):
+        half = (0, *lower)
+        others.append((*half, *(granularity - each for each in reversed(half))))
+    assert found in others
+    assert variance(found, reach) == pytest.approx(min(variance(each, reach) for each in others))
+
+
+@pytest.mark.parametrize(("bits", "granularity"), [(1, 1), (1, 8), (4, 15), (4, 30), (8, 1023)])
+def test_tables_are_symmetric_and_ascending(bits, granularity):
+    entries = table(bits, granularity, reach_of(1 / 32))
+    assert len(entries) == 2**bits
+    assert (entries[0], entries[-1]) == (0, granularity)
+    assert all(a < b for a, b in itertools.pairwise(entries))
+    assert [granularity - each for each in reversed(entries)] == list(entries)
+
+
+def test_the_reach_leaves_the_share_out():
+    assert 2 * stats.norm.sf(reach_of(1 / 32)) == pytest.approx(1 / 32)
+
+
+# ------------------------------------------------------------------ the whole
+
+
+def test_the_error_is_that_of_the_table():
+    """Of rounding and of what is beyond the table, for normal values: within five per cent."""
+    x = np.random.default_rng(0).laplace(size=100 * 4096).astype(np.float32)
+    (outcome,) = all_reduce(codecs(1), [x])
+    reach = reach_of(1 / 32)
+    beyond = 2 * integrate.quad(lambda z: (z - reach) ** 2 * stats.norm.pdf(z), reach, 12)[0]
+    expected = variance(table(4, 30, reach), reach) + beyond
+    error = np.sum((outcome.sum - x.astype(np.float64)) ** 2) / np.sum(x.astype(np.float64) ** 2)
+    assert error == pytest.approx(expected, rel=0.05)
+
+
+def test_rounding_has_no_bias_where_nothing_is_beyond_the_table():
+    """Within five standard errors, of which chance exceeds one in two million."""
+    x = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+    runs = 1500
+    sums = np.array(
+        [all_reduce(codecs(1, seed, truncated=1e-9, block=64), [x])[0].sum for seed in range(runs)],
+        np.float64,
+    )
+    deviation = sums.std(axis=0) / math.sqrt(runs)
+    assert (np.abs(sums.mean(axis=0) - x) <= 5 * deviation).all()
+
+
+def test_what_is_lost_is_fed_back():
+    (codec,) = codecs(1)
+    rng = np.random.default_rng(2)
+    sent, given_ = np.zeros(3000), np.zeros(3000)
+    for _ in range(20):
+        x = rng.standard_normal(3000).astype(np.float32)
+        (outcome,) = all_reduce([codec], [x])
+        residual = codec.feedback.residual
+        carried = x if not given_.any() else outcome.sent
+        np.testing.assert_array_equal(residual, carried - outcome.represented)
+        sent += outcome.represented
+        given_ += x
+    np.testing.assert_allclose(sent + residual, given_, atol=1e-4)
+    assert np.linalg.norm(residual) < 0.3 * np.linalg.norm(x)  # and does not grow
+
+
+def test_an_exchange_that_is_given_up_leaves_all_of_the_gradient():
+    (codec,) = codecs(1)
+    x = np.random.default_rng(2).standard_normal(100).astype(np.float32)
+    exchange = codec.exchange(x, 1)
+    first = next(exchange)
+    exchange.send([each.words for each in first])
+    exchange.close()
+    np.testing.assert_array_equal(codec.feedback.residual, x)
+
+
+@pytest.mark.parametrize("feedback", ["none", "lowpass", "momentum"])
+def test_other_feedbacks_take_what_the_integers_stand_for(feedback):
+    spec = {"preset": "thc", "feedback": feedback}
+    x = np.random.default_rng(4).standard_normal(500).astype(np.float32)
+    codec = build_codec(spec)
+    (outcome,) = all_reduce([codec], [x])
+    if feedback != "none":
+        share = 0.1 if feedback == "lowpass" else 1
+        rest = share * (x.astype(np.float64) - outcome.represented)
+        np.testing.assert_allclose(codec.feedback.residual, rest, atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 32])
+@pytest.mark.parametrize("largest", [gradients.TINIEST, 1.0, 1e30])
+def test_extremes_stay_within_their_bounds(workers, largest):
+    """All weight on one value, or spread out: what makes a rotated block as large as it can be."""
+    for x in (np.full(5000, largest), np.eye(1, 5000)[0] * largest):
+        job = [x.astype(np.float32)] * workers
+        outcomes = all_reduce(codecs(workers), job)
+        for outcome in outcomes:
+            assert outcome.contribution.integers.min() >= 0
+            assert outcome.contribution.integers.max() <= 30
+        total = np.sum(shares(outcomes, 5000), axis=0)
+        np.testing.assert_allclose(
+            outcomes[0].sum, total, rtol=1e-5, atol=workers * (1e-6 * largest + 2.0**-149)
+        )
+
+
+def test_the_rotation_of_whole_blocks_of_one_sign_does_not_overflow():
+    signs = naive.hadamard_back(np.eye(1, 8192, dtype=np.int32)[0], np.ones(1), 8192, 9, 8192)
+    scale = np.array([2.0**30 / 8192])
+    for name in kernels.names():
+        rotated = kernels.get(name).hadamard(signs, scale, 8192, 9)  # all of it in one coordinate
+        assert rotated[0] == 2**30
+        assert not rotated[1:].any()
+
+
+def test_too_many_workers_are_refused():
+    (codec,) = codecs(1, block=8192, granularity=1023)
+    exchange = codec.exchange(np.ones(10, np.float32), 257)
+    first = next(exchange)
+    with pytest.raises(InputError, match="sums up to 256 workers, not 257"):
+        exchange.send([each.words for each in first])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"bits": 0}, "bits"),
+        ({"bits": 9}, "bits"),
+        ({"granularity": 14}, "2\\*\\*bits - 1"),
+        ({"granularity": 1024}, "granularity"),
+        ({"truncated": 0.0}, "truncated"),
+        ({"truncated": 1.0}, "truncated"),
+        ({"block": 100}, "power of two"),
+        ({"block": 8}, "block"),
+        ({"block": 16384}, "block"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(parameters, message):
+    with pytest.raises(ConfigError, match=message):
+        codecs(1, **parameters)
+
+
+@pytest.mark.parametrize("other", [{"selector": "topk"}, {"carrier": "lhc"}])
+def test_what_cannot_be_rotated_together_is_refused(other):
+    with pytest.raises(CompositionError):
+        build_codec({"preset": "thc", **other})

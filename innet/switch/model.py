@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from innet.switch import commands, ir
 from innet.switch.control import ControlPlane
 from innet.switch.control_values import Key, Number
 from innet.switch.engine import Engine, Statistics, SwitchState, refusal
-from innet.switch.interpreter import InterpretEngine
 from innet.switch.ir_check import check_references
 from innet.switch.loader import load_program
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
-from innet.switch.trace import TraceEngine
-from innet.switch.trace_events import Event
+
+if TYPE_CHECKING:
+    from innet.switch.trace import TraceEngine
+    from innet.switch.trace_events import Event
 
 EngineName = Literal["jit", "interpret"]
 
@@ -87,12 +88,18 @@ def _whole_name(kind: str, name: str, known: Iterable[str]) -> str:
     return fitting[0]
 
 
+#: Where engines are. One that is not asked for is not imported, since a new process should be ready
+#: before anybody waits for it.
+_ENGINES = {
+    "jit": ("innet.switch.jit", "JitEngine"),
+    "interpret": ("innet.switch.interpreter", "InterpretEngine"),
+}
+
+
 def _engine_class(name: str) -> type[Engine]:
-    if name == "interpret":
-        return InterpretEngine
-    if name == "jit":
-        # Imported when it is asked for: it takes its compiler with it.
-        return cast("type[Engine]", importlib.import_module("innet.switch.jit").JitEngine)
+    if name in _ENGINES:
+        module, kind = _ENGINES[name]
+        return cast("type[Engine]", getattr(importlib.import_module(module), kind))
     raise UnknownNameError("switch engine", name, ("jit", "interpret"))
 
 
@@ -178,6 +185,8 @@ class Switch:
         if not 0 <= port <= MAX_PORT:
             raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
         if self._tracer is None:
+            from innet.switch.trace import TraceEngine  # noqa: PLC0415 - as engines are
+
             if reasons := TraceEngine.unsupported(self.program):
                 raise UnsupportedError(refusal("interpret", reasons))
             self._tracer = TraceEngine(self.program, self.state)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from innet.switch.jit import cache
+from innet.switch.loader import load_program
+
 ROOT = Path(__file__).parents[2]
 
 RUN = """
+import sys
 import numpy as np
 from innet.packets import PacketBatch
 from innet.switch.engine import SwitchState
@@ -20,14 +26,13 @@ from innet.switch.loader import load_program
 program = load_program("tests/programs/jit_parser.json")
 engine = JitEngine(program, SwitchState(program, np.random.default_rng(0)))
 out = engine.process(PacketBatch.from_packets([(1, bytes(64))]))
-hits = sum(engine._process.stats.cache_hits.values())
-print(hits, len(out), engine.source_path)
+print(int("numba" not in sys.modules), len(out), engine.source_path)
 """
 
 
-def start(directory: Path, **environment: str) -> subprocess.Popen[str]:
+def start(directory: Path, script: str = RUN, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", RUN],
+        [sys.executable, "-c", script],
         cwd=ROOT,
         env={**os.environ, "INNET_CACHE_DIR": str(directory), **environment},
         stdout=subprocess.PIPE,
@@ -37,19 +42,29 @@ def start(directory: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, int, Path]:
+    """1 if Numba was not even imported, packets sent, and where the module is."""
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
-    hits, packets, path = out.split()
-    return int(hits), int(packets), Path(path)
+    warm, packets, path = out.split()
+    return int(warm), int(packets), Path(path)
 
 
 def test_second_process_compiles_nothing(tmp_path: Path) -> None:
-    hits, packets, path = finish(start(tmp_path))
-    assert (hits, packets) == (0, 1)
-    assert path.parent == tmp_path / "switch"
-    before = path.stat().st_mtime_ns
+    warm, packets, path = finish(start(tmp_path))
+    assert (warm, packets) == (0, 1)
+    files = [path, path.with_suffix(".code")]
+    assert sorted((tmp_path / "switch").iterdir()) == sorted(files)
+    before = [each.stat().st_mtime_ns for each in files]
     assert finish(start(tmp_path)) == (1, 1, path)
-    assert path.stat().st_mtime_ns == before
+    assert finish(start(tmp_path, NUMBA_DISABLE_JIT="1")) == (1, 1, path)
+    assert [each.stat().st_mtime_ns for each in files] == before
+
+
+def test_settings_of_numba_are_part_of_the_name(tmp_path: Path) -> None:
+    path = finish(start(tmp_path))[2]
+    warm, packets, other = finish(start(tmp_path, NUMBA_OPT="1"))
+    assert (warm, packets) == (0, 1)
+    assert other != path
 
 
 def test_processes_at_the_same_time(tmp_path: Path) -> None:
@@ -59,25 +74,57 @@ def test_processes_at_the_same_time(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("keep", [0, 20])
-def test_damaged_code_is_made_anew(tmp_path: Path, keep: int) -> None:
-    finish(start(tmp_path))
-    damaged = [*tmp_path.rglob("*.nbc"), *tmp_path.rglob("*.nbi")]
-    assert len(damaged) == 2
-    for path in damaged:
-        path.write_bytes(path.read_bytes()[:keep])
-        assert finish(start(tmp_path))[1] == 1
-        assert finish(start(tmp_path))[0] == 1
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which the program was compiled."""
+    directory = tmp_path_factory.mktemp("kept")
+    finish(start(directory))
+    return directory
 
 
-@pytest.mark.parametrize("share", [0, 0.5, 0.999, None])
-def test_a_damaged_module_is_written_anew(tmp_path: Path, share: float | None) -> None:
-    path = finish(start(tmp_path))[2]
-    whole = path.read_bytes()
-    path.write_bytes(b"\xff" * 99 if share is None else whole[: int(share * len(whole))])
-    assert finish(start(tmp_path))[1:] == (1, path)
-    assert path.read_bytes() == whole
-    assert finish(start(tmp_path))[0] == 1
+def cut(share: float) -> Callable[[bytes], bytes]:
+    return lambda whole: whole[: int(share * len(whole))]
+
+
+def flip(whole: bytes) -> bytes:
+    middle = len(whole) // 2
+    return whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+
+
+@pytest.mark.parametrize("suffix", [".py", ".code"])
+@pytest.mark.parametrize("damage", [cut(0), cut(0.5), cut(0.999), flip, lambda _: b"\xff" * 99])
+def test_what_is_damaged_is_not_loaded(
+    kept: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    damage: Callable[[bytes], bytes],
+) -> None:
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("INNET_CACHE_DIR", str(tmp_path))
+    program = load_program(ROOT / "tests/programs/jit_parser.json")
+    monkeypatch.setattr(cache, "_loaded", {})
+    assert cache.load(program) is not None
+    path = cache.module_path(program).with_suffix(suffix)
+    path.write_bytes(damage(path.read_bytes()))
+    monkeypatch.setattr(cache, "_loaded", {})
+    assert cache.load(program) is None
+
+
+def test_what_is_damaged_is_made_anew(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    (path,) = tmp_path.rglob("*.code")
+    path.write_bytes(cut(0.9)(path.read_bytes()))
+    module = path.with_suffix(".py")
+    assert finish(start(tmp_path)) == (0, 1, module)
+    assert finish(start(tmp_path)) == (1, 1, module)
+
+
+def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
+    script = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))\n" + RUN
+    script = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + script
+    assert finish(start(tmp_path, script))[:2] == (0, 1)
+    assert not list((tmp_path / "switch").iterdir())
 
 
 def test_a_forked_process_leaves_the_directory_alone(tmp_path: Path) -> None:
@@ -116,7 +163,7 @@ def test_compiling_turned_off(tmp_path: Path) -> None:
 def test_without_a_place_to_keep_it(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no directory")
-    hits, packets, path = finish(start(blocked))
-    assert (hits, packets) == (0, 1)
+    warm, packets, path = finish(start(blocked))
+    assert (warm, packets) == (0, 1)
     assert blocked not in path.parents
     assert not path.parent.exists()

@@ -13,7 +13,7 @@ from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter import InterpretEngine
-from innet.switch.jit import JitEngine, cache
+from innet.switch.jit import JitEngine, cache, compiler
 from innet.switch.loader import load_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -287,13 +287,21 @@ def test_source_is_a_file_that_tracebacks_show(tables: ir.Program) -> None:
     _, engine = made(tables)
     source = engine.source_path.read_text()
     assert "# table I.exact_table" in source
-    assert engine._process.py_func.__code__.co_filename == str(engine.source_path)
+    assert source.startswith(compiler.source_of(engine._program))
+
+
+def test_tracebacks_show_the_source(tables: ir.Program, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("import numpy as np\n\nGROWTH = undefined\n")
+    with pytest.raises(NameError) as raised:
+        compiler.compiled(path.read_text(), path)
+    assert str(raised.traceback[-1].path) == str(path)
 
 
 def test_programs_too_large_to_compile_are_refused(
     tables: ir.Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cache, "directory", lambda: tmp_path)  # nothing is compiled there yet
-    monkeypatch.setattr("innet.switch.jit.engine.LONGEST_SOURCE", 10)
+    monkeypatch.setattr("innet.switch.jit.compiler.LONGEST_SOURCE", 10)
     with pytest.raises(UnsupportedError, match=r"(?s)lines of Python .*beyond 10, .*interpret"):
         made(tables)

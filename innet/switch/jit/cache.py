@@ -1,30 +1,29 @@
-"""Emitted modules on disk, and their compiled code beside them.
+"""Compiled programs on disk: the emitted module, to be read, and its machine code, to be run.
 
-A module is named by everything that decides what it says and what it compiles to: the program, the
-sources of the emitter, the versions of Python, NumPy and Numba, and the processor. Numba keeps its
-compiled code in ``__pycache__`` beside the module. Modules are put in place by renaming and are
-never changed, so that processes may share the directory; each ends in a digest of itself, so that
-one that was damaged is noticed before it runs.
+Both are named by everything that decides what they say: the program, the sources of the emitter,
+the versions of Python, NumPy, Numba and LLVM, and the processor. They are put in place by renaming
+and are never changed, so that processes may share the directory; each has a digest of itself, so
+that one that was damaged is noticed before it runs.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
-import importlib.util
+import json
 import os
 import shutil
 import sys
 import tempfile
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 import llvmlite.binding as llvm
-import numba
 import numpy as np
 
 from innet.switch import engine, hashes, ir, meters, randomness
+from innet.switch.jit.native import MachineCode, Native
 
 
 def directory() -> Path:
@@ -59,6 +58,17 @@ def _remove(path: Path, owner: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+#: What tells Numba to make other code of the same source.
+_SETTINGS = (
+    "NUMBA_CPU_FEATURES",
+    "NUMBA_CPU_NAME",
+    "NUMBA_ENABLE_AVX",
+    "NUMBA_LOOP_VECTORIZE",
+    "NUMBA_OPT",
+    "NUMBA_SLP_VECTORIZE",
+)
+
+
 @cache
 def _environment() -> str:
     """Everything but the program that decides about compiled code."""
@@ -68,76 +78,82 @@ def _environment() -> str:
     shared = [Path(str(module.__file__)) for module in imported]
     for source in sorted([*package.glob("*.py"), *shared]):
         digest.update(source.read_bytes())
-    versions = (sys.version, np.__version__, numba.__version__, llvm.get_host_cpu_name())
+    libraries = (np.__version__, version("numba"), version("llvmlite"))
+    settings = [os.environ.get(name) for name in _SETTINGS]
+    versions = (sys.version, libraries, llvm.get_host_cpu_name(), settings)
     digest.update(repr(versions).encode())
     digest.update(llvm.get_host_cpu_features().flatten().encode())
     return digest.hexdigest()
 
 
-def module_name(program: ir.Program) -> str:
-    """The name of the module that belongs to a program here and now."""
-    key = hashlib.sha256(f"{_environment()} {program.fingerprint}".encode()).hexdigest()
-    return f"innet_switch_{key[:32]}"
-
-
 def module_path(program: ir.Program) -> Path:
-    """Where that module is, or would be."""
-    return directory() / f"{module_name(program)}.py"
+    """Where the emitted module of a program is, or would be, here and now."""
+    key = hashlib.sha256(f"{_environment()} {program.fingerprint}".encode()).hexdigest()
+    return directory() / f"innet_switch_{key[:32]}.py"
 
 
-_DIGEST = "# sha256 of all above: "
+_loaded: dict[Path, Native] = {}
 
 
-def _signed(source: str) -> bytes:
-    return f"{source}\n{_DIGEST}{hashlib.sha256(source.encode()).hexdigest()}\n".encode()
+def load(program: ir.Program) -> Native | None:
+    """A program that was compiled before; None when nobody did so, or something was damaged."""
+    path = module_path(program)
+    if path not in _loaded:
+        source, code = _read(path), _read(path.with_suffix(".code"))
+        if source is None or code is None:
+            return None
+        _loaded[path] = Native(unpacked(code))
+    return _loaded[path]
 
 
-def stored(program: ir.Program) -> bool:
-    """Whether the module is there, whole."""
+def keep(program: ir.Program, source: str, compiled: MachineCode) -> Native:
+    """Store a program for other processes and load it into this one."""
+    path = module_path(program)
+    _write(path, source.encode())
+    _write(path.with_suffix(".code"), packed(compiled))
+    _loaded[path] = Native(compiled)
+    return _loaded[path]
+
+
+def packed(compiled: MachineCode) -> bytes:
+    """Compiled code as bytes: a line of JSON, then the object file."""
+    return json.dumps(compiled.described()).encode() + b"\n" + compiled.code
+
+
+def unpacked(data: bytes) -> MachineCode:
+    """What ``packed`` made bytes of."""
+    head, _, code = data.partition(b"\n")
+    described = json.loads(head)
+    for name in ("arguments", "returned"):
+        described[name] = tuple((dtype, dimensions) for dtype, dimensions in described[name])
+    return MachineCode(**described, code=code)
+
+
+_DIGEST = b"\n# sha256 of all above: "
+
+
+def _signed(data: bytes) -> bytes:
+    return data + _DIGEST + hashlib.sha256(data).hexdigest().encode() + b"\n"
+
+
+def _read(path: Path) -> bytes | None:
+    """What was written to a file; None when there is none, or not as it was written."""
     try:
-        found = module_path(program).read_bytes()
+        found = path.read_bytes()
     except OSError:
-        return False
-    source, _, _ = found.rpartition(f"\n{_DIGEST}".encode())
-    return found == _signed(source.decode(errors="replace"))
+        return None
+    data, _, _ = found.rpartition(_DIGEST)
+    return data if found == _signed(data) else None
 
 
-def store(program: ir.Program, source: str) -> Path:
-    """Put a module in place."""
-    path = module_path(program)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(_signed(source))
-    Path(temporary).replace(path)
-    return path
-
-
-def load(program: ir.Program) -> ModuleType:
-    """Import the stored module; compiles it when nobody did so before.
-
-    Compiled code that cannot be read (a file cut short by a full disk) is removed and made anew.
-    """
-    name = module_name(program)
-    if name in sys.modules:
-        return sys.modules[name]
-    path = module_path(program)
+def _write(path: Path, data: bytes) -> None:
+    """Put a file in place. Where the disk is full it stays away, which costs time only."""
+    temporary = ""
     try:
-        return _import(name, path)
-    except Exception:  # whatever Numba says of compiled code that it cannot read
-        for stale in (path.parent / "__pycache__").glob(f"{name}.*"):
-            stale.unlink(missing_ok=True)
-        return _import(name, path)
-
-
-def _import(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(_signed(data))
+        Path(temporary).replace(path)
+    except OSError:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)

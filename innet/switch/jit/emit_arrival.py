@@ -10,12 +10,13 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
-from innet.switch.jit.emit_statements import STATISTICS, Statements
+from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.layout import START, WIDTH
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
 from innet.switch.jit.lower_program import STATES_VISITED
 from innet.switch.jit.lower_requests import REQUESTS
 from innet.switch.jit.lower_stacks import packet_scalars
+from innet.switch.jit.traits import STATISTICS
 from innet.switch.jit.tree import mentions, walk
 
 #: What ``LONGEST`` is as long as nobody truncates: more than any packet has.

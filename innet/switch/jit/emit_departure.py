@@ -6,9 +6,10 @@ from innet.switch import ir
 from innet.switch.engine import DROP_PORT
 from innet.switch.jit import plan
 from innet.switch.jit.emit_bytes import emit_stores, header_parts
-from innet.switch.jit.emit_statements import STATISTICS, Statements
+from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.emit_varbits import emit_header
 from innet.switch.jit.lower_actions import LONGEST, PACKET_LENGTH
+from innet.switch.jit.traits import STATISTICS
 from innet.switch.jit.tree import mentions
 
 

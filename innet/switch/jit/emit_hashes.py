@@ -17,12 +17,9 @@ from innet.switch.jit.emit_bytes import Bits, Part, emit_stores, field_bits, hea
 from innet.switch.jit.emit_varbits import variable_bits
 from innet.switch.jit.expressions import Expressions, Value, literal
 from innet.switch.jit.layout import SHORTEST_RUN
+from innet.switch.jit.traits import CUSTOM, hashes_with_state
 from innet.switch.jit.writer import Writer
 
-#: CRCs whose table is an argument, since the control plane may change it.
-_CUSTOM = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
-#: Algorithms that take an argument of their own: a table, a key, a count.
-_WITH_STATE = (*_CUSTOM, "toeplitz", "round_robin")
 #: Algorithms that remember what they were given, which emitted code has no place for.
 _REMEMBERING = ("round_robin_consistent",)
 #: Algorithms that emitted code has.
@@ -32,11 +29,6 @@ ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
 def hash_arguments(program: ir.Program) -> list[tuple[str, str]]:
     """(name, Numba type) of what the hashes of a program need, in order."""
     return [(f"h{index}", "int64[::1]") for index in hashes_with_state(program)]
-
-
-def hashes_with_state(program: ir.Program) -> list[int]:
-    """The numbers of the hashes that have an argument."""
-    return [i for i, each in enumerate(program.hashes) if each.algorithm in _WITH_STATE]
 
 
 def emit_hash(
@@ -77,7 +69,7 @@ def emit_hash(
 
 
 def _call(algorithm: str, number: int, size: str) -> str:
-    if algorithm in _CUSTOM:
+    if algorithm in CUSTOM:
         return f"crc_of(scratch, {size}, h{number}, {RESULT_BITS[algorithm]})"
     if algorithm == "toeplitz":
         return f"toeplitz(scratch, {size}, h{number})"

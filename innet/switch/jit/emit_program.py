@@ -39,15 +39,16 @@ from innet.switch.jit.emit_arrival import Arrival
 from innet.switch.jit.emit_copies import Copies
 from innet.switch.jit.emit_hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit_lookups import lookup_arguments
-from innet.switch.jit.emit_queue import SENT, Queue, queues
+from innet.switch.jit.emit_queue import SENT, Queue
 from innet.switch.jit.emit_statements import Statements
 from innet.switch.jit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.liveness import live_fields
 from innet.switch.jit.lower_actions import LONGEST
-from innet.switch.jit.lower_program import looked_up, lower_program
+from innet.switch.jit.lower_program import lower_program
 from innet.switch.jit.ranges import find_wild_fields
 from innet.switch.jit.register_places import RegisterPlaces
+from innet.switch.jit.traits import digests, draws, looked_up, queues
 from innet.switch.jit.tree import mentions, walk
 from innet.switch.jit.untouched import untouched_runs
 from innet.switch.jit.vectorise import roll
@@ -99,20 +100,6 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     return arguments
 
 
-def draws(program: ir.Program) -> bool:
-    """Whether a program calls random()."""
-    return any(isinstance(node, ir.Random) for node in walk(_code(program)))
-
-
-def digests(program: ir.Program) -> bool:
-    """Whether a program sends digests."""
-    return any(isinstance(node, ir.Digest) for node in walk(_code(program)))
-
-
-def _code(program: ir.Program) -> tuple[Any, ...]:
-    return program.parser.states, program.actions, program.deparser.operations
-
-
 def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
     """The module of a program of which ``unsupported`` names nothing structural.
 
@@ -157,7 +144,7 @@ class _Emitter:
 
     def emit(self) -> Emitted:
         arguments = argument_types(self.program, self.groups)
-        options = 'boundscheck=False, error_model="numpy", nogil=True, cache=True'
+        options = 'boundscheck=False, error_model="numpy", nogil=True'
         names = ", ".join(name for name, _ in arguments)
         if self.queueing:
             self.writer.line(f"@njit({options})")

@@ -31,7 +31,6 @@ before those that wait for egress, which are served in the order in which they w
 
 from __future__ import annotations
 
-from innet.switch import ir
 from innet.switch.engine import DROP_PORT, InstanceType
 from innet.switch.jit import plan
 from innet.switch.jit.emit_arrival import Arrival
@@ -49,14 +48,7 @@ from innet.switch.jit.lower_requests import (
     REQUESTS,
     RESUBMIT_LIST,
 )
-from innet.switch.jit.tree import mentions, walk
-
-
-def queues(program: ir.Program) -> bool:
-    """Whether a program needs this shape."""
-    code = (program.parser.states, program.actions, program.deparser.operations)
-    return any(isinstance(node, ir.Clone | ir.Resubmit | ir.Recirculate) for node in walk(code))
-
+from innet.switch.jit.tree import mentions
 
 #: What is told of each packet that leaves.
 SENT = ("out_length", "out_port", "out_origin")

@@ -6,7 +6,6 @@ from typing import Any
 
 from innet.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.engine import Statistics
 from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.emit_bytes import emit_loads
 from innet.switch.jit.emit_lookups import emit_lookup
@@ -14,12 +13,9 @@ from innet.switch.jit.emit_varbits import emit_extract
 from innet.switch.jit.expressions import Expressions, Value, literal, truncated
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.lower_actions import FAILED, LEAVING, may_fail
+from innet.switch.jit.traits import STATISTICS
 from innet.switch.jit.tree import rebuild, walk
 from innet.switch.jit.writer import Writer
-
-#: Position of each counter in the array that emitted code counts in.
-STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
-
 
 #: More bytes than there are, but not so many that computing with it overflows.
 _HUGE = 1 << 62

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError, UnsupportedError
+from innet.errors import UnsupportedError
 from innet.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.engine import SwitchState, allocate_registers, check_lengths, refusal
+from innet.switch.engine import SwitchState, check_lengths, refusal
 from innet.switch.jit import cache
-from innet.switch.jit.emit_digests import decoded
-from innet.switch.jit.emit_hashes import hashes_with_state
-from innet.switch.jit.emit_program import Emitted, draws, emit
-from innet.switch.jit.emit_queue import queues
-from innet.switch.jit.emit_statements import STATISTICS
-from innet.switch.jit.lower_program import looked_up
+from innet.switch.jit.native import Frame, Native, Value, address_of
 from innet.switch.jit.table_arrays import (
     Argument,
     replica_arrays,
@@ -30,14 +23,17 @@ from innet.switch.jit.table_arrays import (
     table_arguments,
     value_set_array,
 )
-from innet.switch.jit.unsupported import structural_reasons
+from innet.switch.jit.traits import (
+    STATISTICS,
+    decoded,
+    draws,
+    hashes_with_state,
+    looked_up,
+    queues,
+)
 
 _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
-
-#: Lines of emitted code. Numba's time and memory grow faster than the code: 2,000 lines take a
-#: minute and a gigabyte, 8,000 more than six minutes and ten gigabytes.
-LONGEST_SOURCE = 4000
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
 _POOL = 4
@@ -55,25 +51,18 @@ class JitEngine:
     """
 
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
-        if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets as it starts
-            raise InputError(
-                "the jit engine compiles with Numba, which NUMBA_DISABLE_JIT turns off; unset it, "
-                'or load the program with engine="interpret"'
-            )
         if reasons := self.unsupported(program):
             raise UnsupportedError(
                 refusal("jit", reasons) + '\nLoad the program with engine="interpret" instead.'
             )
-        if not cache.stored(program):
-            cache.store(program, _emitted(_Identity(program)).source)
-        module = cache.load(program)
+        native = cache.load(program) or _compiled(program)
         self.source_path = cache.module_path(program)
-        self._process: Any = module.process
-        self._growth: int = module.GROWTH
+        self._growth = native.compiled.growth
+        self._frame = native.frame()
         self._queues = queues(program)
         self._program = program
         self._state = state
-        self._fixed = [
+        self._fixed: list[NDArray[Any]] = [
             *(_integers(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
             *([state.random_state.view(np.int64)] if draws(program) else []),
@@ -86,26 +75,20 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
-        self._buffers = _Buffers()
+        # The first arguments are new in each call: packets, and how many of them went through.
+        self._out = 3 if self._queues else 4
+        self._outputs = _Outputs(self._frame, self._out)
+        self._statistics = np.zeros(len(STATISTICS), np.int64)
+        self._frame.put(self._out + 4, [self._statistics])
         self._capacity = 0
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
         """What ``program`` uses that the engine does not have, each with where it is used."""
-        if reasons := structural_reasons(program):
-            return reasons
-        if cache.stored(program):
+        if cache.load(program) is not None:
             return []
-        try:
-            lines = _emitted(_Identity(program)).source.count("\n")
-        except UnsupportedError as error:
-            return [str(error)]
-        if lines > LONGEST_SOURCE:
-            return [
-                f"so much that it becomes {lines:,} lines of Python ({program.name}); beyond "
-                f"{LONGEST_SOURCE:,}, Numba would take many minutes and gigabytes of memory"
-            ]
-        return []
+        reasons: list[str] = _compiler().reasons_against(program)
+        return reasons
 
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order.
@@ -119,31 +102,27 @@ class JitEngine:
         check_lengths(batch)
         self._refresh()
         packets = (_trusted(batch.data), _trusted(batch.length), _trusted(batch.port))
-        statistics = np.zeros(len(STATISTICS), np.int64)
-        sent = (
-            self._queued(packets, statistics) if self._queues else self._direct(packets, statistics)
-        )
-        self._add(statistics)
+        self._statistics.fill(0)
+        sent = self._queued(packets) if self._queues else self._direct(packets)
+        self._add(self._statistics)
         return sent
 
-    def _queued(self, packets: _Received, statistics: NDArray[np.int64]) -> PacketBatch:
+    def _queued(self, packets: _Received) -> PacketBatch:
         """For emitted code that makes its buffers larger itself."""
         stride = packets[0].shape[1] + self._growth
-        out = self._buffers.take(max(self._capacity, len(packets[1])), stride)
-        produced, data, length, port, origin, *digests = self._process(
-            *packets,
-            *out.arrays(),
-            statistics,
-            self._state.clock,
-            *self._groups(),
-            self._sessions,
-            *self._standing(),
-        )
+        out = self._outputs.take(max(self._capacity, len(packets[1])), stride)
+        self._frame.put(0, packets)
+        self._frame.write(self._out, out.words)
+        self._frame.put(self._out + 5, [self._state.clock])
+        returned = self._frame.call(out.arrays)
+        produced, data, length, port, origin, *digests = cast("list[Any]", returned)
         self._learn(digests)
+        # Next time there is as much room at once.
         self._capacity = produced
+        self._growth = max(self._growth, data.shape[1] - packets[0].shape[1])
         return _Buffer(data, length, port, origin).batch(produced)
 
-    def _direct(self, packets: _Received, statistics: NDArray[np.int64]) -> PacketBatch:
+    def _direct(self, packets: _Received) -> PacketBatch:
         """For emitted code that fills a buffer as far as it goes."""
         count = len(packets[1])
         room = max(1, self._replicas.largest)
@@ -152,17 +131,11 @@ class JitEngine:
         parts: list[PacketBatch] = []
         first = 0
         while first < count or not parts:
-            out = self._buffers.take(self._capacity, stride)
-            first, produced, *digests = self._process(
-                *packets,
-                first,
-                *out.arrays(),
-                statistics,
-                self._state.clock,
-                room,
-                *self._groups(),
-                *self._standing(),
-            )
+            out = self._outputs.take(self._capacity, stride)
+            self._frame.put(0, [*packets, first])
+            self._frame.write(self._out, out.words)
+            self._frame.put(self._out + 5, [self._state.clock, room])
+            first, produced, *digests = cast("list[Any]", self._frame.call({}))
             parts.append(out.batch(produced))
             self._learn(digests)
         if len(parts) == 1:
@@ -171,13 +144,16 @@ class JitEngine:
         self._capacity = sum(map(len, parts)) + room
         return PacketBatch.concatenate(parts)
 
-    def _groups(self) -> tuple[NDArray[np.int64], ...]:
-        return self._replicas.start, self._replicas.port, self._replicas.rid
-
-    def _standing(self) -> list[Any]:
+    def _standing(self) -> list[Value]:
         """What outlives a batch, in the order of ``emit_program.argument_types``."""
-        tables = [each for arguments in self._tables.values() for each in arguments]
-        return [*self._fixed, *self._hashes, *tables, *self._value_sets]
+        return [
+            *(self._replicas.start, self._replicas.port, self._replicas.rid),
+            *([self._sessions] if self._queues else []),
+            *self._fixed,
+            *self._hashes,
+            *(each for arguments in self._tables.values() for each in arguments),
+            *self._value_sets,
+        ]
 
     def _learn(self, digests: list[NDArray[np.int64]]) -> None:
         """Take over what emitted code returned besides packets."""
@@ -200,6 +176,8 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
+        standing = self._standing()
+        self._frame.put(self._frame.count - len(standing), standing)
         self._generation = state.generation.value
 
     def _add(self, counts: NDArray[np.int64]) -> None:
@@ -207,6 +185,18 @@ class JitEngine:
         for name, position in STATISTICS.items():
             if counts[position]:
                 setattr(statistics, name, getattr(statistics, name) + int(counts[position]))
+
+
+def _compiled(program: ir.Program) -> Native:
+    """Compile a program and keep it."""
+    compiler = _compiler()
+    source = compiler.source_of(program)
+    return cache.keep(program, source, compiler.compiled(source, cache.module_path(program)))
+
+
+def _compiler() -> Any:
+    # Imported when it is needed: Numba takes longer to import than what was compiled to load.
+    return importlib.import_module("innet.switch.jit.compiler")
 
 
 def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int64]]:
@@ -228,34 +218,6 @@ def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
     return flat.view(np.int64) if flat.dtype == np.uint64 else flat
 
 
-class _Identity:
-    """A program as a key: equal when the programs say the same."""
-
-    def __init__(self, program: ir.Program) -> None:
-        self.program = program
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and (
-            self.program.fingerprint == other.program.fingerprint
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.program.fingerprint)
-
-
-@lru_cache(maxsize=4)
-def _emitted(identity: _Identity) -> Emitted:
-    emitted = emit(identity.program, allocate_registers(identity.program))
-    try:
-        ast.parse(emitted.source)
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        # Python reads 200 nested parentheses and 100 nested blocks, and no more.
-        raise UnsupportedError(
-            f"the compiled engine cannot have expressions or conditions nested so deeply: {error}"
-        ) from None
-    return emitted
-
-
 # ── Output buffers ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -271,31 +233,43 @@ class _Buffer:
             self.data[:count], self.length[:count], self.port[:count], self.origin[:count]
         )
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All of it, in the order of the emitted function's arguments."""
-        return self.data, self.length, self.port, self.origin
 
-    def references(self) -> int:
-        """Grows with every view of the buffer's arrays that somebody holds."""
-        return sum(map(sys.getrefcount, (self.data, self.length, self.port, self.origin)))
+class _Output(_Buffer):
+    """A buffer for the emitted function: ``words`` are its arguments, ``arrays`` by address."""
+
+    def __init__(self, frame: Frame, first: int, rows: int, stride: int) -> None:
+        numbers = (np.empty(rows, np.int32) for _ in range(3))
+        super().__init__(np.empty((rows, stride), np.uint8), *numbers)
+        arrays: list[NDArray[Any]] = [self.data, self.length, self.port, self.origin]
+        self.words = frame.words(first, arrays)
+        self.arrays = {address_of(each): each for each in arrays}
+        del arrays
+        self._unused = self._references()
+
+    def _references(self) -> int:
+        return sum(map(sys.getrefcount, self.arrays.values()))
+
+    def is_held(self) -> bool:
+        """Whether somebody holds a view of the buffer's arrays."""
+        return self._references() != self._unused
 
 
-class _Buffers:
+class _Outputs:
     """Gives out buffers, and gives one out again once nobody can see it any more.
 
     Fresh memory for every batch would cost more in page faults than many programs cost per packet.
     """
 
-    def __init__(self) -> None:
-        self._pool: list[tuple[_Buffer, int]] = []
+    def __init__(self, frame: Frame, first: int) -> None:
+        self._frame = frame
+        self._first = first
+        self._pool: list[_Output] = []
 
-    def take(self, rows: int, stride: int) -> _Buffer:
-        for buffer, unused in self._pool:
-            fits = buffer.data.shape[0] >= rows and buffer.data.shape[1] == stride
-            if fits and buffer.references() == unused:
-                return buffer
-        buffer = _Buffer(
-            np.empty((rows, stride), np.uint8), *(np.empty(rows, np.int32) for _ in range(3))
-        )
-        self._pool = [*self._pool[-(_POOL - 1) :], (buffer, buffer.references())]
-        return buffer
+    def take(self, rows: int, stride: int) -> _Output:
+        for output in self._pool:
+            fits = output.data.shape[0] >= rows and output.data.shape[1] == stride
+            if fits and not output.is_held():
+                return output
+        output = _Output(self._frame, self._first, rows, stride)
+        self._pool = [*self._pool[-(_POOL - 1) :], output]
+        return output

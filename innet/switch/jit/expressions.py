@@ -10,8 +10,9 @@ from innet.switch import ir
 from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.keys import data_width, found_row
-from innet.switch.jit.layout import WIDTH, Layout, words_of
+from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
+from innet.switch.jit.traits import words_of
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.switch.jit.runtime import MULTIPLIER
+from innet.switch.jit.traits import MULTIPLIER
 
 Array = NDArray[np.int64]
 

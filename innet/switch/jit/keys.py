@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from innet.switch import ir
-from innet.switch.jit.layout import words_of
+from innet.switch.jit.traits import words_of
 
 #: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
 DIRECT_BITS = 12

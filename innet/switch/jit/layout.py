@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.jit import plan
+from innet.switch.jit.traits import words_of
 from innet.switch.jit.tree import walk
 
 #: Stands for the position of a header's first byte where a field's number is expected.
@@ -163,11 +164,6 @@ class Layout:
         header, first, last = run
         count = sum(ir.FieldRef(header, field) in self.live for field in range(first, last + 1))
         return count >= SHORTEST_RUN
-
-
-def words_of(width: int) -> int:
-    """How many 64-bit words hold a number of ``width`` bits; at least one."""
-    return max(1, (width + 63) // 64)
 
 
 def from_words(words: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from innet.switch.jit.lower_headers import only_member
 from innet.switch.jit.lower_select import select_branches
 from innet.switch.jit.lower_stacks import extract_next
 from innet.switch.jit.lower_terms import Terms
+from innet.switch.jit.traits import fixed_default
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = plan.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
@@ -160,18 +161,6 @@ def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
     for position, following in enumerate(table.next):
         groups.setdefault(following, []).append(position)
     return groups
-
-
-def fixed_default(table: ir.Table) -> ir.ActionEntry | None:
-    """The one entry that a table without keys always runs, when nothing can change it."""
-    if table.keys or not (table.default_action_const and table.default_entry_const):
-        return None
-    return table.default
-
-
-def looked_up(program: ir.Program) -> list[int]:
-    """The tables whose entries or default can change, which emitted code must look at."""
-    return [i for i, table in enumerate(program.tables) if fixed_default(table) is None]
 
 
 def _lower_table(program: ir.Program, index: int, bodies: tuple[plan.Body, ...]) -> plan.Body:

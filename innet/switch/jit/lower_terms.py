@@ -14,7 +14,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
-from innet.switch.jit.layout import words_of
+from innet.switch.jit.traits import words_of
 from innet.switch.jit.tree import rebuild
 
 Arguments = Callable[[int], plan.Expression]

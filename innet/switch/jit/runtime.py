@@ -18,6 +18,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from innet.switch.jit.traits import MULTIPLIER
+
 __all__ = [  # what emitted code may import
     "SIGN",
     "bump",
@@ -57,7 +59,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 int64: Any = types.int64
 uint64: Any = types.uint64
 SIGN = -(1 << 63)
-MULTIPLIER = -0x61C8864680B583EB  # 2**64 divided by the golden ratio, odd, as int64
 
 
 def inlined(function: Function) -> Function:

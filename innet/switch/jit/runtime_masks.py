@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from innet.switch.jit.runtime import MULTIPLIER, find_ternary, get, inlined, wrapped_multiply
+from innet.switch.jit.runtime import find_ternary, get, inlined, wrapped_multiply
+from innet.switch.jit.traits import MULTIPLIER
 
 __all__ = ["find_masked"]  # what emitted code may import
 

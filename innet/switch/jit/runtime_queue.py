@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from innet.switch.jit.runtime import copy, get, inlined, put
+from innet.switch.jit.traits import NO_SESSION
 
 __all__ = [  # what emitted code may import
     "AGAIN",
@@ -41,9 +42,6 @@ RECEIVED, AGAIN, CLONE, LEAVE, EGRESS = range(5)
 #: parser took ``AT``. It goes to ``PORT``, or where that is -1, to the replicas ``FIRST`` .. ``LAST
 #: - 1`` of multicast, of which ``FIRST`` moves on.
 BASE, SIZE, AT, PORT, FIRST, LAST = range(6)
-
-#: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
-NO_SESSION, NONE = -2, -1
 
 
 @inlined

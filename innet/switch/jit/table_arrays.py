@@ -25,9 +25,8 @@ from innet.switch.jit.keys import (
     key_words,
     set_words,
 )
-from innet.switch.jit.layout import words_of
 from innet.switch.jit.mask_arrays import mask_arrays
-from innet.switch.jit.runtime_queue import NO_SESSION, NONE
+from innet.switch.jit.traits import NO_SESSION, NONE, words_of
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
 from innet.switch.tables import RuntimeEntry, TableState

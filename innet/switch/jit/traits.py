@@ -1,0 +1,93 @@
+"""What the emitter and the engine must know of a program alike.
+
+Nothing here needs Numba, which takes longer to import than a program that was compiled before takes
+to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch import ir
+from innet.switch.engine import Statistics
+from innet.switch.jit.tree import walk
+
+#: Position of each counter in the array that emitted code counts in.
+STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
+
+#: 2**64 divided by the golden ratio, odd, as int64: what hashed look-ups multiply by.
+MULTIPLIER = -0x61C8864680B583EB
+
+#: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
+NO_SESSION, NONE = -2, -1
+
+#: CRCs whose table is an argument, since the control plane may change it.
+CUSTOM = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
+#: Algorithms that take an argument of their own: a table, a key, a count.
+_WITH_STATE = (*CUSTOM, "toeplitz", "round_robin")
+
+_WORD = (1 << 64) - 1
+
+
+def words_of(width: int) -> int:
+    """How many 64-bit words hold a number of ``width`` bits; at least one."""
+    return max(1, (width + 63) // 64)
+
+
+def queues(program: ir.Program) -> bool:
+    """Whether packets come by again, which makes emitted code a loop around a queue."""
+    return _uses(program, ir.Clone | ir.Resubmit | ir.Recirculate)
+
+
+def draws(program: ir.Program) -> bool:
+    """Whether a program calls random()."""
+    return _uses(program, ir.Random)
+
+
+def digests(program: ir.Program) -> bool:
+    """Whether a program sends digests."""
+    return _uses(program, ir.Digest)
+
+
+def _uses(program: ir.Program, kinds: Any) -> bool:
+    code = (program.parser.states, program.actions, program.deparser.operations)
+    return any(isinstance(node, kinds) for node in walk(code))
+
+
+def looked_up(program: ir.Program) -> list[int]:
+    """The tables whose entries or default can change, which emitted code must look at."""
+    return [i for i, table in enumerate(program.tables) if fixed_default(table) is None]
+
+
+def fixed_default(table: ir.Table) -> ir.ActionEntry | None:
+    """The one entry that a table without keys always runs, when nothing can change it."""
+    if table.keys or not (table.default_action_const and table.default_entry_const):
+        return None
+    return table.default
+
+
+def hashes_with_state(program: ir.Program) -> list[int]:
+    """The numbers of the hashes that have an argument."""
+    return [i for i, each in enumerate(program.hashes) if each.algorithm in _WITH_STATE]
+
+
+def digest_words(program: ir.Program, reference: ir.FieldRef) -> int:
+    """How many words a field takes in a digest."""
+    return words_of(program.field(reference).width)
+
+
+def decoded(program: ir.Program, words: NDArray[np.int64]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(learn list, values) of each digest in a buffer that ``emit_digests`` describes."""
+    left = iter(words.tolist())
+    for number in left:
+        values = []
+        for reference in program.learn_lists[number].elements:
+            value = 0
+            for _ in range(digest_words(program, reference)):
+                value = value << 64 | next(left) & _WORD
+            values.append(value & ((1 << program.field(reference).width) - 1))
+        yield number, tuple(values)

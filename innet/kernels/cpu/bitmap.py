@@ -6,7 +6,12 @@ import numpy as np
 from numba import njit
 
 from innet.kernels.arrays import Ints, Words
+from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
+
+# Places that ``list_bits`` writes to for each word, whatever is set in it: to look how many are
+# would be to guess a branch that nobody can.
+AT_ONCE = 4
 
 
 def popcount(bitmap: Ints, /) -> int:
@@ -16,9 +21,26 @@ def popcount(bitmap: Ints, /) -> int:
 
 def expand(bitmap: Ints, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.expand``."""
-    words = bitmap.view(np.uint32)
-    indices = np.empty(_popcount(words), np.int32)
-    return indices[: _expand(words, size, indices)]
+    return expand_words(without_tail(bitmap, size))
+
+
+def without_tail(bitmap: Ints, size: int) -> Words:
+    """A copy without the bits past the last element, which would lead outside the arrays."""
+    words = bitmap.view(np.uint32)[: -(-size // 32)].copy()
+    if size % 32:
+        words[-1] &= np.uint32((1 << size % 32) - 1)
+    return words
+
+
+def expand_words(words: Words) -> Ints:
+    """The indices of all set bits, ascending."""
+    count = int(_popcount(words))
+    indices: Ints = memory.empty(count + AT_ONCE, np.int32)
+    if count < words.size // 5:  # most words are empty, which a branch may well expect
+        _list_few(words, indices)
+    else:
+        list_bits(words, 0, indices)
+    return indices[:count]
 
 
 @njit(cache=True)
@@ -30,14 +52,32 @@ def _popcount(words: Words) -> int:
 
 
 @njit(cache=True)
-def _expand(words: Words, size: int, indices: Ints) -> int:
-    count = 0
+def list_bits(words: Words, base: int, indices: Ints) -> int:
+    """Write base + the index of each set bit, ascending; returns how many there are.
+
+    ``indices`` has ``AT_ONCE`` places more than that, which are overwritten.
+    """
+    found = 0
+    for w in range(words.size):
+        word = words[w]
+        first = base + 32 * w
+        count = set_bits(word)
+        for k in range(found, found + AT_ONCE):
+            indices[k] = first + trailing_zeros(word)
+            word &= word - np.uint32(1)
+        for k in range(found + AT_ONCE, found + count):
+            indices[k] = first + trailing_zeros(word)
+            word &= word - np.uint32(1)
+        found += count
+    return found
+
+
+@njit(cache=True)
+def _list_few(words: Words, indices: Ints) -> None:
+    found = 0
     for w in range(words.size):
         word = words[w]
         while word != np.uint32(0):
-            i = 32 * w + trailing_zeros(word)
+            indices[found] = 32 * w + trailing_zeros(word)
             word &= word - np.uint32(1)
-            if i < size:
-                indices[count] = i
-                count += 1
-    return count
+            found += 1

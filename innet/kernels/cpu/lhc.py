@@ -3,20 +3,29 @@
 Compiled functions get the layout as one tuple ``hashing`` = (part, starts, log2(lanes), seed,
 turns), where turns[j] is the lowest bit of turn j: its length is the number of hashes, which the
 compiler knows, as it is part of the type, so that loops over the hashes leave no branch behind.
+
+Elements are hashed by the strip, which compiles to vector instructions: their cells come to lie in
+``Strip`` = (elements, z0 to z2 of their blocks, their cells by hash).
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu import memory
-from innet.kernels.cpu.intrinsics import flag_32, trailing_zeros
+from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
+from innet.kernels.cpu.intrinsics import flag_32
 from innet.kernels.layout import SketchLayout
 
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, tuple[np.uint64, ...]]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
+Longs = NDArray[np.uint64]
+Strip = tuple[Longs, Longs, Longs]  # shapes (n,), (3, n), (hashes, n)
+
+STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -40,7 +49,7 @@ def lhc_encode(
 def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     """See ``innet.kernels.Kernels.lhc_occupancy``."""
     counts = np.zeros(layout.cells, np.int32)
-    _count(without_tail(bitmap, size), hashing_of(layout), counts)
+    _count(expand(bitmap, size), hashing_of(layout), counts)
     return counts
 
 
@@ -53,14 +62,6 @@ def hashing_of(layout: SketchLayout) -> Hashing:
         np.uint64(layout.seed),
         tuple(np.uint64(36 + 7 * j) for j in range(layout.hashes)),
     )
-
-
-def without_tail(bitmap: Ints, size: int) -> Words:
-    """A copy without the bits past the last element, which would lead outside the arrays."""
-    words = bitmap.view(np.uint32).copy()
-    if size % 32:
-        words[-1] &= np.uint32((1 << size % 32) - 1)
-    return words
 
 
 @njit(cache=True)
@@ -109,40 +110,68 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
 
 
 @njit(cache=True)
-def signed(words: Hash, j: int, integer: np.int32) -> int:
-    """The integer, negated where the j-th sign says so, in 64 bits."""
-    return int(integer) * (1 - 2 * int((words[0] >> np.uint64(32 + j)) & _ONE))
+def new_strip(size: int, hashing: Hashing) -> Strip:
+    """Room for so many elements, each of them element 0."""
+    hashes = len(hashing[4])
+    items = np.zeros(size, np.uint64)
+    return items, np.empty((3, size), np.uint64), np.empty((hashes, size), np.uint64)
 
 
 @njit(cache=True)
-def _add(sketch: Ints, item: int, integer: np.int32, words: Hash, hashing: Hashing) -> None:
+def hash_strip(strip: Strip, hashing: Hashing) -> None:
+    """Hash all elements of the strip, also those that were left in it from before."""
+    items, words, cells = strip
+    z0, z1, z2 = words[0], words[1], words[2]
+    for b in range(items.size):
+        z0[b], z1[b], z2[b] = hash_of(items[b], hashing)
     for j in range(len(hashing[4])):
-        cell = cell_of(words, j, np.uint64(item), hashing)
-        # Added up in 64 bits and stored in 32: modulo 2**32.
-        sketch[cell] = np.int32(sketch[cell] + signed(words, j, integer))
+        own = cells[j]
+        for b in range(items.size):
+            own[b] = cell_of((z0[b], z1[b], z2[b]), j, items[b], hashing)
+
+
+@njit(cache=True)
+def sign_of(z0: np.uint64, j: int) -> np.int64:
+    """-1 where the j-th sign says negative, else 0: (v ^ -1) + 1 is -v, without a branch."""
+    return -np.int64((z0 >> np.uint64(32 + j)) & _ONE)
+
+
+@njit(cache=True)
+def _add_all(indices: Ints, integers: Ints, strip: Strip, hashing: Hashing, sketch: Ints) -> None:
+    """Add the integers at the indices to their cells."""
+    items, words, cells = strip
+    for start in range(0, indices.size, STRIP):
+        count = min(STRIP, indices.size - start)
+        for b in range(count):
+            items[b] = np.uint64(indices[start + b])
+        hash_strip(strip, hashing)
+        for b in range(count):
+            integer = np.int64(integers[start + b])
+            for j in range(len(hashing[4])):
+                cell = cells[j, b]
+                negate = sign_of(words[0, b], j)
+                # Added up in 64 bits and stored in 32: modulo 2**32.
+                sketch[cell] = np.int32(sketch[cell] + ((integer ^ negate) - negate))
 
 
 @njit(cache=True)
 def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints) -> None:
-    shift = int(hashing[2])
-    last = -1
-    words = (np.uint64(0), np.uint64(0), np.uint64(0))
-    for w in range(bitmap.size):
-        first = 32 * w
-        if first + 32 <= integers.size:
-            flags = flag_32(integers, first, np.uint32(0xFFFFFFFF), np.uint32(1))
-        else:
-            flags = np.uint32(0)
-            for i in range(first, integers.size):
-                flags |= np.uint32(integers[i] != 0) << np.uint32(i - first)
-        bitmap[w] = flags
-        while flags != np.uint32(0):
-            item = first + trailing_zeros(flags)
-            flags &= flags - np.uint32(1)
-            if item >> shift != last:
-                last = item >> shift
-                words = hash_of(np.uint64(item), hashing)
-            _add(sketch, item, integers[item], words, hashing)
+    strip = new_strip(STRIP, hashing)
+    indices = np.empty(32 * STRIP + AT_ONCE, np.int32)
+    values = np.empty(32 * STRIP, np.int32)
+    for first in range(0, bitmap.size, STRIP):
+        flags = bitmap[first : first + STRIP]
+        for w in range(flags.size):
+            begin = 32 * (first + w)
+            if begin + 32 <= integers.size:
+                flags[w] = flag_32(integers, begin, np.uint32(0xFFFFFFFF), np.uint32(1))
+            else:
+                for i in range(begin, integers.size):
+                    flags[w] |= np.uint32(integers[i] != 0) << np.uint32(i - begin)
+        count = list_bits(flags, 32 * first, indices)
+        for i in range(count):
+            values[i] = integers[np.uint64(indices[i])]
+        _add_all(indices[:count], values, strip, hashing, sketch)
 
 
 @njit(cache=True)
@@ -150,19 +179,21 @@ def _encode_sparse(
     indices: Ints, integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints
 ) -> None:
     for i in range(indices.size):
-        if integers[i] != 0:
-            item = int(indices[i])
-            bitmap[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
-            _add(sketch, item, integers[i], hash_of(np.uint64(item), hashing), hashing)
+        item = np.uint64(indices[i])
+        flag = np.uint32(integers[i] != 0)
+        bitmap[item >> np.uint64(5)] |= flag << np.uint32(item & np.uint64(31))
+    _add_all(indices, integers, new_strip(STRIP, hashing), hashing, sketch)
 
 
 @njit(cache=True)
-def _count(pending: Words, hashing: Hashing, counts: Ints) -> None:
-    for w in range(pending.size):
-        flags = pending[w]
-        while flags != np.uint32(0):
-            item = np.uint64(32 * w + trailing_zeros(flags))
-            flags &= flags - np.uint32(1)
-            words = hash_of(item, hashing)
+def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
+    strip = new_strip(STRIP, hashing)
+    items, _, cells = strip
+    for start in range(0, listed.size, STRIP):
+        count = min(STRIP, listed.size - start)
+        for b in range(count):
+            items[b] = np.uint64(listed[start + b])
+        hash_strip(strip, hashing)
+        for b in range(count):
             for j in range(len(hashing[4])):
-                counts[cell_of(words, j, item, hashing)] += 1
+                counts[cells[j, b]] += 1

@@ -4,8 +4,8 @@ The elements are first sorted by their first segment, in one pass, and then have
 order. With coupled hashing, neighbours by number share their segments, so that filling the cells
 and peeling, wave by wave, stay within the caches, however large the sketch is.
 
-A cell's state is one word: how many elements it holds, times 2**32, and the exclusive or of their
-numbers, which names the element when there is one left.
+A cell's state is one word: the sum, over the elements that it holds, of 2**32 plus the element's
+number. So its upper half counts them, and when it is 1 the lower half names the one that is left.
 """
 
 from __future__ import annotations
@@ -16,25 +16,30 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu import memory
-from innet.kernels.cpu.bitmap import expand
+from innet.kernels.cpu.bitmap import AT_ONCE, expand_words, list_bits, without_tail
 from innet.kernels.cpu.intrinsics import prefetch
 from innet.kernels.cpu.lhc import (
+    STRIP,
     Hashing,
+    Strip,
     cell_of,
     first_segment,
     first_word,
     hash_of,
+    hash_strip,
     hashing_of,
-    without_tail,
+    new_strip,
+    sign_of,
 )
 from innet.kernels.layout import SketchLayout
 
 States = NDArray[np.uint64]
+Counts = NDArray[np.int64]
 Arrays = tuple[States, Ints, Ints, Ints]  # states, the sketch, its working copy, the queue
 Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
 
 _BATCH = 32  # cells whose elements are hashed side by side: nothing waits for the memory
-_GATHERED = 256  # cells to begin with before anything is peeled; few, so that they stay cached
+_GATHERED = 2048  # cells to begin with before anything is peeled; few, so that they stay cached
 _ALONE = np.uint64(1 << 32)  # the count's unit
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -48,23 +53,29 @@ def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> 
     less than twice the gradient where fewer than a quarter of the elements are looked for.
     """
     hashing = hashing_of(layout)
-    order = _sorted(without_tail(bitmap, size), layout)
+    words = without_tail(bitmap, size)
+    ends = np.zeros(layout.starts, np.int64)
+    order = _sorted(words, layout, ends)
     states = memory.empty(layout.cells, np.uint64)
     _occupy(order, hashing, states)
     values = memory.empty(order.size, np.int32)
     rest = memory.empty(layout.cells, np.int32)
     queue = memory.empty(layout.cells + 1, np.int32)
-    _peel(order, hashing, (states, sketch, rest, queue), values)
-    total = memory.zeros(size, np.int32)
-    missing = np.zeros(-(-size // 32), np.uint32)
-    _place(order, values, total, missing)
+    peeled = _peel(order, hashing, (states, sketch, rest, queue), values)
+    missing = np.zeros(words.size, np.uint32)
+    if peeled == order.size:
+        total = memory.empty(size, np.int32)
+        _place_all(words, hashing, ends, values, total)
+    else:
+        total = memory.zeros(size, np.int32)
+        _place(order, values, total, missing)
     return total, missing.view(np.int32)
 
 
 def lhc_unlock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     """See ``innet.kernels.Kernels.lhc_unlock``."""
     hashing = hashing_of(layout)
-    items = expand(without_tail(bitmap, size).view(np.int32), size)
+    items = expand_words(without_tail(bitmap, size))
     states = np.zeros(layout.cells, np.uint64)
     _occupy(items, hashing, states)
     asked = np.zeros(-(-size // 32), np.uint32)
@@ -72,15 +83,19 @@ def lhc_unlock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     return asked.view(np.int32)
 
 
-def _sorted(pending: Words, layout: SketchLayout) -> Ints:
-    """The elements by first segment, in each of them ascending."""
-    items = expand(pending.view(np.int32), 32 * pending.size)
+def _sorted(words: Words, layout: SketchLayout, ends: Counts) -> Ints:
+    """The elements by first segment, in each of them ascending.
+
+    ``ends``, shape (layout.starts,) and zero, becomes each segment's end among them.
+    """
+    items = expand_words(words)
     if not layout.coupled:
+        ends[0] = items.size
         return items
     order = memory.empty(items.size, np.int32)
     segments = memory.empty(items.size, np.int32)
     _first_segments(items, hashing_of(layout), segments)
-    _sort(items, segments, np.zeros(layout.starts, np.int64), order)
+    _sort(items, segments, ends, order)
     return order
 
 
@@ -91,7 +106,7 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 
 
 @njit(cache=True)
-def _sort(items: Ints, segments: Ints, ends: NDArray[np.int64], order: Ints) -> None:
+def _sort(items: Ints, segments: Ints, ends: Counts, order: Ints) -> None:
     for i in range(items.size):
         ends[np.uint64(segments[i])] += 1
     begin = 0
@@ -110,36 +125,44 @@ def _occupy(order: Ints, hashing: Hashing, states: States) -> None:
     """Fill in the states, which may be anything before: each is set to zero just in time."""
     hashes = len(hashing[4])
     segment = int(hashing[0] << hashing[2])
+    strip = new_strip(STRIP, hashing)
+    items, words, cells = strip
     cleared = 0
-    for i in range(order.size):
-        item = np.uint64(order[i])
-        words = hash_of(item, hashing)
-        end = (int(first_segment(words[0], hashing)) + hashes) * segment
+    for start in range(0, order.size, STRIP):
+        count = min(STRIP, order.size - start)
+        for b in range(count):
+            items[b] = np.uint64(order[start + b])
+        hash_strip(strip, hashing)
+        last = np.uint64(0)
+        for b in range(count):
+            last = max(last, first_segment(words[0, b], hashing))
+        end = (int(last) + hashes) * segment
         if end > cleared:
             states[cleared:end] = np.uint64(0)
             cleared = end
-        for j in range(hashes):
-            cell = cell_of(words, j, item, hashing)
-            states[cell] = (states[cell] ^ np.uint64(i)) + _ALONE
+        for b in range(count):
+            for j in range(hashes):
+                states[cells[j, b]] += _ALONE + np.uint64(start + b)
     states[cleared:] = np.uint64(0)
 
 
 @njit(cache=True)
-def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> None:
-    """Peel until nothing moves. Of what was recovered, the bits in ``order`` are inverted.
+def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
+    """Peel until nothing moves; returns how many were recovered: their bits in ``order`` are
+    inverted.
 
     A cell comes to hold one element once at the most, so that the queue cannot overflow. Cells
     that are still to be looked at are not queued: all that is touched stays near them.
     """
     hashes = len(hashing[4])
     states, _, rest, queue = arrays
-    cells = np.empty((_BATCH, 1 + hashes), np.uint64)  # the cell that holds it alone, and all
+    strip = new_strip(_BATCH, hashing)
+    items, cells, z0 = strip[0], strip[2], strip[1][0]
+    homes = np.empty(_BATCH, np.uint64)  # the cells that hold them alone
     numbers = np.empty(_BATCH, np.uint64)
-    signs = np.empty(_BATCH, np.uint64)
     # An item that is alone in a cell before ``start`` has no cell after the next segments.
     ahead = hashes * int(hashing[0] << hashing[2])
-    start = 0
-    fetched = 0
+    start = fetched = peeled = 0
     while start < states.size:
         head = tail = 0
         while start < states.size and tail < _GATHERED:
@@ -152,32 +175,30 @@ def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> None:
             end = min(tail, head + _BATCH)
             for q in range(head, end):
                 cell = np.uint64(queue[q])
-                state = states[cell]
-                cells[ready, 0] = cell
-                numbers[ready] = state & _LOW
-                ready += int((state >> _HALF) == _ONE)
+                homes[ready] = cell
+                numbers[ready] = states[cell] & _LOW
+                ready += int((states[cell] >> _HALF) == _ONE)
             head = end
             for b in range(ready):
-                item = np.uint64(order[numbers[b]])
-                words = hash_of(item, hashing)
-                signs[b] = words[0] >> _HALF
-                for j in range(hashes):
-                    cells[b, 1 + j] = cell_of(words, j, item, hashing)
+                items[b] = np.uint64(order[numbers[b]])
+            hash_strip(strip, hashing)
             for b in range(ready):
-                if (states[cells[b, 0]] >> _HALF) != _ONE:  # peeled from another of its cells
+                if (states[homes[b]] >> _HALF) != _ONE:  # peeled from another of its cells
                     continue
-                value = _read(cells[b], signs[b], rest)
                 number = numbers[b]
-                values[number] = value
+                value = _read(homes[b], b, strip, hashing, rest)
+                values[number] = np.int32(value)
                 order[number] = ~order[number]
+                peeled += 1
                 for j in range(hashes):
-                    cell = cells[b, 1 + j]
-                    negative = int((signs[b] >> np.uint64(j)) & _ONE)
-                    rest[cell] = np.int32(rest[cell] - (1 - 2 * negative) * int(value))
-                    state = (states[cell] - _ALONE) ^ number
+                    cell = cells[j, b]
+                    negate = sign_of(z0[b], j)
+                    rest[cell] = np.int32(rest[cell] - ((value ^ negate) - negate))
+                    state = states[cell] - (_ALONE + number)
                     states[cell] = state
                     queue[tail] = np.int32(cell)
                     tail += int((state >> _HALF) == _ONE) & int(cell < np.uint64(start))
+    return peeled
 
 
 @njit(cache=True)
@@ -198,13 +219,34 @@ def _fetch(begin: int, end: int, arrays: Arrays, order: Ints, values: Ints) -> i
 
 
 @njit(cache=True)
-def _read(cells: NDArray[np.uint64], signs: np.uint64, sketch: Ints) -> np.int32:
-    """The value of the element that is alone in cells[0]."""
-    negative = 0
-    for j in range(cells.size - 1):
+def _read(home: np.uint64, b: int, strip: Strip, hashing: Hashing, rest: Ints) -> np.int64:
+    """The value of the strip's b-th element, which is alone in ``home``, one of its cells."""
+    _, words, cells = strip
+    negate = np.int64(0)
+    for j in range(len(hashing[4])):
         # Without a branch: which of the cells it is cannot be guessed.
-        negative |= int((signs >> np.uint64(j)) & _ONE) & int(cells[1 + j] == cells[0])
-    return np.int32((1 - 2 * negative) * int(sketch[cells[0]]))
+        negate |= sign_of(words[0, b], j) & -np.int64(cells[j, b] == home)
+    return (np.int64(rest[home]) ^ negate) - negate
+
+
+@njit(cache=True)
+def _place_all(bitmap: Words, hashing: Hashing, ends: Counts, values: Ints, total: Ints) -> None:
+    """The values of all elements, where nothing is missing; the others become zero.
+
+    The elements are listed again, in ascending order: each is the next of its segment.
+    """
+    following = np.zeros(ends.size, np.int64)
+    following[1:] = ends[:-1]
+    listed = np.empty(32 * STRIP + AT_ONCE, np.int32)
+    segments = np.empty(32 * STRIP, np.int32)
+    for first in range(0, bitmap.size, STRIP):
+        total[32 * first : 32 * (first + STRIP)] = 0
+        count = list_bits(bitmap[first : first + STRIP], 32 * first, listed)
+        _first_segments(listed[:count], hashing, segments)
+        for i in range(count):
+            segment = np.uint64(segments[i])
+            total[np.uint64(listed[i])] = values[np.uint64(following[segment])]
+            following[segment] += 1
 
 
 @njit(cache=True)
@@ -255,7 +297,7 @@ def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
     words = hash_of(item, hashing)
     for j in range(len(hashing[4])):
         cell = cell_of(words, j, item, hashing)
-        states[cell] = (states[cell] - _ALONE) ^ number
+        states[cell] -= _ALONE + number
         queue[tail] = np.int32(cell)
         tail += int((states[cell] >> _HALF) == _ONE)
     return tail

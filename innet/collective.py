@@ -23,6 +23,7 @@ from innet.fabric import Faults, Recorder
 from innet.plan import Emulation, Request, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
+from innet.verification import errors, is_exact
 from innet.wire import Framing
 from innet.words import Segment
 
@@ -273,8 +274,8 @@ class Collective:
         seconds: Seconds,
     ) -> Report:
         chunks = -(-len(flat[0]) // self.layout.values)
-        exact = _exact(outcomes) if self.verify else None
-        error, error_sent = _errors(flat, outcomes) if self.verify else (None, None)
+        exact = is_exact(outcomes) if self.verify else None
+        error, error_sent = errors(flat, outcomes) if self.verify else (None, None)
         return Report(
             exact=exact,
             workers=self.workers,
@@ -329,37 +330,6 @@ def _listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32
             "array for each worker."
         ) from None
     return list(found)
-
-
-def _exact(outcomes: list[Outcome]) -> bool:
-    """Whether every worker decoded the sum of the workers' integers, taken in int64."""
-    oracle = np.zeros(len(outcomes[0].integer_sum), np.int64)
-    for outcome in outcomes:
-        own = outcome.contribution
-        # Indices are distinct within a worker, so this adds each once.
-        oracle[slice(None) if own.indices is None else own.indices] += own.integers
-    return all(np.array_equal(outcome.integer_sum, oracle) for outcome in outcomes)
-
-
-def _errors(flat: list[Vector], outcomes: list[Outcome]) -> tuple[float, float]:
-    """Largest differences of the decoded sum: from the inputs' sum, from that of what was sent."""
-    inputs = np.zeros(len(flat[0]))
-    sent = np.zeros(len(flat[0]))
-    for gradient, outcome in zip(flat, outcomes, strict=True):
-        inputs += gradient
-        if outcome.indices is None:
-            sent += outcome.sent
-        else:
-            sent[outcome.indices] += outcome.sent
-    if (applied := outcomes[0].applied) is not None:
-        counted = np.zeros_like(sent)
-        counted[applied] = sent[applied]
-        sent = counted
-    decoded = outcomes[0].sum.astype(np.float64)
-    return (
-        float(np.abs(decoded - inputs).max(initial=0.0)),
-        float(np.abs(decoded - sent).max(initial=0.0)),
-    )
 
 
 def all_reduce(

@@ -12,6 +12,7 @@
     ├── ControlError          a control-plane command that was refused; nothing was changed
     ├── StateError            saved or remembered state that does not fit what it is used with
     ├── StalledError          a wait that reached its deadline; says whom it waited for
+    ├── NetworkError          an interface, a socket or a process of a network that failed
     └── MissingToolError      a tool or package that is not installed; says how to get it
 
 Catch ``InnetError`` to catch them all. The command line prints the message alone, so each message
@@ -110,6 +111,10 @@ class StateError(InnetError):
 
 class StalledError(InnetError, TimeoutError):
     """A wait reached its deadline. The message says which slots wait for which workers."""
+
+
+class NetworkError(InnetError):
+    """An interface, a socket or a process of a network that failed. The message says which."""
 
 
 class MissingToolError(InnetError):

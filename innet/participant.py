@@ -1,0 +1,233 @@
+"""One worker of a job in a process of its own: one codec, one end of the protocol, any fabric.
+
+    plan = make_plan("slots", 64, Request(workers=4))
+    with connect(plan, worker=0) as fabric:
+        total, report = Participant(plan, 0, codec="lhc", fabric=fabric).all_reduce(gradient)
+
+``innet.collective`` is the same for all workers of a job in one process.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient
+from innet.errors import GradientError, InputError, StateError
+from innet.fabric import Fabric, Faults, FaultyFabric, drive
+from innet.fabric.ethernet import RawFabric
+from innet.fabric.udp import UdpFabric
+from innet.plan import Plan, RegisterReader, aggregation_of
+from innet.protocol import Counters, Timing
+from innet.record import Report, Seconds
+
+Vector = NDArray[np.float32]
+
+TIMING = Timing(timeout=0.2, max_timeout=2.0, give_up=30.0)
+"""Patience on a real network: its hosts may wait for a processor longer than for packets."""
+
+
+class ClockedFabric(Fabric, Protocol):
+    """A fabric in real time."""
+
+    name: str
+
+    def now(self) -> float:
+        """Its clock, seconds."""
+
+
+def connect(
+    plan: Plan, worker: int, interface: str | None = None
+) -> closing[UdpFabric] | closing[RawFabric]:
+    """A worker's connection to its switch, by sockets of this machine or network namespace.
+
+    Args:
+        plan: of the job; its layout says whether to use UDP or raw Ethernet.
+        worker: index of the worker.
+        interface: for raw Ethernet, where to send and receive.
+
+    Raises:
+        InputError: raw Ethernet without an interface.
+        NetworkError: an address or interface that this machine does not have, or not root.
+    """
+    host = plan.workers[worker]
+    if plan.layout.framing == "udp":
+        return closing(UdpFabric(host.endpoint, host.peer, plan.layout))
+    if interface is None:
+        raise InputError("raw Ethernet needs an interface; name it, such as eth0.")
+    return closing(RawFabric(interface))
+
+
+class Participant:
+    """One worker.
+
+    Args:
+        plan: the job and its network, the same for all workers.
+        worker: index of this one.
+        codec: the same for all workers; see ``innet.codecs.build_codec``.
+        fabric: the connection to the switch.
+        switch: what runs the program, for the report.
+        faults: of this worker's packets, both ways, made here where a network has none of its own.
+        timing: this worker's patience, in seconds of the fabric's clock.
+        seed: of the codec's hashes, the same for all workers, and of the faults.
+
+    Attributes:
+        outcome: of the last all-reduce, for whoever compares the workers'.
+
+    Raises:
+        InputError: no such worker.
+        CompositionError: the codec's parts do not fit each other.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        worker: int,
+        *,
+        codec: CodecSpec,
+        fabric: ClockedFabric,
+        switch: str = "unknown",
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not 0 <= worker < len(plan.workers):
+            raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
+        self.plan = plan
+        self.worker = worker
+        self.outcome: Outcome | None = None
+        self.codec: Codec = build_codec(codec, seed=seed, worker=worker)
+        self._clock = fabric.now
+        self._name = fabric.name
+        self._fabric: Fabric = fabric
+        if faults is not None:
+            dice = np.random.default_rng([seed, worker])
+            self._fabric = FaultyFabric(fabric, faults, dice)
+            self._name = f"{fabric.name} with faults"
+        self._switch = switch
+        self._end = aggregation_of(plan.aggregation).worker_end(
+            plan, plan.workers[worker], timing or TIMING
+        )
+        self._failed: str | None = None
+
+    def all_reduce(self, gradient: Vector) -> tuple[Vector, Report]:
+        """Sum this worker's gradient with the others'. All workers call it equally often.
+
+        Args:
+            gradient: float32, of the same shape on all workers. It is not modified.
+
+        Returns:
+            The sum as decoded, float32 of that shape, and a report of what this worker did. What
+            takes all workers to know is None or 0 there; see ``innet.verification``.
+
+        Raises:
+            GradientError: a wrong dtype, or a value that is not finite; nothing was sent.
+            StalledError: it waited too long for a slot; says which.
+            NetworkError: the interface went away.
+            StateError: an earlier all-reduce failed half-way.
+        """
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job."
+            )
+        if not isinstance(gradient, np.ndarray) or gradient.dtype != np.float32:
+            raise GradientError(
+                f"the gradient of worker {self.worker} must be a NumPy array of float32."
+            )
+        begun = time.perf_counter()
+        flat = np.ascontiguousarray(gradient).reshape(-1)
+        check_gradient(flat, self.worker)
+        before = _copied(self._end.counters)
+        try:
+            outcome, network = self._exchange(flat)
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        self.outcome = outcome
+        spent = time.perf_counter() - begun
+        seconds = Seconds(
+            encode=outcome.encode_seconds,
+            network=network,
+            decode=outcome.decode_seconds,
+            total=spent,
+        )
+        return outcome.sum.reshape(gradient.shape), self._report(flat, outcome, before, seconds)
+
+    def diagnose(self, read: RegisterReader) -> str | None:
+        """After a ``StalledError``: whom it waits for, by what the switches' registers hold.
+
+        Args:
+            read: (name of a switch, name of a register, index) -> what the cell holds.
+        """
+        reader = aggregation_of(self.plan.aggregation).slot_reader(self.plan, read)
+        found = self._end.diagnose(reader)
+        return None if found is None else str(found)
+
+    def _exchange(self, flat: Vector) -> tuple[Outcome, float]:
+        """The codec's rounds; the outcome, and the seconds in the network."""
+        exchange = self.codec.exchange(flat, len(self.plan.workers), checked=True)
+        network = 0.0
+        try:
+            segments = next(exchange)
+            while True:
+                begun = time.perf_counter()
+                now = self._clock()
+                self._end.start(segments, now)
+                drive({0: self._end}, self._fabric, now)
+                answers = self._end.results()
+                network += time.perf_counter() - begun
+                segments = exchange.send(answers)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome, network
+        finally:
+            exchange.close()
+
+    def _report(self, flat: Vector, outcome: Outcome, before: Counters, seconds: Seconds) -> Report:
+        layout, counters = self.plan.layout, self._end.counters
+        chunks = -(-len(flat) // layout.values)
+        return Report(
+            exact=None,
+            workers=len(self.plan.workers),
+            codec=self.codec.describe(),
+            program=self.plan.switches[0].program.name,
+            engine=self._switch,
+            fabric=self._name,
+            values_per_packet=layout.values,
+            elements=len(flat),
+            rounds=outcome.rounds,
+            packets_sent=counters.sent - before.sent,
+            packets_received=counters.received - before.received,
+            bytes_sent=counters.bytes_sent - before.bytes_sent,
+            bytes_dense=chunks * layout.frame_size,
+            retransmissions=counters.retransmissions - before.retransmissions,
+            seconds=seconds,
+            max_abs_error=None,
+            max_abs_error_sent=None,
+            infinite=int(np.count_nonzero(np.isinf(outcome.sum))),
+            details=dict(outcome.details),
+        )
+
+
+def _copied(counters: Counters) -> Counters:
+    return Counters(
+        sent=counters.sent,
+        bytes_sent=counters.bytes_sent,
+        retransmissions=counters.retransmissions,
+        received=counters.received,
+    )
+
+
+def rehearse(codec: CodecSpec, gradient: Vector) -> None:
+    """Run a codec once without a network, so that what is compiled at first use is compiled."""
+    exchange = build_codec(codec, seed=0, worker=0).exchange(gradient, 1)
+    try:
+        segments = next(exchange)
+        while True:
+            segments = exchange.send([segment.words for segment in segments])
+    except StopIteration:
+        pass

@@ -1,0 +1,124 @@
+"""One worker per thread over UDP sockets of the loopback interface, against a collective."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+
+import numpy as np
+import pytest
+from support.udp_switch import UdpSwitch, on_loopback
+
+import innet
+from innet.errors import GradientError, InputError, NetworkError, StalledError, StateError
+from innet.fabric import Faults
+from innet.fabric.ethernet import RawFabric
+from innet.fabric.udp import UdpFabric
+from innet.participant import Participant, connect, rehearse
+from innet.plan import Request, make_plan
+from innet.protocol import Timing
+from innet.wire import Endpoint, Layout
+
+WORKERS = 2
+LOSSY = Faults(loss=0.1, duplicate=0.1, reorder=0.1, hold=1e-3, tick=1e-4)
+QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=20.0)
+
+
+@pytest.fixture
+def plan():
+    return on_loopback(make_plan("slots", 32, Request(workers=WORKERS, window=16)))
+
+
+def gradients(size=700):
+    rng = np.random.default_rng(1)
+    return [rng.laplace(size=size).astype(np.float32) for _ in range(WORKERS)]
+
+
+@contextlib.contextmanager
+def participants(plan, codec, **options):
+    with contextlib.ExitStack() as stack:
+        made = []
+        for worker in range(WORKERS):
+            fabric = stack.enter_context(connect(plan, worker))
+            made.append(Participant(plan, worker, codec=codec, fabric=fabric, seed=3, **options))
+        yield made
+
+
+def all_reduce(pair, given):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda each, x: each.all_reduce(x), pair, given))
+
+
+@pytest.mark.parametrize("faults", [None, LOSSY], ids=["clean", "lossy"])
+@pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])
+def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
+    reference = innet.Collective(
+        workers=WORKERS, codec=codec, values_per_packet=32, engine="interpret", seed=3
+    )
+    with (
+        UdpSwitch(plan) as network,
+        participants(plan, codec, faults=faults, timing=QUICK) as pair,
+    ):
+        for _ in range(2):  # the second has what the codecs held back
+            expected, in_memory = reference.all_reduce(gradients())
+            results = all_reduce(pair, gradients())
+            for total, report in results:
+                np.testing.assert_array_equal(total, expected)
+                assert report.rounds == in_memory.rounds
+                assert report.fabric == ("udp" if faults is None else "udp with faults")
+        sent = sum(report.packets_sent for _, report in results)
+        again = sum(report.retransmissions for _, report in results)
+        assert sent - again == in_memory.packets_sent
+        if faults is not None:
+            assert again > 0
+        assert network.switch.statistics.packets_in > 0
+
+
+def test_who_is_missing_is_named(plan):
+    patience = Timing(timeout=0.02, max_timeout=0.1, give_up=0.3)
+    with UdpSwitch(plan) as network, participants(plan, "dense", timing=patience) as pair:
+        with pytest.raises(StalledError, match="worker 0 of 2"):
+            pair[0].all_reduce(gradients()[0])
+        registers = network.switch.registers
+        said = pair[0].diagnose(lambda switch, name, index: int(registers[name][index]))
+        assert said is not None
+        assert "waits for worker 1" in said
+        with pytest.raises(StateError, match="half-way"):
+            pair[0].all_reduce(gradients()[0])
+
+
+def test_gradients_are_checked(plan):
+    with participants(plan, "dense") as pair:
+        with pytest.raises(GradientError, match="float32"):
+            pair[0].all_reduce(np.zeros(3))
+        with pytest.raises(GradientError, match="worker 1"):
+            pair[1].all_reduce(np.array([np.nan], np.float32))
+
+
+def test_an_address_of_another_machine_is_refused():
+    plan = make_plan("slots", 32, Request(workers=2))
+    with pytest.raises(NetworkError, match=r"10\.0\.0\.1, UDP port 48879"):
+        connect(plan, 0)
+
+
+def test_a_port_in_use_is_refused(plan):
+    with connect(plan, 0), pytest.raises(NetworkError, match="Address already in use"):
+        connect(plan, 0)
+
+
+def test_what_cannot_be_connected():
+    here = Endpoint("02:00:00:00:00:01", "127.0.0.1", 40000)
+    with pytest.raises(InputError, match="framing 'raw'"):
+        UdpFabric(here, here, Layout(32, "raw"))
+    raw = make_plan("slots", 32, Request(workers=2, framing="raw"))
+    with pytest.raises(InputError, match="needs an interface"):
+        connect(raw, 0)
+    with pytest.raises(NetworkError, match="nowhere0"):
+        RawFabric("nowhere0")
+    with pytest.raises(InputError, match="no worker 2"):
+        Participant(raw, 2, codec="dense", fabric=None)
+
+
+def test_a_rehearsal_needs_no_network():
+    rehearse("lhc", gradients()[0])
+    rehearse("gtopk", gradients()[0])

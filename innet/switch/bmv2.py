@@ -52,21 +52,26 @@ class Reference:
     seconds: float
 
 
-def find_simple_switch(*, checked: bool = False) -> tuple[Path, Path]:
+def find_simple_switch(
+    path: str | Path | None = None, *, checked: bool = False
+) -> tuple[Path, Path]:
     """simple_switch and simple_switch_CLI on PATH.
 
     Args:
+        path: rather this simple_switch.
         checked: rather the ``simple_switch_checked`` on PATH, if there is one: people call so a
             build whose assertions are on.
 
     Raises:
         MissingToolError: one of them is not there; says how to get it.
     """
-    switch, cli = (shutil.which(name) for name in ("simple_switch", "simple_switch_CLI"))
+    names = (str(path or "simple_switch"), "simple_switch_CLI")
+    switch, cli = (shutil.which(name) for name in names)
     if checked:
         switch = shutil.which("simple_switch_checked") or switch
     if switch is None or cli is None:
-        raise MissingToolError("simple_switch", "running a program on BMv2", _REMEDY)
+        missing = names[0] if switch is None else names[1]
+        raise MissingToolError(missing, "running a program on BMv2", _REMEDY)
     return Path(switch), Path(cli)
 
 

@@ -22,14 +22,19 @@ _STOP_SECONDS = 5.0
 class ControlClient:
     """Sends commands to the simple_switch that listens at ``port``.
 
+    Args:
+        cli: simple_switch_CLI.
+        port: where simple_switch's control plane listens.
+        prefix: what to start it with, such as a program that enters a network namespace.
+
     Raises:
         StalledError: no answer in ``ANSWER_SECONDS``.
         ControlError: simple_switch_CLI ended; says what it said.
     """
 
-    def __init__(self, cli: Path, port: int) -> None:
+    def __init__(self, cli: Path, port: int, prefix: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - the user's own tool, no shell
-            [cli, "--thrift-port", str(port)],
+            [*prefix, cli, "--thrift-port", str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.mininet import missing
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"p4 compile": "p4c-bm2-ss"}
+NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
+NEEDS_ROOT = ("innet net",)
 
 
 def blocks(language):
@@ -27,13 +29,13 @@ def blocks(language):
 
 def commands():
     for parameter in blocks("console"):
-        for line in re.findall(r"^\$ (innet .*)$", parameter.values[0], re.MULTILINE):
+        for line in re.findall(r"^\$ (?:sudo )?(innet .*)$", parameter.values[0], re.MULTILINE):
             yield pytest.param(line, id=f"{parameter.id}-{line}")
 
 
-def run(arguments, folder):
+def run(arguments, folder, say=None):
     result = subprocess.run(
-        arguments, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        arguments, cwd=folder, input=say, capture_output=True, text=True, timeout=240, check=False
     )
     assert result.returncode == 0, result.stderr
 
@@ -43,6 +45,8 @@ def test_command(line, tmp_path):
     for needing, tool in NEEDS.items():
         if needing in line and not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
+    if line.startswith(NEEDS_ROOT) and missing():
+        pytest.skip(missing())
     for name in ("p4", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]
@@ -51,7 +55,8 @@ def test_command(line, tmp_path):
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
         run([sys.executable, "-m", "innet", "demo", "--iterations", "12"], tmp_path)
-    run([sys.executable, "-m", "innet", *arguments[1:]], tmp_path)
+    say = "exit\n" if "--cli" in arguments else None
+    run([sys.executable, "-m", "innet", *arguments[1:]], tmp_path, say)
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))

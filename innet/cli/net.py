@@ -1,0 +1,168 @@
+"""``innet net``: the same all-reduce over real packets, on a Mininet network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from innet.cli.allreduce import CodecOption, SetOption, with_parameters
+from innet.cli.output import err, out, say_json
+
+_HOW_TO_LOOK = (
+    "The network is still up. `switch s1 register_read SlotsIngress.pool.bitmap` asks a switch; "
+    "`help` lists what else there is; `exit` takes the network down."
+)
+
+
+def net(
+    *,
+    topology: Annotated[
+        str, typer.Option("--topology", help="star: all workers at one switch.")
+    ] = "star",
+    switch: Annotated[
+        str | None, typer.Option(help="builtin or bmv2 (simple_switch). [default: builtin]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
+    ] = None,
+    codec: CodecOption = None,
+    codec_parameters: SetOption = None,
+    program: Annotated[
+        str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
+    ] = None,
+    values_per_packet: Annotated[
+        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Packets of a worker under way at once. [default: 64]")
+    ] = None,
+    framing: Annotated[str | None, typer.Option(help="udp or raw Ethernet. [default: udp]")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Elements of each gradient. [default: 100000]")
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(help="Share of elements that are not zero. [default: 1]")
+    ] = None,
+    input_files: Annotated[
+        list[Path] | None,
+        typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="All-reduces, one after the other. [default: 1]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
+    ] = None,
+    loss: Annotated[
+        float | None, typer.Option(help="Share of packets lost at the workers. [default: 0]")
+    ] = None,
+    duplicate: Annotated[
+        float | None, typer.Option(help="Share of packets that travel twice. [default: 0]")
+    ] = None,
+    reorder: Annotated[
+        float | None, typer.Option(help="Share of packets held back. [default: 0]")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Of every link, Mbit/s.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Of the built-in switch: jit or interpret. [default: jit]")
+    ] = None,
+    simple_switch: Annotated[
+        Path | None, typer.Option(help="BMv2's executable. [default: the one on PATH]")
+    ] = None,
+    thrift_port: Annotated[
+        int | None, typer.Option(help="Of simple_switch's control plane. [default: 9090]")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="Of simple_switch: off, trace, ... [default: off]")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds until a packet is repeated. [default: 0.2]")
+    ] = None,
+    give_up: Annotated[
+        float | None, typer.Option(help="Seconds until a worker gives up. [default: 30]")
+    ] = None,
+    pcap: Annotated[
+        Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
+    ] = None,
+    cli: Annotated[
+        bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML; options given here win.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Sum gradients over a Mininet network (needs root), one process per worker."""
+    from innet.cli.settings import read_settings
+    from innet.errors import UnknownNameError
+
+    if topology != "star":
+        raise UnknownNameError("topology", topology, ["star"])
+    from topo.network import SwitchCLI, require_root
+
+    require_root("a Mininet network")
+    from topo.allreduce import NetResult, NetSettings, run
+
+    settings = read_settings(
+        NetSettings,
+        config,
+        {
+            "switch": switch,
+            "workers": workers,
+            "codec": codec,
+            "program": program,
+            "values_per_packet": values_per_packet,
+            "window": window,
+            "framing": framing,
+            "size": size,
+            "density": density,
+            "input": tuple(input_files) if input_files else None,
+            "rounds": rounds,
+            "seed": seed,
+            "loss": loss,
+            "duplicate": duplicate,
+            "reorder": reorder,
+            "rate": rate,
+            "engine": engine,
+            "simple_switch": simple_switch,
+            "thrift_port": thrift_port,
+            "log_level": log_level,
+            "timeout": timeout,
+            "give_up": give_up,
+            "pcap": pcap,
+        },
+    )
+    if codec_parameters:
+        changed = with_parameters(settings.codec, codec_parameters)
+        settings = settings.model_copy(update={"codec": changed})
+    from innet.experiments.outputs import check_writable
+    from innet.report.tables import report_table
+
+    if output is not None:
+        check_writable(output)
+
+    def show(result: NetResult) -> None:
+        if output is not None:
+            import numpy as np
+
+            np.save(output, result.sum)
+        if as_json:
+            say_json(result.report.model_dump(mode="json"))
+        else:
+            out.print(report_table(result.report))
+
+    with err.status("") as status:
+
+        def inspect(network: Any, result: NetResult) -> None:
+            status.stop()
+            show(result)
+            if cli:
+                err.print(_HOW_TO_LOOK, highlight=False)
+                SwitchCLI(network)
+
+        run(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)

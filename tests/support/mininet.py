@@ -1,0 +1,94 @@
+"""What tests that build Mininet networks share: when they can run, and what they must not leave."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from innet.errors import MissingToolError
+
+SECONDS = 10.0  # within which what was killed must be gone
+
+
+def missing() -> str:
+    """What keeps tests from building networks here; "" for nothing."""
+    if os.geteuid() != 0:
+        return "networks of namespaces need root"
+    try:
+        importlib.import_module("topo.debian")
+    except MissingToolError as error:
+        return str(error)
+    return "" if shutil.which("mnexec") else "mnexec, a part of Mininet, is not on PATH"
+
+
+needs_mininet = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
+
+
+def has_bmv2() -> bool:
+    return all(shutil.which(name) for name in ("simple_switch", "simple_switch_CLI"))
+
+
+KINDS = [
+    "builtin",
+    pytest.param(
+        "bmv2",
+        marks=[
+            pytest.mark.bmv2,
+            pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
+        ],
+    ),
+]
+
+
+def namespaces() -> set[str]:
+    """The network namespaces in which processes run."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*/ns/net"):
+        with contextlib.suppress(OSError):
+            found.add(str(process.readlink()))
+    return found
+
+
+def children(parent: int | None = None) -> set[int]:
+    """The processes that descend from ``parent``, or this one."""
+    parents = {}
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = process.read_text()
+            parents[int(process.parent.name)] = int(text[text.rindex(")") :].split()[2])
+    found: set[int] = set()
+    grown = {parent or os.getpid()}
+    while grown:
+        grown = {each for each, of in parents.items() if of in grown} - found
+        found |= grown
+    return found
+
+
+def state() -> tuple[set[str], set[int], set[str], set[str]]:
+    """Namespaces, children of this process, interfaces, and our folders in /tmp."""
+    return (
+        namespaces(),
+        children(),
+        {each.name for each in Path("/sys/class/net").iterdir()},
+        {each.name for each in Path("/tmp").glob(f"innet-net-{os.getpid()}-*")},
+    )
+
+
+@pytest.fixture
+def nothing_left():
+    """Fails a test that leaves a process, an interface, a namespace or a folder behind."""
+    before = state()
+    yield
+    end = time.monotonic() + SECONDS
+    while True:  # what was told to end may take a moment
+        added = [now - then for now, then in zip(state(), before, strict=True)]
+        if not any(added) or time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    assert not any(added)

@@ -1,0 +1,279 @@
+"""All-reduces over real packets on Mininet networks, against the same in memory; and their ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
+
+import innet
+from innet.cli import app
+from innet.dissect import read_pcap
+from innet.errors import InputError, NetworkError, StalledError
+
+if not missing():
+    from topo import allreduce
+    from topo.debian import Topo
+    from topo.namespaces import network_namespace_of
+    from topo.network import network, scratch
+    from topo.nodes import BuiltinSwitch
+    from topo.workforce import Workforce
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+IPV4_END = 34  # bytes of Ethernet and IPv4 headers
+CYCLES = int(os.environ.get("INNET_CYCLES", "3"))
+
+
+def settings(**chosen):
+    return allreduce.NetSettings(**{"workers": 2, "size": 20_000, "seed": 5, **chosen})
+
+
+def in_memory(chosen):
+    total, report = innet.all_reduce(
+        chosen.gradients(),
+        codec=chosen.codec,
+        program=chosen.program,
+        values_per_packet=chosen.values_per_packet,
+        seed=chosen.seed,
+    )
+    return total, report
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("workers", "codec", "framing"),
+    [(2, "dense", "udp"), (4, "lhc", "raw"), (8, "scalecom", "udp")],
+)
+def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, kind):
+    chosen = settings(
+        workers=workers,
+        codec=codec,
+        framing=framing,
+        switch=kind,
+        density=1 if codec == "dense" else 0.02,
+        loss=0.03,
+        duplicate=0.03,
+        reorder=0.03,
+        timeout=0.05,
+        give_up=60.0,
+    )
+
+    result = allreduce.run(chosen)
+    total, report = in_memory(chosen)
+    np.testing.assert_array_equal(result.sum, total)
+    mine = result.report
+    assert mine.exact
+    assert mine.retransmissions > 0
+    assert mine.max_abs_error == report.max_abs_error
+    assert (mine.rounds, mine.elements, mine.codec) == (
+        report.rounds,
+        report.elements,
+        report.codec,
+    )
+    assert mine.switch_packets > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_capture_of_the_network_replays_to_the_same_outputs(kind, tmp_path):
+    loss = 0.05 if kind == "builtin" else 0.0
+    chosen = settings(switch=kind, pcap=tmp_path, loss=loss, timeout=0.05, size=5000)
+    allreduce.run(chosen)
+    plan = chosen.plan()
+    rules = tmp_path / "rules"
+    rules.write_text("\n".join(plan.switches[0].commands))
+    call = [sys.executable, "-m", "innet", "switch", "replay", "slots-64"]
+    call += ["--commands", str(rules), "--out", str(tmp_path / "again")]
+    for port in (1, 2):
+        path = str(tmp_path / f"s1-eth{port}_in.pcap")
+        call += [path, "--port", f"{port}={path}"]
+    subprocess.run(call, check=True, timeout=120, capture_output=True)
+    for port in (1, 2):
+        seen = read_pcap(tmp_path / f"s1-eth{port}_out.pcap").packets.to_packets()
+        again = read_pcap(tmp_path / "again" / f"p{port}_out.pcap").packets.to_packets()
+        assert len(seen) > 30
+        if kind == "bmv2":
+            # Its captures do not say in which order packets of different ports were taken, and the
+            # last of a chunk lends the result its IPv4 identification.
+            seen, again = (sorted(data[IPV4_END:] for _, data in each) for each in (seen, again))
+        assert seen == again
+
+
+def test_start_and_stop_leave_nothing():
+
+    for _ in range(CYCLES):
+        chosen = settings(workers=3, engine="interpret")
+        with scratch() as folder, network(chosen.topology(chosen.plan(), folder)) as net:
+            assert net.switches[0].command("mc_dump")
+            assert len(children()) >= 4
+
+
+@contextlib.contextmanager
+def at_work(**chosen):
+    """A network whose workers have begun an all-reduce that takes long."""
+
+    chosen = settings(**{"size": 600_000, "window": 1, **chosen})
+    plan = chosen.plan()
+    with scratch() as folder, network(chosen.topology(plan, folder)) as net:
+        workers = Workforce(net, plan, chosen.of_worker(), folder)
+        for worker, gradient in enumerate(chosen.gradients()):
+            workers.give(worker, gradient)
+        with workers:
+            yield net, workers
+
+
+def soon(action):
+    timer = threading.Timer(0.3, action)
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_switch_that_dies_is_named(kind):
+    with at_work(switch=kind) as (net, workers):
+        soon(lambda: os.kill(net.switches[0].process.pid, signal.SIGKILL))
+        with pytest.raises(NetworkError, match=r"switch s1 was ended by SIGKILL"):
+            workers.all_reduce()
+
+
+def test_a_worker_that_dies_is_named():
+    with at_work() as (_, workers):
+        soon(lambda: os.kill(workers.processes[1].pid, signal.SIGKILL))
+        with pytest.raises(NetworkError, match=r"worker 1 on h2 was ended by SIGKILL"):
+            workers.all_reduce()
+
+
+def test_a_worker_that_stops_is_named_by_the_switches_registers():
+    with at_work(give_up=1.0) as (_, workers):
+        soon(lambda: os.kill(workers.processes[1].pid, signal.SIGSTOP))
+        with pytest.raises(StalledError, match=r"waits for worker 1"):
+            workers.all_reduce()
+
+
+def test_an_interface_that_vanishes_is_named():
+    with at_work() as (net, workers):
+        inside = ["mnexec", "-a", str(net.switches[0].pid), "ip", "link", "del", "s1-eth2"]
+        soon(lambda: subprocess.run(inside, check=True, timeout=10))
+        with pytest.raises(NetworkError, match=r"interface (s1-eth2|went down)"):
+            workers.all_reduce()
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+def test_a_thrift_port_in_use_is_named():
+
+    chosen = settings(switch="bmv2", thrift_port=9191)
+    with scratch() as folder, network(chosen.topology(chosen.plan(), folder)) as net:
+        switch = net.switches[0]
+        with network_namespace_of(switch.pid), socket.socket() as taken:
+            switch.process.end()
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", 9191))
+            taken.listen()
+            with pytest.raises(NetworkError, match="port 9191 is in use"):
+                switch.start([])
+
+
+def test_a_program_that_is_none_is_named(tmp_path):
+
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("{}")
+
+    topo = Topo()
+    topo.addSwitch("s1", cls=BuiltinSwitch, program=wrong, folder=tmp_path)
+    topo.addHost("h1")
+    topo.addLink("h1", "s1")
+    with pytest.raises(NetworkError, match="switch s1 ended with status 1"), network(topo):
+        pass
+    topo = Topo()
+    topo.addSwitch("s1", cls=BuiltinSwitch, program=tmp_path / "none.json", folder=tmp_path)
+    with pytest.raises(InputError, match=r"no program .*none\.json"), network(topo):
+        pass
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "innet", "net", "--workers", "2", *arguments]
+
+
+def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
+    call = command("--size", "3000", "--json", "--output", str(tmp_path / "sum.npy"), "--cli")
+    result = subprocess.run(
+        call,
+        input="nodes\nswitch s1 register_read SlotsIngress.pool.bitmap 0\nswitch s9 x\nexit\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout[: result.stdout.index("\n}") + 2])
+    assert report["exact"] is True
+    assert report["fabric"] == "Mininet, udp"
+    assert "SlotsIngress.pool.bitmap[0]= 3" in result.stdout
+    assert "switches are s1" in result.stdout
+    total, _ = innet.all_reduce(settings(size=3000, seed=0).gradients())
+    np.testing.assert_array_equal(np.load(tmp_path / "sum.npy"), total)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_leaves_nothing(number):
+    process = subprocess.Popen(
+        command("--size", "600000", "--window", "1"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 60
+    while len(children(process.pid)) < 6 and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    started = children(process.pid)
+    process.send_signal(number)
+    assert process.wait(30) != 0
+    while (left := [each for each in started if Path(f"/proc/{each}").exists()]) and (
+        time.monotonic() < end
+    ):
+        time.sleep(0.05)
+    assert not left
+    with scratch():  # removes the folder of a run that was killed, which could not do so itself
+        assert not list(Path(tempfile.gettempdir()).glob(f"innet-net-{process.pid}-*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--topology", "ring"], "unknown topology 'ring'"),
+        (["--window", "3"], "must be a power of two"),
+        (["--program", "nothing"], "unknown program 'nothing'"),
+        (["--switch", "bmv2", "--simple-switch", "/no/such"], "/no/such is not installed"),
+    ],
+)
+def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["innet", "net", *arguments])
+    assert app.run() == 1
+    said = capsys.readouterr().err
+    assert words in said.replace("\n", " ")
+    assert "Traceback" not in said
+
+
+def test_root_is_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sys, "argv", ["innet", "net"])
+    assert app.run() == 1
+    assert "needs root: run the command with sudo" in capsys.readouterr().err.replace("\n", " ")

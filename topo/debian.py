@@ -1,0 +1,58 @@
+"""Mininet, wherever the system has it; the rest of this package imports its names from here.
+
+Mininet is a package of the distribution (Debian, Ubuntu: ``mininet``) and lies in the folder of the
+system's Python, which a virtual environment does not see. That folder is searched too, for the time
+of this import only, so that nothing else comes from it.
+
+Raises:
+    MissingToolError: on import, where Mininet is not installed; says how to get it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from innet.errors import MissingToolError
+
+_FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
+
+
+@contextmanager
+def _system_packages() -> Iterator[None]:
+    before = list(sys.path)
+    sys.path += [folder for folder in _FOLDERS if Path(folder, "mininet").is_dir()]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+with _system_packages():
+    try:
+        from mininet.cli import CLI
+        from mininet.link import Link, TCLink
+        from mininet.log import setLogLevel
+        from mininet.net import VERSION, Mininet
+        from mininet.node import Host, Switch
+        from mininet.topo import Topo
+    except ImportError as error:
+        raise MissingToolError(
+            "Mininet",
+            "networks of namespaces",
+            f"On Debian or Ubuntu: sudo apt install mininet ({error}).",
+        ) from None
+
+__all__ = [
+    "CLI",
+    "VERSION",
+    "Host",
+    "Link",
+    "Mininet",
+    "Switch",
+    "TCLink",
+    "Topo",
+    "setLogLevel",
+]

@@ -1,0 +1,288 @@
+"""Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from innet.errors import ControlError, InputError, NetworkError, StalledError
+from innet.switch.bmv2 import find_simple_switch
+from innet.switch.bmv2_control import ControlClient
+from innet.switch.bmv2_session import refused
+from topo import processes
+from topo.debian import Host, Switch
+from topo.namespaces import listens, network_namespace_of, turn_offloads_off
+from topo.processes import NodeProcess
+
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+_QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
+_QUEUE = 1 << 20  # packets; simple_switch's own 64 drop what two workers send at once
+
+
+class P4Host(Host):
+    """A host whose packets are as on a cable: offloads off, IPv6 quiet, static ARP.
+
+    Args:
+        neighbours: IPv4 address -> MAC address, which ARP need not ask for.
+    """
+
+    def config(self, *, neighbours: Mapping[str, str] | None = None, **params: Any) -> Any:
+        """Called by Mininet once the host has its interfaces."""
+        result = super().config(**params)
+        prepare(self)
+        interface = self.defaultIntf()
+        if neighbours and interface is not None:
+            self.cmd(
+                "; ".join(
+                    f"ip neigh replace {ip} lladdr {mac} dev {interface.name}"
+                    for ip, mac in neighbours.items()
+                )
+            )
+        return result
+
+
+def prepare(node: Any) -> None:
+    """Make a node's interfaces carry what they would carry on a cable, and nothing of their own."""
+    node.cmd(_QUIET)
+    with network_namespace_of(node.pid):
+        for interface in node.intfNames():
+            turn_offloads_off(interface)
+
+
+class P4Switch(Switch):
+    """A switch that runs a compiled P4 program, in network namespace of its own.
+
+    Args:
+        name: as everywhere in Mininet.
+        program: BMv2 JSON.
+        commands: control plane, in the dialect of simple_switch_CLI.
+        folder: for logs, sockets and captures; by default one of its own in /tmp.
+        pcap: write captures of every interface into this folder.
+        deadline: seconds within which it must be ready.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        program: str | Path,
+        commands: Sequence[str] = (),
+        folder: str | Path | None = None,
+        pcap: str | Path | None = None,
+        deadline: float = _READY_SECONDS,
+        **params: Any,
+    ) -> None:
+        params["inNamespace"] = True
+        params.setdefault("dpid", "1")
+        super().__init__(name, **params)
+        self.program = Path(program)
+        self.commands = tuple(commands)
+        self.pcap = None if pcap is None else Path(pcap)
+        self.deadline = deadline
+        self.folder = Path(folder or tempfile.mkdtemp(prefix=f"innet-{name}-"))
+        self.process: NodeProcess | None = None
+
+    def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface
+        """Called by Mininet: start the program, and wait until it takes packets.
+
+        Raises:
+            InputError: there is no such program.
+            NetworkError: the switch ended; says what it said.
+            StalledError: it was not ready in time.
+            ControlError: a command was refused.
+        """
+        if not self.program.is_file():
+            raise InputError(f"switch {self.name}: there is no program {self.program}.")
+        self.cmd("ip link set lo up")
+        prepare(self)
+        self._launch({port: each.name for port, each in self.intfs.items() if each.name != "lo"})
+
+    @abstractmethod
+    def _launch(self, interfaces: Mapping[int, str]) -> None: ...
+
+    @abstractmethod
+    def command(self, line: str) -> str:
+        """Run one command of simple_switch_CLI; returns what it prints.
+
+        Raises:
+            ControlError: it was refused.
+            NetworkError: the switch is not running.
+        """
+
+    def check(self) -> None:
+        """Raise NetworkError if the switch has ended."""
+        if self.process is None or not self.process.running:
+            raise self.process.death() if self.process else NetworkError(f"{self.name} is off.")
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        """Called by Mininet."""
+        if self.process is not None:
+            self.process.end()
+            self.process = None
+        super().stop(deleteIntfs)
+
+
+class BuiltinSwitch(P4Switch):
+    """innet's own switch model, a process on raw interfaces.
+
+    Args:
+        name: as everywhere in Mininet.
+        engine: "jit" or "interpret".
+        seed: of the program's random().
+        params: see ``P4Switch``.
+    """
+
+    def __init__(self, name: str, *, engine: str = "jit", seed: int = 0, **params: Any) -> None:
+        super().__init__(name, **params)
+        self.engine = engine
+        self.seed = seed
+        self._client: socket.socket | None = None
+        self._socket = self.folder / f"{self.name}.sock"
+
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        rules = self.folder / f"{self.name}.commands"
+        rules.write_text("\n".join(self.commands) + "\n", encoding="utf-8")
+        words: list[str | Path] = [processes.PYTHON, "-m", "workers.switch", self.program]
+        words += ["--commands", rules, "--control", self._socket]
+        words += ["--engine", self.engine, "--seed", str(self.seed)]
+        if self.pcap is not None:
+            words += ["--pcap", self.pcap]
+        for port, interface in interfaces.items():
+            words += ["--interface", f"{port}@{interface}"]
+        self.process = NodeProcess(
+            f"switch {self.name}",
+            self.pid,
+            words,
+            self.folder / f"{self.name}.log",
+            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self.process.hear(self.deadline, "ready")
+
+    def command(self, line: str) -> str:
+        answer = self._ask(line)
+        if "error" in answer:
+            raise ControlError(f"{self.name}: {answer['error']}")
+        return str(answer["answer"])
+
+    def statistics(self) -> dict[str, int]:
+        """What became of packets; see ``workers.switch``."""
+        found: dict[str, int] = self._ask("statistics")["answer"]
+        return found
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        self.check()
+        if "\n" in line:
+            raise ControlError(f"not one command: {line!r}")
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(_ANSWER_SECONDS)
+                client.connect(str(self._socket))
+                client.sendall(line.encode() + b"\n")
+                said = b""
+                while not said.endswith(b"\n"):
+                    read = client.recv(1 << 16)
+                    if not read:
+                        break
+                    said += read
+            answer: dict[str, Any] = json.loads(said)
+        except TimeoutError:
+            raise StalledError(
+                f"{self.name} did not answer {line!r} within {_ANSWER_SECONDS:g} s."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise NetworkError(f"{self.name} cannot be asked {line!r}: {error}.") from None
+        return answer
+
+
+class Bmv2Switch(P4Switch):
+    """BMv2's simple_switch.
+
+    Args:
+        name: as everywhere in Mininet.
+        simple_switch: the executable; by default the one on PATH. simple_switch_CLI must be on
+            PATH.
+        thrift_port: where its control plane listens, in the switch's own namespace.
+        device_id: as simple_switch's option.
+        log_level: "off", or simple_switch's log level; the log goes to the folder.
+        params: see ``P4Switch``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        simple_switch: str | Path | None = None,
+        thrift_port: int = 9090,
+        device_id: int = 0,
+        log_level: str = "off",
+        **params: Any,
+    ) -> None:
+        self._switch, self._cli = find_simple_switch(simple_switch)
+        super().__init__(name, **params)
+        self.thrift_port = thrift_port
+        self.device_id = device_id
+        self.log_level = log_level
+        self._control: ControlClient | None = None
+
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        words: list[str | Path] = [self._switch]
+        for port, interface in interfaces.items():
+            words += ["-i", f"{port}@{interface}"]
+        words += ["--thrift-port", str(self.thrift_port), "--device-id", str(self.device_id)]
+        if self.log_level != "off":
+            words += ["--log-file", self.folder / f"{self.name}-packets", "--log-flush"]
+            words += ["--log-level", self.log_level]
+        if self.pcap is not None:
+            words += [f"--pcap={self.pcap}"]
+        with network_namespace_of(self.pid):
+            if listens(self.thrift_port):
+                raise NetworkError(
+                    f"switch {self.name}: TCP port {self.thrift_port} is in use already; choose "
+                    "another thrift_port."
+                )
+        log = self.folder / f"{self.name}.log"
+        self.process = NodeProcess(
+            f"switch {self.name}", self.pid, [*words, self.program], log, talks=False
+        )
+        self._wait_until_it_listens()
+        self._control = ControlClient(
+            self._cli, self.thrift_port, prefix=("mnexec", "-a", str(self.pid))
+        )
+        for line in (f"set_queue_depth {_QUEUE}", *self.commands):
+            self.command(line)
+
+    def _wait_until_it_listens(self) -> None:
+        end = time.monotonic() + self.deadline
+        while True:
+            self.check()
+            with network_namespace_of(self.pid):
+                if listens(self.thrift_port):
+                    return
+            if time.monotonic() > end:
+                raise StalledError(f"{self.name} was not ready within {self.deadline:g} s.")
+            time.sleep(0.02)
+
+    def command(self, line: str) -> str:
+        self.check()
+        if self._control is None:
+            raise NetworkError(f"{self.name} is not ready.")
+        answer = self._control.run([line])[0]
+        if refused(answer):
+            raise ControlError(f"{self.name}: {line}: {answer.strip()}")
+        return answer.strip()
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        """Called by Mininet."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        super().stop(deleteIntfs)

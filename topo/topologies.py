@@ -1,0 +1,120 @@
+"""Mininet topologies: a plan of innet's as hosts, switches and links."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from innet.errors import UnknownNameError
+from innet.plan import Plan, Request, make_plan
+from innet.programs import CompiledProgram
+from topo.debian import Topo
+from topo.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
+
+SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
+SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
+
+_PREFIX = 16  # of the network that all hosts are in: 10.0.0.0/16
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What all links are like, in the units of Mininet's TCLink; None where nothing limits them.
+
+    Attributes:
+        rate: Mbit/s.
+        delay: such as "1ms", one way; needs netem.
+        loss: per cent, one way; needs netem.
+    """
+
+    rate: float | None = None
+    delay: str | None = None
+    loss: float | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of TCLink; none where a plain link will do."""
+        # TBF rather than HTB: its kernel module is the more common one.
+        rate = {} if self.rate is None else {"bw": self.rate, "use_tbf": True}
+        others = {"delay": self.delay, "loss": self.loss}
+        return rate | {name: value for name, value in others.items() if value is not None}
+
+
+class PlanTopo(Topo):
+    """The network of a plan: its hosts and switches under their names, linked port by port."""
+
+    def build(self, plan: Plan, **options: Any) -> None:
+        """Called by Mininet's ``Topo``; arguments are those of ``add_plan``."""
+        add_plan(self, plan, **options)
+
+
+class InnetStar(Topo):
+    """``mn --topo innet_star,4``: workers h1 to h4 at switch s1, which runs ``slots``."""
+
+    def build(self, workers: int = 4, values: int = 64, switch: SwitchKind = "builtin") -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        add_plan(self, make_plan("slots", values, Request(workers=workers)), switch=switch)
+
+
+def add_plan(
+    topo: Any,
+    plan: Plan,
+    *,
+    switch: SwitchKind = "builtin",
+    switch_options: Mapping[str, Any] | None = None,
+    links: Links | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Put a plan's nodes and links into a Mininet ``Topo``.
+
+    Args:
+        topo: where to put them.
+        plan: what to build.
+        switch: which kind all switches are.
+        switch_options: arguments for all of them.
+        links: what all links are like.
+        folder: for programs, logs and sockets; by default a new one in /tmp.
+
+    Raises:
+        UnknownNameError: no such kind of switch.
+    """
+    if switch not in SWITCHES:
+        raise UnknownNameError("kind of switch", switch, SWITCHES)
+    folder = folder or Path(tempfile.mkdtemp(prefix="innet-net-"))
+    neighbours = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
+    for host in plan.hosts:
+        others = neighbours | {host.peer.ip: host.peer.mac}
+        others.pop(host.endpoint.ip, None)
+        topo.addHost(
+            host.name,
+            cls=P4Host,
+            ip=f"{host.endpoint.ip}/{_PREFIX}",
+            mac=host.endpoint.mac,
+            neighbours=others,
+        )
+    for number, each in enumerate(plan.switches, start=1):
+        options = dict(switch_options or {})
+        if switch == "bmv2":
+            options.setdefault("device_id", number)
+        topo.addSwitch(
+            each.name,
+            cls=SWITCHES[switch],
+            program=written(each.program, folder),
+            commands=each.commands,
+            folder=folder,
+            **options,
+        )
+    options = (links or Links()).options()
+    for a, b in plan.links:
+        topo.addLink(a.node, b.node, port1=a.port, port2=b.port, **options)
+
+
+def written(program: CompiledProgram, folder: Path) -> Path:
+    """The program as plain JSON in ``folder``, as both kinds of switch read it."""
+    path = folder / f"{program.name}.json"
+    if not path.exists():
+        path.write_text(json.dumps(program.json()), encoding="utf-8")
+    return path

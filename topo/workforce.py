@@ -1,0 +1,185 @@
+"""The workers' processes of a job on a Mininet network, and what passes between them and here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from innet.errors import ControlError, InnetError, NetworkError, StalledError
+from innet.participant import Vector
+from innet.plan import Plan
+from innet.record import Report
+from topo import processes
+from topo.network import check_switches
+from topo.processes import NodeProcess
+from workers.settings import WorkerSettings
+
+_READY_SECONDS = 120.0
+_TURN = 0.2  # seconds between two looks at the switches
+_MARGIN = 30.0  # seconds beyond the workers' own patience
+
+
+class Workforce:
+    """One process per worker; a context manager, which starts and ends them.
+
+    Args:
+        net: Mininet's network, running.
+        plan: the job.
+        settings: of the workers, which differ in ``worker`` and the files.
+        folder: for their settings, gradients, outcomes and logs.
+        program: the module that they run.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        plan: Plan,
+        settings: WorkerSettings,
+        folder: Path,
+        program: str = "workers.allreduce",
+    ) -> None:
+        self._net = net
+        self._plan = plan
+        self._settings = settings
+        self._folder = folder
+        self._program = program
+        self.processes: list[NodeProcess] = []
+
+    def __enter__(self) -> Self:
+        try:
+            for host in self._plan.workers:
+                assert host.worker is not None
+                self.processes.append(self._launch(host.worker, self._net.get(host.name)))
+            for process in self.processes:
+                self._event(process.hear(_READY_SECONDS, "ready"), process)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def outcome(self, worker: int) -> Path:
+        """Where a worker writes what verification needs."""
+        return self._folder / f"outcome{worker}.npz"
+
+    def output(self, worker: int) -> Path:
+        """Where a worker writes its sum."""
+        return self._folder / f"sum{worker}.npy"
+
+    def give(self, worker: int, gradient: Vector) -> Path:
+        """Write a worker's gradient where it will look for it; before it starts."""
+        path = self._folder / f"gradient{worker}.npy"
+        np.save(path, gradient)
+        return path
+
+    def all_reduce(self) -> list[Report]:
+        """Let all workers begin, and wait until they are done; their reports, by worker.
+
+        Raises:
+            NetworkError: a worker or a switch ended.
+            StalledError: a worker gave up, or nothing came in time; says whom it waits for.
+        """
+        for process in self.processes:
+            process.tell("go")
+        reports: dict[int, Report] = {}
+        end = time.monotonic() + self._settings.give_up + _MARGIN
+        with selectors.DefaultSelector() as selector:
+            for worker, process in enumerate(self.processes):
+                selector.register(process.fileno(), selectors.EVENT_READ, worker)
+            while len(reports) < len(self.processes):
+                check_switches(self._net)
+                for key, _ in selector.select(_TURN):
+                    worker = int(key.data)
+                    process = self.processes[worker]
+                    event = self._event(process.hear(_READY_SECONDS, "done"), process)
+                    if "report" in event:
+                        reports[worker] = Report.model_validate(event["report"])
+                        selector.unregister(process.fileno())
+                if time.monotonic() > end:
+                    late = [str(i) for i in range(len(self.processes)) if i not in reports]
+                    raise StalledError(f"workers {', '.join(late)} were not done in time.")
+        return [reports[worker] for worker in sorted(reports)]
+
+    def _launch(self, worker: int, node: Any) -> NodeProcess:
+        gradient = self._folder / f"gradient{worker}.npy"
+        settings = self._settings.model_copy(
+            update={
+                "worker": worker,
+                "interface": node.defaultIntf().name,
+                "input": gradient if gradient.exists() else None,
+                "outcome": self.outcome(worker),
+                "output": self.output(worker),
+            }
+        )
+        path = self._folder / f"worker{worker}.json"
+        path.write_text(settings.model_dump_json(), encoding="utf-8")
+        return NodeProcess(
+            f"worker {worker} on {node.name}",
+            node.pid,
+            [processes.PYTHON, "-m", self._program, path, "--wait"],
+            self._folder / f"worker{worker}.log",
+            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    def _event(self, line: str, process: NodeProcess) -> dict[str, Any]:
+        """What a worker says; it may ask for registers of switches before it goes on."""
+        event: dict[str, Any] = json.loads(line)
+        if "error" in event:
+            kind = StalledError if event.get("stalled") else NetworkError
+            raise kind(f"{process.name}: {event['error']}")
+        if "read" in event:
+            switch, register, index = event["read"]
+            process.tell(json.dumps(self._read(str(switch), str(register), int(index))))
+        return event
+
+    def _read(self, switch: str, register: str, index: int) -> int | None:
+        """A register's cell; None where the switch cannot be asked."""
+        try:
+            return read_register(self._net.get(switch), register, index)
+        except InnetError:
+            return None
+
+    def _end(self) -> None:
+        for process in self.processes:
+            process.end()
+
+
+def read_register(switch: Any, register: str, index: int) -> int:
+    """One cell of a register of a running switch of either kind.
+
+    Raises:
+        ControlError: no such register or cell.
+        NetworkError: the switch is not running.
+    """
+    answer = switch.command(f"register_read {register} {index}")
+    found = re.search(r"=\s*(\d+)", answer)
+    if found is None:
+        raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
+    return int(found[1])
+
+
+def interface_packets(switch: Any) -> int:
+    """Packets that have arrived at a switch's interfaces, of whatever kind the switch is."""
+    try:
+        links = json.loads(switch.cmd("ip -s -j link"))
+        return sum(
+            int(link["stats64"]["rx"]["packets"]) for link in links if link["ifname"] != "lo"
+        )
+    except (ValueError, KeyError) as error:
+        raise NetworkError(f"the interfaces of {switch.name} cannot be read: {error}.") from None

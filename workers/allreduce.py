@@ -1,0 +1,124 @@
+"""One worker of an all-reduce, as a process on a host of the network.
+
+    python -m workers.allreduce worker0.toml
+
+The file holds ``workers.settings.WorkerSettings``; all workers of a job differ in ``worker`` and
+their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An error ends it
+with status 1 and a message on standard error.
+
+With --wait it is led by another program: it first prints {"ready": true}, and begins each
+all-reduce when a line comes in on standard input; where it gives up it asks for registers of the
+switches, {"read": [switch, register, index]}, and takes a number or null as the answer; an error is
+printed as {"error": message, "stalled": whether it waited too long} too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.errors import ControlError, InnetError, StalledError
+from innet.experiments import allreduce
+from innet.participant import Participant, connect, rehearse
+from workers.outcomes import save
+from workers.settings import WorkerSettings, read
+
+
+def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
+    """Take part in the all-reduces; yields what is to be printed.
+
+    Args:
+        settings: of this worker.
+        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    plan = settings.plan()
+    gradient = _gradient(settings)
+    with connect(plan, settings.worker, settings.interface) as fabric:
+        participant = Participant(
+            plan,
+            settings.worker,
+            codec=settings.codec,
+            fabric=fabric,
+            switch=settings.switch,
+            faults=settings.faults(),
+            timing=settings.timing(),
+            seed=settings.seed,
+        )
+        if wait:
+            rehearse(settings.codec, gradient)  # compiled before the first packet, not after
+            yield {"ready": True}
+        total = gradient
+        for _ in range(settings.rounds):
+            if wait and not sys.stdin.readline():
+                return  # whoever started this process is gone
+            try:
+                total, report = participant.all_reduce(gradient)
+            except StalledError as error:
+                if not wait:
+                    raise
+                raise StalledError(_diagnosis(participant) or str(error)) from None
+            if settings.outcome is not None and participant.outcome is not None:
+                save(settings.outcome, participant.outcome)
+            if settings.output is not None:
+                np.save(settings.output, total)
+            yield {"report": report.model_dump(mode="json")}
+
+
+def _diagnosis(participant: Participant) -> str | None:
+    """Whom the worker waits for, if whoever started this process can read registers for it."""
+
+    def read_register(switch: str, register: str, index: int) -> int:
+        print(json.dumps({"read": [switch, register, index]}), flush=True)
+        answer = json.loads(sys.stdin.readline() or "null")
+        if answer is None:
+            raise ControlError(f"{switch} cannot be asked for {register}.")
+        return int(answer)
+
+    try:
+        return participant.diagnose(read_register)
+    except ControlError:
+        return None
+
+
+def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
+    if settings.input is not None:
+        return allreduce.read([settings.input])[0]
+    rng = np.random.default_rng(settings.seed)
+    count = settings.worker + 1  # drawn one after the other: those before this worker's as well
+    return allreduce.generate(count, settings.size, settings.density, rng)[-1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.allreduce", description="One worker of an all-reduce."
+    )
+    parser.add_argument("settings", type=Path, help="TOML or JSON")
+    parser.add_argument("--wait", action="store_true", help="for a line before each all-reduce")
+    options = parser.parse_args(arguments)
+    try:
+        for line in run(read(options.settings), wait=options.wait):
+            print(json.dumps(line), flush=True)
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if options.wait:
+            stalled = isinstance(error, StalledError)
+            print(json.dumps({"error": str(error), "stalled": stalled}), flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""What a worker's process is told: one settings model, read from TOML or JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, Strict
+
+from innet.config import CodecDescription, Settings, ValuesPerPacket, load_toml, validate
+from innet.errors import ConfigError
+from innet.fabric import Faults
+from innet.plan import Plan, Request, make_plan
+from innet.protocol import Timing
+from innet.wire import Framing
+
+AnyPath = Annotated[Path, Strict(False)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class JobSettings(Settings):
+    """A job on a network, as all its workers and its switches know it.
+
+    Attributes:
+        workers: how many.
+        program: a compiled P4 program's name.
+        values_per_packet: int32 values in one packet.
+        framing: "udp", or "raw" for Ethernet with an EtherType of its own.
+        window: chunks of a worker under way at once, a power of two; by default all slots.
+        racks: switches that workers are attached to, for programs that know several levels.
+        depth: levels of switches, likewise.
+        codec: a registered codec's name, or its parts.
+        seed: of generated gradients, the codec's hashes and the faults.
+        loss: probability that a worker's packet vanishes, on either way; likewise the next two.
+        duplicate: that it travels twice.
+        reorder: that it is held back, so that later ones overtake it.
+        timeout: seconds after which a worker sends a packet again.
+        give_up: seconds after which it gives up.
+    """
+
+    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    program: str = "slots"
+    values_per_packet: ValuesPerPacket = 64
+    framing: Framing = "udp"
+    window: Annotated[int, Field(ge=1)] | None = None
+    racks: Annotated[int, Field(ge=1)] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    codec: CodecDescription = "dense"
+    seed: Annotated[int, Field(ge=0)] = 0
+    loss: Probability = 0.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    timeout: Annotated[float, Field(gt=0)] = 0.2
+    give_up: Annotated[float, Field(gt=0)] = 30.0
+
+    def plan(self) -> Plan:
+        """The network of the job.
+
+        Raises:
+            InputError: the program has no room for what is asked.
+        """
+        request = Request(
+            workers=self.workers,
+            window=self.window,
+            framing=self.framing,
+            racks=self.racks,
+            depth=self.depth,
+        )
+        return make_plan(self.program, self.values_per_packet, request)
+
+    def faults(self) -> Faults | None:
+        """What the workers do to their own packets; None for nothing."""
+        if not (self.loss or self.duplicate or self.reorder):
+            return None
+        return Faults(
+            loss=self.loss, duplicate=self.duplicate, reorder=self.reorder, hold=0.01, tick=1e-4
+        )
+
+    def timing(self) -> Timing:
+        """How patient the workers are."""
+        return Timing(
+            timeout=self.timeout, max_timeout=max(2.0, self.timeout), give_up=self.give_up
+        )
+
+
+class WorkerSettings(JobSettings):
+    """One worker of a job.
+
+    Attributes:
+        worker: its index.
+        interface: where to send raw Ethernet; not needed for UDP.
+        switch: what runs the program, for the report.
+        input: a NumPy file (.npy) with this worker's gradient; generated if not given.
+        size: elements of a generated gradient.
+        density: share of its elements that are not zero.
+        rounds: how many all-reduces, one after the other.
+        output: where the sum of the last one goes (.npy).
+        outcome: where all that verification needs of the last one goes (.npz).
+    """
+
+    worker: Annotated[int, Field(ge=0)]
+    interface: str | None = None
+    switch: str = "unknown"
+    input: AnyPath | None = None
+    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rounds: Annotated[int, Field(ge=1)] = 1
+    output: AnyPath | None = None
+    outcome: AnyPath | None = None
+
+
+def read(path: Path) -> WorkerSettings:
+    """Settings from a TOML or, if its name ends so, a JSON file.
+
+    Raises:
+        ConfigError: the file cannot be read, or names a key that cannot be used.
+    """
+    if path.suffix != ".json":
+        return load_toml(path, WorkerSettings)
+    try:
+        mapping = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}.") from None
+    if not isinstance(mapping, dict):
+        raise ConfigError(f"{path} holds no settings: it must be a JSON object.")
+    return validate(WorkerSettings, mapping, source=str(path))

@@ -1,7 +1,7 @@
 """How packets move between hosts and switch."""
 
 from innet.fabric.base import Fabric, Host, drive
-from innet.fabric.faults import FaultCounters, Faults, FaultyFabric
+from innet.fabric.faults import FaultCounters, Faults, FaultyFabric, Outage
 from innet.fabric.memory import Direction, MemoryFabric, Process, Tap, Traffic
 from innet.fabric.network import NetworkFabric, SwitchPort
 from innet.fabric.recorder import Recorder
@@ -15,6 +15,7 @@ __all__ = [
     "Host",
     "MemoryFabric",
     "NetworkFabric",
+    "Outage",
     "Process",
     "Recorder",
     "SwitchPort",

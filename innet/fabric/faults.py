@@ -1,16 +1,51 @@
-"""Loss, duplication, delay and reordering around any fabric, from a seed."""
+"""Faults around any fabric, from a seed: of single packets, of hosts' links, of the switch."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError
+from innet.fabric import damage
 from innet.fabric.base import Fabric
 from innet.packets import PacketBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Hosts that are cut off for a while: a partition, or a machine that is down.
+
+    What they send vanishes, and what is sent to them.
+
+    Args:
+        begin: seconds.
+        end: seconds; infinity for a machine that never comes back.
+        hosts: numbers of the hosts in the fabric (of workers: index + 1); all if there is none.
+
+    Raises:
+        InputError: an interval that is none.
+    """
+
+    begin: float
+    end: float = math.inf
+    hosts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.begin <= self.end:
+            raise InputError(
+                f"an outage from {self.begin} to {self.end} s; it ends after it begins, and begins "
+                "at 0 or later."
+            )
+
+    def cuts_off(self, port: NDArray[np.int32], now: float) -> NDArray[np.bool_]:
+        """Which of the packets by ``port`` vanish."""
+        if not self.begin <= now < self.end:
+            return np.zeros(len(port), np.bool_)
+        return np.isin(port, self.hosts) if self.hosts else np.ones(len(port), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +63,11 @@ class Faults:
         hold: seconds; how long a copy that is to be reordered is held back at most.
         tick: seconds; times of arrival are rounded up to whole ticks, so that packets arrive in
             batches and simulation costs per tick rather than per packet. 0 rounds nothing.
+        corrupt: probability that a copy arrives with a burst of 1 to 15 wrong bits.
+        truncate: probability that a copy arrives without its end.
+        mark: probability that a copy meets congestion and is marked, if its sender said ECT.
+        outages: when which hosts are cut off.
+        restarts: seconds at which the switches lose all their registers.
 
     Raises:
         InputError: a probability outside 0 .. 1, or a duration that is negative or not finite.
@@ -40,9 +80,14 @@ class Faults:
     jitter: float = 0.0
     hold: float = 1e-3
     tick: float = 1e-5
+    corrupt: float = 0.0
+    truncate: float = 0.0
+    mark: float = 0.0
+    outages: tuple[Outage, ...] = ()
+    restarts: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("loss", "duplicate", "reorder"):
+        for name in ("loss", "duplicate", "reorder", "corrupt", "truncate", "mark"):
             probability = getattr(self, name)
             if not 0 <= probability <= 1:
                 raise InputError(f"{name} is {probability}; a probability is in 0 .. 1.")
@@ -50,6 +95,13 @@ class Faults:
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise InputError(f"{name} is {seconds} s; give 0 or a positive number.")
+        for seconds in self.restarts:
+            if not (math.isfinite(seconds) and seconds >= 0):
+                raise InputError(f"a restart at {seconds} s; give 0 or a positive number.")
+
+    def of_packets(self) -> Faults:
+        """Those that strike single packets: what a link between two switches knows."""
+        return replace(self, outages=(), restarts=())
 
 
 @dataclass(slots=True)
@@ -62,6 +114,10 @@ class FaultCounters:
         duplicated: those that travelled twice.
         held: copies that were held back.
         left: copies that arrived.
+        cut_off: packets that vanished in an outage; ``lost`` does not count them.
+        corrupted: copies with wrong bits.
+        truncated: copies without their end.
+        marked: copies that met congestion.
     """
 
     entered: int = 0
@@ -69,6 +125,10 @@ class FaultCounters:
     duplicated: int = 0
     held: int = 0
     left: int = 0
+    cut_off: int = 0
+    corrupted: int = 0
+    truncated: int = 0
+    marked: int = 0
 
 
 class Line:
@@ -78,6 +138,8 @@ class Line:
         self.faults = faults
         self.counters = FaultCounters()
         self._rng = rng
+        # Dice of their own, so that damage does not move those of loss and delay.
+        (self._damage,) = rng.spawn(1)
         # What was pushed at once stays together, sorted by time of arrival; a prefix has left.
         self._under_way: list[tuple[NDArray[np.float64], PacketBatch]] = []
 
@@ -87,25 +149,46 @@ class Line:
         if not count:
             return
         faults = self.faults
+        gone = np.zeros(count, np.bool_)
+        for outage in faults.outages:
+            gone |= outage.cuts_off(packets.port, now)
         # The same number of draws whatever the settings are, so that a change of one of them
         # leaves the others' dice alone.
         lost, twice = self._rng.random((2, count)) < [[faults.loss], [faults.duplicate]]
         chance, share, spread = self._rng.random((3, 2, count))
-        twice &= ~lost
+        lost &= ~gone
+        twice &= ~(lost | gone)
         held = chance < faults.reorder
         latency = faults.delay + faults.jitter * spread + held * (faults.hold * share)
         due = self._rounded(now + latency)
-        travels = np.stack([~lost, twice])
+        travels = np.stack([~(lost | gone), twice])
         copies = np.flatnonzero(travels.T)  # a packet's second copy follows its first
         rows, which = np.divmod(copies, 2)
         arrival = due[which, rows]
         order = np.argsort(arrival, kind="stable")
         if len(order):
-            self._under_way.append((arrival[order], packets.take(rows[order])))
+            self._under_way.append((arrival[order], self._damaged(packets.take(rows[order]))))
         self.counters.entered += count
+        self.counters.cut_off += int(gone.sum())
         self.counters.lost += int(lost.sum())
         self.counters.duplicated += int(twice.sum())
         self.counters.held += int((held & travels).sum())
+
+    def _damaged(self, copies: PacketBatch) -> PacketBatch:
+        faults, counters = self.faults, self.counters
+        wrong, short, marked = self._damage.random((3, len(copies))) < [
+            [faults.corrupt], [faults.truncate], [faults.mark]
+        ]  # fmt: skip
+        if marked.any():
+            copies, number = damage.mark(copies, np.flatnonzero(marked))
+            counters.marked += number
+        if wrong.any():
+            copies = damage.corrupt(copies, np.flatnonzero(wrong), self._damage)
+            counters.corrupted += int(wrong.sum())
+        if short.any():
+            copies = damage.truncate(copies, np.flatnonzero(short), self._damage)
+            counters.truncated += int(short.sum())
+        return copies
 
     def _rounded(self, due: NDArray[np.float64]) -> NDArray[np.float64]:
         tick = self.faults.tick
@@ -149,6 +232,10 @@ class FaultyFabric:
         faults: of both directions.
         rng: where the dice come from; two generators are spawned from it.
         to_hosts: faults of the way to the hosts, if they differ.
+        on_restart: what makes the switches lose their registers, for ``faults.restarts``.
+
+    Raises:
+        InputError: restarts, and nobody who makes them.
     """
 
     def __init__(
@@ -157,11 +244,16 @@ class FaultyFabric:
         faults: Faults,
         rng: np.random.Generator,
         to_hosts: Faults | None = None,
+        on_restart: Callable[[], None] | None = None,
     ) -> None:
+        if faults.restarts and on_restart is None:
+            raise InputError("the faults restart the switches; pass on_restart, which does it.")
         self.inner = inner
         up, down = rng.spawn(2)
         self._up = Line(faults, up)
         self._down = Line(to_hosts or faults, down)
+        self._restarts: Sequence[float] = sorted(faults.restarts)
+        self._on_restart = on_restart
 
     @property
     def to_switch_faults(self) -> FaultCounters:
@@ -179,6 +271,9 @@ class FaultyFabric:
 
     def receive(self, now: float) -> PacketBatch:
         """Move all that is due by ``now``, through the inner fabric, and return what arrived."""
+        while self._on_restart is not None and self._restarts and self._restarts[0] <= now:
+            self._restarts = self._restarts[1:]
+            self._on_restart()
         self.inner.send(self._up.pop(now), now)
         self._down.push(self.inner.receive(now), now)
         return self._down.pop(now)

@@ -83,7 +83,9 @@ class Emulation:
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))
         self.fabric: Fabric = self.edge
         if faults is not None:
-            self.fabric = FaultyFabric(self.edge, faults, np.random.default_rng(seed))
+            self.fabric = FaultyFabric(
+                self.edge, faults, np.random.default_rng(seed), on_restart=self._lose_registers
+            )
 
     def _build(
         self, faults: Faults | None, rng: np.random.Generator
@@ -97,7 +99,7 @@ class Emulation:
             processes,
             {number: SwitchPort(*place) for number, place in places.items()},
             [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in self.plan.trunks()],
-            faults=faults,
+            faults=None if faults is None else faults.of_packets(),
             rng=rng,
         )
 
@@ -109,6 +111,11 @@ class Emulation:
             return leaving
 
         return process
+
+    def _lose_registers(self) -> None:
+        for switch in self.switches.values():
+            for cells in switch.registers.values():
+                cells[:] = 0
 
     def _read_register(self, switch: str, register: str, index: int) -> int:
         return cell_value(self.switches[switch].registers[register], index)

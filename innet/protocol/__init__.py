@@ -2,7 +2,7 @@
 
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
-from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS, Membership, Timing
+from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS, Membership, Timing, WindowControl
 from innet.protocol.slots import SlotState, SlotWorker
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "SlotWorker",
     "Stall",
     "Timing",
+    "WindowControl",
 ]

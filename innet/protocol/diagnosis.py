@@ -64,13 +64,14 @@ class Stall:
         member = self.member
         held = read(self.slot, self.slot_version)
         ahead = serial_distance(held.sequence, self.sequence)
-        everybody = tuple(range(member.workers))
+        everybody = member.present
         if ahead > 0:
             return Diagnosis(
                 (),
                 f"{self._what()} The switch's copy already belongs to chunk {held.sequence}: "
-                f"another run uses job {member.job}, epoch {member.epoch}. Give one of them "
-                "another number, or go on under the next epoch (Job.next_epoch).",
+                f"another run uses job {member.job}, epoch {member.epoch}, or the others went on "
+                "without this worker, as partial results allow. Give one of the runs another "
+                "number, or go on under the next epoch (Job.next_epoch).",
             )
         if ahead < 0:
             return Diagnosis(

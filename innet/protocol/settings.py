@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from innet.errors import InputError
 
 MAX_WORKERS = 32  # bits of the header's bitmap
 MAX_WINDOW = 1 << 16  # numbers that the header's slot field has
+
+WindowControl: TypeAlias = Literal["fixed", "aimd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Membership:
         epoch: which incarnation of the job, 16 bits. A job that gave up, or whose switch lost its
             registers, goes on under the next epoch (``Job.next_epoch``) with new workers' ends.
         window: slots of the job, a power of two up to 65536: so many chunks are under way at once.
+        absent: indices that take no part in this epoch: workers who left. Bits and indices of the
+            others stay what they are.
 
     Raises:
         InputError: a number outside its range.
@@ -32,6 +37,7 @@ class Membership:
     job: int = 0
     epoch: int = 0
     window: int = 256
+    absent: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         _require("the number of workers", self.workers, 1, MAX_WORKERS)
@@ -41,6 +47,13 @@ class Membership:
         _require("the window", self.window, 1, MAX_WINDOW)
         if self.window & (self.window - 1):
             raise InputError(f"the window is {self.window} slots; choose a power of two.")
+        if self.worker in self.absent:
+            raise InputError(f"worker {self.worker} is absent, so it has no end of its own.")
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Indices of the workers that take part, ascending."""
+        return tuple(index for index in range(self.workers) if index not in self.absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +62,39 @@ class Timing:
 
     Args:
         timeout: how long a chunk waits for its result before it is sent again. Shorter recovers
-            faster from loss; shorter than a round trip sends everything twice.
+            faster from loss; shorter than a round trip sends everything twice. Where timers are
+            adaptive, this is what they begin with.
         backoff: factor on a chunk's timeout after each retransmission, at least 1. It keeps a
             worker whose peers are late from filling the link with copies.
         max_timeout: what back-off never exceeds.
         give_up: how long after its first transmission a chunk may lack its result.
+        adaptive: timeouts follow the measured round trips, as TCP's do (RFC 6298).
+        min_timeout: what an adaptive timeout never falls below, unless ``timeout`` is shorter.
+        window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
+            results are marked by congestion: half for a window with a mark, one more for a window
+            without.
+        partial_after: how long after its first transmission a chunk waits for workers that are
+            late, before this worker asks the switch to close it without them. None waits for all.
 
     Raises:
-        InputError: a duration that is not positive and finite, or a factor below 1.
+        InputError: a duration that is not positive and finite, a factor below 1, or an unknown
+            window control.
     """
 
     timeout: float = 0.01
     backoff: float = 2.0
     max_timeout: float = 1.0
     give_up: float = 30.0
+    adaptive: bool = True
+    min_timeout: float = 1e-3
+    window_control: WindowControl = "fixed"
+    partial_after: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "max_timeout", "give_up"):
+        durations = ["timeout", "max_timeout", "give_up", "min_timeout"]
+        if self.partial_after is not None:
+            durations.append("partial_after")
+        for name in durations:
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds} s; give a positive number.")
@@ -75,6 +104,9 @@ class Timing:
             raise InputError(
                 f"max_timeout is {self.max_timeout} s, below the timeout of {self.timeout} s."
             )
+        if self.window_control not in get_args(WindowControl):
+            known = " or ".join(repr(name) for name in get_args(WindowControl))
+            raise InputError(f"unknown window control {self.window_control!r}; choose {known}.")
 
 
 def _require(what: str, number: int, low: int, high: int) -> None:

@@ -23,6 +23,7 @@ Each slot is in one of three states. Rows are what happens, entries the next sta
     start, and a chunk is left    QUEUED                      (refused)          (refused)
     outgoing                      IDLE                        WAITING, sent      WAITING
     outgoing, timeout passed      IDLE                        WAITING, sent      WAITING, resent
+    outgoing, the window is full  IDLE                        QUEUED             WAITING
     outgoing, give-up passed      IDLE                        QUEUED             StalledError
     its result, chunks left       IDLE, counted as duplicate  QUEUED, refused    QUEUED (c + W)
     its result, none left         IDLE, counted as duplicate  QUEUED, refused    IDLE
@@ -42,12 +43,14 @@ from numpy.typing import NDArray
 
 from innet.errors import InputError, StalledError, StateError
 from innet.packets import PacketBatch
+from innet.protocol.congestion import Window
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message
 from innet.protocol.serial import sequence_of, serial_distances
 from innet.protocol.settings import Membership, Timing
-from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
+from innet.protocol.timers import SlotTimers
+from innet.wire import CONGESTED, Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
 from innet.words import Segment
 
 
@@ -83,6 +86,8 @@ class SlotWorker:
     Attributes:
         counters: what was sent, received and refused.
         result_flags: flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...).
+        window: how many chunks may be under way.
+        round_trip: what the timers have measured.
     """
 
     def __init__(
@@ -112,10 +117,11 @@ class SlotWorker:
         slots = np.arange(window, dtype=np.int64)
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
         self._state = np.full(window, SlotState.IDLE, np.uint8)
-        self._sends = np.zeros(window, np.int32)
-        self._timeout = np.zeros(window)
-        self._resend_at = np.full(window, np.inf)  # infinity where the slot does not wait
-        self._give_up_at = np.full(window, np.inf)
+        self._timers = SlotTimers(window, self.timing)
+        self.window = Window(window, self.timing.window_control)
+        self.round_trip = self._timers.round_trip
+        self._present = sum(1 << index for index in member.present)
+        self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
         self._queue: list[NDArray[np.int64]] = []
         self._message: Message | None = None
         self._open = 0  # chunks without result
@@ -146,6 +152,7 @@ class SlotWorker:
         self._tag = _tag(self._base, segments)
         self._cursor += self._open
         self.result_flags = Flag(0)
+        self._who = np.zeros(self._open, np.uint32)
         first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
         self._enqueue(first % self.member.window, first)
 
@@ -169,6 +176,18 @@ class SlotWorker:
             raise StateError(f"no results: {self._open} chunks wait, or nothing was started.")
         return self._message.results()
 
+    @property
+    def bitmaps(self) -> NDArray[np.uint32]:
+        """Per chunk of this all-reduce: the bits of the workers in its result; 0 without one."""
+        return self._who.copy()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Workers who lack in a result of this all-reduce that was closed without them."""
+        there = self._who[self._who != 0]
+        lacking = self._present & ~int(np.bitwise_and.reduce(there)) if len(there) else 0
+        return tuple(index for index in self.member.present if lacking >> index & 1)
+
     def next_deadline(self) -> float | None:
         """When ``outgoing`` has something to do next; a time gone by means at once.
 
@@ -176,9 +195,9 @@ class SlotWorker:
         """
         if self.done:
             return None
-        if self._queue:
+        if self._queue and self._room() > 0:
             return self._now
-        return float(min(self._resend_at.min(), self._give_up_at.min()))
+        return self._timers.next_deadline()
 
     # ------------------------------------------------------------------ packets out
 
@@ -193,16 +212,21 @@ class SlotWorker:
                 a result that comes later is still accepted.
         """
         self._now = now
-        if self._give_up_at.min() <= now:
+        if self._timers.has_given_up(now):
             raise StalledError(str(self.stall(now)))
-        again = np.flatnonzero(self._resend_at <= now)
-        fresh = np.concatenate(self._queue) if self._queue else again[:0]
-        self._queue.clear()
+        again = self._timers.due(now)
+        fresh = self._next_turn()
         if not len(fresh) + len(again):
             return np.empty((0, self.layout.frame_size), np.uint8)
         slots = np.concatenate([again, fresh]) if len(again) else fresh
-        self._mark_sent(fresh, again, now)
-        frames = self._pack(slots, len(again))
+        self._state[fresh] = SlotState.WAITING
+        self._timers.start(fresh, now)
+        self._timers.again(again, now)
+        flags = np.zeros(len(slots), np.uint8)
+        flags[: len(again)] = Flag.RESEND
+        if self.timing.partial_after is not None:
+            flags[: len(again)] |= self._timers.impatient(again, now) * np.uint8(Flag.PARTIAL)
+        frames = self._pack(slots, flags)
         self.counters.sent += len(frames)
         self.counters.bytes_sent += frames.size
         self.counters.retransmissions += len(again)
@@ -214,27 +238,32 @@ class SlotWorker:
             self._state[slots] = SlotState.QUEUED
             self._queue.append(slots)
 
-    def _mark_sent(self, fresh: NDArray[np.int64], again: NDArray[np.int64], now: float) -> None:
-        timing = self.timing
-        self._state[fresh] = SlotState.WAITING
-        self._sends[fresh] = 1
-        self._timeout[fresh] = timing.timeout
-        self._resend_at[fresh] = now + timing.timeout
-        self._give_up_at[fresh] = now + timing.give_up
-        if len(again):
-            self._sends[again] += 1
-            longer = np.minimum(self._timeout[again] * timing.backoff, timing.max_timeout)
-            self._timeout[again] = longer
-            self._resend_at[again] = now + longer
+    def _room(self) -> int:
+        """How many more chunks may be under way."""
+        if not self.window.adapts:
+            return self.member.window
+        return self.window.size - int(np.count_nonzero(self._state == SlotState.WAITING))
 
-    def _pack(self, slots: NDArray[np.int64], resent: int) -> Frames:
-        """Frames of the chunks in ``slots``; the first ``resent`` of them were sent before."""
+    def _next_turn(self) -> NDArray[np.int64]:
+        """The slots whose chunks are sent now for the first time."""
+        if not self._queue:
+            return np.empty(0, np.int64)
+        queued = np.concatenate(self._queue)
+        self._queue.clear()
+        room = max(0, self._room())
+        if room >= len(queued):
+            return queued
+        # The oldest first: whoever waits for the oldest chunk of all must not wait for a turn.
+        queued = queued[np.argsort(self._chunk[queued])]
+        self._queue.append(queued[room:])
+        return queued[:room]
+
+    def _pack(self, slots: NDArray[np.int64], flags: NDArray[np.uint8]) -> Frames:
+        """Frames of the chunks in ``slots``."""
         assert self._message is not None
         message = self._message
         chunk = self._chunk[slots]
         index = chunk - self._base
-        flags = np.zeros(len(slots), np.uint8)
-        flags[:resent] = Flag.RESEND
         return pack(
             self.layout,
             self._source,
@@ -250,6 +279,7 @@ class SlotWorker:
             elements=message.elements[index],
             flags=flags,
             message=self._tag,
+            listens=self.window.adapts,
         )
 
     def _version(self, chunk: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -303,7 +333,8 @@ class SlotWorker:
         yield "job", header["job"] == member.job
         yield "epoch", header["epoch"] == member.epoch
         yield "worker", header["worker"] == member.worker
-        yield "count", header["count"] == member.workers
+        partial = (header["flags"] & np.uint8(Flag.PARTIAL)) != 0
+        yield "count", (header["count"] == len(member.present)) | partial
         yield "slot", header["slot"] < member.window
 
     def _fitting(self, rows: NDArray[np.int64], header: Records) -> NDArray[np.int64]:
@@ -366,15 +397,33 @@ class SlotWorker:
         slots = header["slot"].astype(np.int64)
         chunk = self._chunk[slots]
         self._message.store(chunk - self._base, values)
+        self._who[chunk - self._base] = header["bitmap"]
         self.result_flags |= Flag(int(np.bitwise_or.reduce(header["flags"]))) & ~Flag.RESULT
         self._state[slots] = SlotState.IDLE
-        self._resend_at[slots] = np.inf
-        self._give_up_at[slots] = np.inf
+        self._timers.stop(slots, self._now)
+        if self.window.adapts:
+            marked = chunk[self._congested(header["flags"], batch.frames, rows)]
+            newest = int(marked.max()) if len(marked) else None
+            self.window.heard(len(rows), newest, self._next_unsent())
         following = chunk + self.member.window
         more = following < self._cursor
         self._enqueue(slots[more], following[more])
         self._open -= len(rows)
         self.counters.results += len(rows)
+
+    def _congested(
+        self, flags: NDArray[np.uint8], frames: Records, rows: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which results say that the network is congested, or met congestion on their own way."""
+        marked: NDArray[np.bool_] = (flags & np.uint8(Flag.ECN)) != 0
+        if self.layout.framing == "udp":
+            marked |= (frames["ipv4"]["tos"][rows] & CONGESTED) == CONGESTED
+        return marked
+
+    def _next_unsent(self) -> int:
+        """The first chunk that was not sent yet."""
+        sent = self._chunk[self._state != SlotState.QUEUED]
+        return int(sent.max()) + 1 if len(sent) else self._base
 
     # ------------------------------------------------------------------ when nothing comes
 
@@ -390,8 +439,8 @@ class SlotWorker:
             slot=slot,
             slot_version=int(self._version(chunk)[0]),
             sequence=int(sequence_of(chunk)[0]),
-            waited=now - (float(self._give_up_at[slot]) - self.timing.give_up),
-            sends=int(self._sends[slot]),
+            waited=self._timers.waited(slot, now),
+            sends=int(self._timers.sends[slot]),
             stuck=len(waiting),
             silence=None if self._heard is None else now - self._heard,
             refused=dict(self.counters.refused),

@@ -9,6 +9,7 @@ The layout is a numpy dtype, so that one expression reads or writes a field of t
 
 from innet.wire.endpoint import Endpoint
 from innet.wire.layout import (
+    CONGESTED,
     ETHERNET_HEADER,
     ETHERTYPE,
     HEADER,
@@ -30,6 +31,7 @@ from innet.wire.packing import internet_checksum, pack, seal
 from innet.wire.parsing import Batch, Refusal, parse, parse_strict
 
 __all__ = [
+    "CONGESTED",
     "ETHERNET_HEADER",
     "ETHERTYPE",
     "HEADER",

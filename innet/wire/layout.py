@@ -26,7 +26,8 @@ MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # what the 16-bit length of IPv4 leave
 ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
 VERSION_IHL = 0x45  # IPv4, five words: no options
-ECN_CAPABLE = 2  # ECT(0), in the last two bits of the type of service
+ECN_CAPABLE = 2  # ECT(0), in the last two bits of the type of service (RFC 3168)
+CONGESTED = 3  # CE, in the same place
 DONT_FRAGMENT = 0x4000
 FRAGMENTED = 0x3FFF  # more-fragments bit and fragment offset
 

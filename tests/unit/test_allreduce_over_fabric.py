@@ -140,7 +140,7 @@ def test_packets_delayed_over_many_windows_harm_nobody() -> None:
     """Copies that arrive hundreds of chunks, and whole all-reduces, after their time."""
     late = Faults(duplicate=0.3, reorder=0.3, hold=5.0, tick=1e-3)
     rng = np.random.default_rng(5)
-    rack = Rack(2, window=2, faults=late, timing=Timing(0.002, 1.0, 0.002, 60.0))
+    rack = Rack(2, window=2, faults=late, timing=Timing(0.002, 1.0, 0.002, 60.0, False))
     for _ in range(10):
         rack.all_reduce(contributions(rng, 2, [(Operation.SUM, 400)]))
     assert rack.switch.refused[STALE] > 100

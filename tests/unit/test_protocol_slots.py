@@ -14,7 +14,7 @@ from innet.words import Operation, Segment
 LAYOUT = Layout(4)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=4)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
-TIMING = Timing(timeout=1.0, backoff=2.0, max_timeout=3.0, give_up=20.0)
+TIMING = Timing(timeout=1.0, backoff=2.0, max_timeout=3.0, give_up=20.0, adaptive=False)
 
 
 def new_worker(first_chunk: int = 0) -> SlotWorker:

@@ -1,0 +1,270 @@
+"""The worker's policies: adaptive timers, a window that congestion shrinks, partial results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.slot_oracle import LATE, SlotOracle
+
+from innet.errors import InputError, StalledError
+from innet.fabric import MemoryFabric, drive
+from innet.packets import PacketBatch
+from innet.protocol import Membership, SlotWorker, Timing
+from innet.protocol.admission import Job, Member
+from innet.protocol.congestion import Window
+from innet.protocol.timers import RoundTrip, SlotTimers
+from innet.wire import CONGESTED, Endpoint, Flag, Layout, internet_checksum, pack, parse_strict
+from innet.words import Operation, Segment
+
+LAYOUT = Layout(4)
+
+
+def worker_of(
+    timing: Timing, worker: int = 0, workers: int = 2, window: int = 8, framing: str = "udp"
+) -> SlotWorker:
+    return SlotWorker(
+        Layout(4, framing),
+        Membership(worker, workers, job=7, epoch=3, window=window),
+        source=Endpoint.of_worker(worker),
+        switch=Endpoint.of_switch(),
+        timing=timing,
+    )
+
+
+def result(chunk: int, window: int = 8, worker: int = 0, framing: str = "udp", **more: int):
+    fields = {"flags": Flag.RESULT, "bitmap": 3, "count": 2, **more}
+    return pack(
+        Layout(4, framing),
+        Endpoint.of_switch(),
+        Endpoint.of_worker(worker),
+        np.zeros((1, 4), np.int32),
+        operation=Operation.SUM,
+        job=7,
+        epoch=3,
+        sequence=chunk + 1,
+        slot=chunk % window,
+        slot_version=chunk // window % 2,
+        worker=worker,
+        **fields,
+    )
+
+
+def words(chunks: int) -> list[Segment]:
+    return [Segment(Operation.SUM, np.arange(4 * chunks, dtype=np.int32))]
+
+
+# ---------------------------------------------------------------- timers
+
+
+def test_round_trip_follows_rfc_6298() -> None:
+    trip = RoundTrip(Timing(timeout=1.0, min_timeout=0.01, max_timeout=10.0))
+    assert trip.timeout == 1.0
+    trip.measured(0.5)  # section 2.2: SRTT = R, RTTVAR = R / 2
+    assert (trip.mean, trip.deviation, trip.timeout) == (0.5, 0.25, 1.5)
+    trip.measured(0.7)  # section 2.3: RTTVAR first, with the old SRTT
+    assert trip.deviation == pytest.approx(0.75 * 0.25 + 0.25 * 0.2)
+    assert trip.mean == pytest.approx(0.875 * 0.5 + 0.125 * 0.7)
+    assert trip.timeout == pytest.approx(trip.mean + 4 * trip.deviation)
+
+
+@given(st.lists(st.floats(0, 100), max_size=50))
+def test_timeouts_stay_between_their_bounds(measured: list[float]) -> None:
+    timing = Timing(timeout=0.5, min_timeout=0.01, max_timeout=2.0)
+    trip = RoundTrip(timing)
+    for seconds in measured:
+        trip.measured(seconds)
+        assert 0.01 <= trip.timeout <= 2.0
+
+
+def test_timeouts_shrink_to_a_steady_round_trip() -> None:
+    trip = RoundTrip(Timing(timeout=1.0))
+    for _ in range(100):
+        trip.measured(0.02)
+    assert 0.02 <= trip.timeout < 0.0201
+
+
+def test_chunks_that_were_sent_twice_are_not_measured() -> None:
+    """Karn's algorithm: nobody knows which of the transmissions was answered."""
+    timers = SlotTimers(4, Timing(timeout=1.0))
+    slots = np.array([1, 2])
+    timers.start(slots, 0.0)
+    timers.again(slots[:1], 1.0)
+    timers.stop(slots[:1], 1.001)
+    assert timers.round_trip.mean is None
+    timers.stop(slots[1:], 1.5)
+    assert timers.round_trip.mean == 1.5
+
+
+def test_fixed_timers_do_not_learn() -> None:
+    trip = RoundTrip(Timing(timeout=1.0, adaptive=False))
+    trip.measured(0.001)
+    assert trip.timeout == 1.0
+
+
+def test_the_next_chunk_waits_as_long_as_was_learnt() -> None:
+    worker = worker_of(Timing(timeout=1.0, min_timeout=0.01), window=1)
+    worker.start(words(3), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(0, 1), 0.1)
+    worker.outgoing(0.1)
+    assert worker.round_trip.timeout == pytest.approx(0.3)
+    assert worker.next_deadline() == pytest.approx(0.4)
+
+
+# ---------------------------------------------------------------- the window
+
+
+def test_window_halves_once_for_a_window_with_marks_and_grows_by_one_without() -> None:
+    window = Window(64, "aimd")
+    window.heard(64, 10, next_chunk=64)
+    assert (window.size, window.halvings) == (32, 1)
+    window.heard(20, 63, next_chunk=96)  # these were under way when it was halved
+    assert (window.size, window.halvings) == (32, 1)
+    for _ in range(32):
+        window.heard(1, None, next_chunk=128)
+    assert window.size == 32
+    window.heard(1, None, next_chunk=128)
+    assert window.size == 33
+    for chunk in range(200, 300):
+        window.heard(1, chunk, next_chunk=chunk + 1)
+    assert window.size == 1
+
+
+def test_fixed_window_ignores_marks() -> None:
+    window = Window(64, "fixed")
+    window.heard(64, 10, next_chunk=64)
+    assert (window.size, window.halvings) == (64, 0)
+
+
+@pytest.mark.parametrize("how", ["flag", "ip"])
+def test_marked_results_shrink_what_is_under_way(how: str) -> None:
+    worker = worker_of(Timing(window_control="aimd"))
+    worker.start(words(40), 0.0)
+    assert len(worker.outgoing(0.0)) == 8
+    first = result(0, flags=Flag.RESULT | (Flag.ECN if how == "flag" else 0))
+    if how == "ip":
+        ipv4 = LAYOUT.view(first)["ipv4"]
+        ipv4["tos"], ipv4["checksum"] = CONGESTED, 0
+        ipv4["checksum"] = internet_checksum(ipv4[:, None].view(np.uint8))
+    worker.receive(first, 0.0)
+    assert worker.window.size == 4
+    assert not len(worker.outgoing(0.0))  # seven are under way
+    deadline = worker.next_deadline()
+    assert deadline is not None
+    assert deadline > 0.0  # nothing to do until a timer runs out
+    for chunk in (3, 2, 1):
+        worker.receive(result(chunk), 0.0)
+        assert not len(worker.outgoing(0.0))
+    worker.receive(result(4), 0.0)
+    frames = worker.outgoing(0.0)
+    # The oldest of those that wait for their turn goes first.
+    assert parse_strict(LAYOUT, frames).header["sequence"].tolist() == [9]
+
+
+def test_only_who_adapts_says_that_it_listens() -> None:
+    for control, tos in (("fixed", 0), ("aimd", 2)):
+        worker = worker_of(Timing(window_control=control))
+        worker.start(words(1), 0.0)
+        assert parse_strict(LAYOUT, worker.outgoing(0.0)).frames["ipv4"]["tos"].tolist() == [tos]
+
+
+def test_aimd_workers_of_different_windows_finish() -> None:
+    """One hears of congestion all the time, the others never: no deadlock, exact sums."""
+    rack = Rack(3, Timing(timeout=0.01, window_control="aimd"))
+    inner = rack.switch.process
+    window = rack.workers[1].window
+
+    def marking(packets: PacketBatch) -> PacketBatch:
+        answers = inner(packets)
+        data = answers.data.copy()
+        rows = answers.port == 2
+        data[rows, 15] = CONGESTED
+        data[rows, 24:26] = 0
+        sums = internet_checksum(np.ascontiguousarray(data[rows, 14:34]))
+        data[rows, 24], data[rows, 25] = sums >> 8, sums & 0xFF
+        return PacketBatch(data, answers.length, answers.port)
+
+    rack.fabric = MemoryFabric(marking, [1, 2, 3])
+    rack.reduce(100, [0, 1, 2])
+    assert window.size == 1
+    assert rack.workers[0].window.size == 8
+
+
+# ---------------------------------------------------------------- partial results
+
+
+class Rack:
+    """Workers around the switch's oracle; those who are not driven are dead."""
+
+    def __init__(self, workers: int, timing: Timing) -> None:
+        members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
+        self.job = Job(members, number=7, epoch=3, slots=8)
+        self.switch = SlotOracle(4, self.job.commands())
+        self.fabric = MemoryFabric(self.switch.process, range(1, workers + 1))
+        self.workers = [worker_of(timing, i, workers) for i in range(workers)]
+        self.now = 0.0
+
+    def reduce(self, chunks: int, alive: list[int]) -> None:
+        for worker in self.workers:
+            worker.start(words(chunks), self.now)
+        driven = {index + 1: self.workers[index] for index in alive}
+        self.now = drive(driven, self.fabric, self.now)
+
+
+def test_the_others_go_on_without_a_dead_worker() -> None:
+    rack = Rack(3, Timing(timeout=0.01, partial_after=0.05))
+    rack.reduce(20, [0, 2])
+    expected = 2 * np.arange(80)
+    for index in (0, 2):
+        worker = rack.workers[index]
+        assert worker.missing == (1,)
+        assert worker.bitmaps.tolist() == [0b101] * 20
+        assert worker.result_flags & Flag.PARTIAL
+        np.testing.assert_array_equal(worker.results()[0], expected)
+    assert rack.now >= 0.05
+
+
+def test_without_the_policy_they_wait_and_say_for_whom() -> None:
+    rack = Rack(3, Timing(timeout=0.01, give_up=1.0))
+    with pytest.raises(StalledError):
+        rack.reduce(20, [0, 2])
+
+
+def test_a_late_worker_gets_the_result_that_all_have() -> None:
+    rack = Rack(2, Timing(timeout=0.01, partial_after=0.05))
+    first, late = rack.workers
+    rack.reduce(5, [0])
+    assert first.missing == (1,)
+    rack.now = drive({2: late}, rack.fabric, rack.now)
+    assert rack.switch.refused[LATE] == 5
+    assert late.bitmaps.tolist() == first.bitmaps.tolist() == [0b01] * 5
+    np.testing.assert_array_equal(late.results()[0], first.results()[0])
+    assert late.missing == (1,)
+    # And the next all-reduce has everybody again.
+    rack.reduce(5, [0, 1])
+    assert first.missing == late.missing == ()
+
+
+def test_nobody_is_missing_where_nobody_is_late() -> None:
+    rack = Rack(2, Timing(timeout=0.01, partial_after=0.05))
+    rack.reduce(20, [0, 1])
+    assert [worker.missing for worker in rack.workers] == [(), ()]
+    assert rack.workers[0].bitmaps.tolist() == [0b11] * 20
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"partial_after": 0.0}, {"window_control": "cubic"}, {"min_timeout": float("nan")}],
+)
+def test_impossible_policies_are_refused(wrong: dict) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong)).replace("_", "[_ ]")):
+        Timing(**wrong)
+
+
+def test_absent_workers_are_not_waited_for() -> None:
+    member = Membership(0, 4, window=8, absent=frozenset({2}))
+    assert member.present == (0, 1, 3)
+    with pytest.raises(InputError, match="worker 2 is absent"):
+        Membership(2, 4, absent=frozenset({2}))

@@ -16,6 +16,7 @@ LARGEST = "largest"  # the element of largest magnitude is always selected
 INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
 WHOLE_STEP = "whole step"  # values are rounded to either neighbour, not to the nearest alone
 ONE_INTEGER = "one integer"  # exactly one integer for each element
+COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
 ZEROS = "zeros"  # the integers of an element belong to it alone, and are zero where it is zero
 SMALL = "small integers"  # their bounds are known, and usually far below int32's
 

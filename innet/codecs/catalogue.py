@@ -17,6 +17,7 @@ SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.everything:All")
 SELECTORS.register("gs-sgd", "innet.codecs.selectors.gs_sgd:GsSgd")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
+SELECTORS.register("powersgd", "innet.codecs.selectors.powersgd:PowerSgd")
 SELECTORS.register("sampled", "innet.codecs.selectors.sampled:Sampled")
 SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
 SELECTORS.register("sidco-gp", "innet.codecs.selectors.sidco:SidcoPareto")
@@ -75,6 +76,10 @@ PRESETS.register(
 )
 PRESETS.register(
     "lhc", {"selector": "all", "quantiser": "fixed", "carrier": "lhc", "feedback": "none"}
+)
+PRESETS.register(
+    "powersgd",
+    {"selector": "powersgd", "quantiser": "fixed", "carrier": "shared", "feedback": "residual"},
 )
 PRESETS.register(
     "qsgd", {"selector": "all", "quantiser": "qsgd", "carrier": "packed", "feedback": "none"}

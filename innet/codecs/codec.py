@@ -226,8 +226,9 @@ class Codec:
     def _stages(self, gradient: Floats, workers: int, watch: Stopwatch) -> Stages:
         """The exchange itself; rounds and seconds are filled in by who runs it."""
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
-        magnitude, nonzero, _ = self._context.kernels.survey(values)
-        selection = Selection(gradient.size, indices, values, magnitude, nonzero)
+        size, (places, numbers) = self.selector.express((indices, values), gradient.size)
+        magnitude, nonzero, _ = self._context.kernels.survey(numbers)
+        selection = Selection(size, places, numbers, magnitude, nonzero)
         opening = Opening(
             self.quantiser.announce(selection), self.carrier.announce(selection, workers)
         )
@@ -238,13 +239,14 @@ class Codec:
         own = replace(scaling.contribute(selection), shared=shared)
         represented = scaling.represented(own) if scaling.scale else None
         if represented is not None:
+            represented = self.selector.expand(represented, gradient.size)
             self.feedback.amend(represented)
         if scaling.scale:
             total = yield from self.carrier.carry(own, of_carrier, workers, watch)
         else:
             total = Total(np.zeros(own.size, np.int32), {"form": "zero"})
         watch.enter("decode")
-        result = scaling.restore(total.integers, gradient.size)
+        result = self.selector.expand(scaling.restore(total.integers, size), gradient.size)
         applied = self.selector.conclude(result)
         if applied is not None:
             counted = np.zeros_like(result)

@@ -57,7 +57,7 @@ class Selection:
     """What a worker sends this time, before it is quantised.
 
     Attributes:
-        size: elements of the whole gradient.
+        size: coordinates in all: elements of the gradient, or coefficients that stand for it.
         indices: shape (m,), int32, ascending; None for all, 0 .. size - 1.
         values: shape (m,), float32.
         magnitude: the bits of max |values| as an integer, in the order of the magnitudes.
@@ -196,6 +196,21 @@ class Selector(Part[P]):
         del workers
         yield from ()
         return self.select(x)
+
+    def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
+        """What is quantised and sent for what ``choose`` returned: of how many coordinates, and
+        which of these with which values. By default it is what was chosen, of the gradient's.
+
+        Override it together with ``expand`` where coefficients are sent instead of elements.
+        """
+        return size, picks
+
+    def expand(self, values: Floats, size: int) -> Floats:
+        """What values of those coordinates stand for in the gradient, shape (size,): the decoded
+        sum at the end, or a worker's own.
+        """
+        del size
+        return values
 
     def conclude(self, total: Floats) -> Ints | None:
         """Which coordinates of the decoded sum (d,) count, ascending; None for all.

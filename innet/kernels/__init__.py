@@ -233,6 +233,39 @@ class Kernels(Protocol):
         """
         ...
 
+    def project_rows(self, x: Floats, columns: int, factor: Floats, /) -> Doubles:
+        """A matrix times several vectors, in float64: sum k · rows + i is row i times vector k.
+
+        Products of two float32 are exact. Bit for bit the same from every implementation: the
+        product in column j is added to lane j mod ``ROW_LANES`` (32) in ascending order, and then
+        the upper half of the lanes to the lower half until one is left.
+
+        Args:
+            x: shape (rows · columns,), row by row.
+            columns: at least 1.
+            factor: shape (rank · columns,), vector by vector.
+        """
+        ...
+
+    def project_columns(self, x: Floats, columns: int, factor: Floats, /) -> Doubles:
+        """The transposed matrix times several vectors, in float64: sum k · columns + j is column j
+        times vector k. Rows are added in ascending order.
+
+        Args:
+            x: shape (rows · columns,), row by row.
+            columns: at least 1.
+            factor: shape (rank · rows,), vector by vector.
+        """
+        ...
+
+    def factor_product(self, left: Floats, right: Floats, rank: int, /) -> Floats:
+        """The matrix that two factors make, shape (rows · columns,), row by row.
+
+        Element (i, j) is the sum over k, ascending, of left[k · rows + i] · right[k · columns + j]
+        in float64, rounded to float32, infinite where too large.
+        """
+        ...
+
     def scatter(self, indices: Ints, integers: Ints, size: int, /) -> Ints:
         """A dense array, shape (size,), with integers at indices and 0 elsewhere."""
         ...

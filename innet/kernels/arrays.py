@@ -13,3 +13,4 @@ Selected = tuple[Ints, Floats]  # indices, ascending, and the values there
 
 LANES = 512  # partial sums of the statistics: so many that a row of them is worth a vector loop
 SQUARES_LANES = 32  # of a block's sum of squares: a warp's
+ROW_LANES = 32  # of a row times a vector

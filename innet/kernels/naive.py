@@ -23,6 +23,11 @@ from innet.kernels.naive_hadamard import (  # noqa: F401 - kernels of this set
     quantise_to_table,
 )
 from innet.kernels.naive_limbs import grain, join, split  # noqa: F401 - kernels of this set
+from innet.kernels.naive_low_rank import (  # noqa: F401 - kernels of this set
+    factor_product,
+    project_columns,
+    project_rows,
+)
 from innet.kernels.naive_packing import pack, unpack  # noqa: F401 - kernels of this set
 from innet.kernels.naive_statistics import moments, product, smallest  # noqa: F401 - as above
 

@@ -296,6 +296,16 @@ def test_hadamard(data):
     )
 
 
+@some_examples
+@given(st.data())
+def test_low_rank(data):
+    rows, columns, rank = (data.draw(st.sampled_from(each)) for each in ((1, 9), (1, 40), (1, 3)))
+    x, p, q = (vector(data, size) for size in (rows * columns, rank * rows, rank * columns))
+    assert_same(gpu.project_rows(x, columns, q), naive.project_rows(x, columns, q))
+    assert_same(gpu.project_columns(x, columns, p), naive.project_columns(x, columns, p))
+    assert_same(gpu.factor_product(p, q, rank), naive.factor_product(p, q, rank))
+
+
 def test_arrays_on_the_device_stay_there():
     rng = np.random.default_rng(0)
     gradient, residual = rng.standard_normal((2, 300)).astype(np.float32)

@@ -46,6 +46,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "917feaa4b0c3295d89664a3edb8bfb5839043519a857e4f63ec7690a553215b6",
         [[3, 2000], [3, 2000]],
     ),
+    "powersgd": (
+        "e7622f81250e8a2886e07be77c725ebc3ea8a2fe3a66b7a783744e1c5f0d0f81",
+        [[1, 90, 1, 90], [1, 90, 1, 90]],
+    ),
     "qsgd": (
         "f4b4c6c77caed5ede88809e41521c2f0e271d5bec8007fee50929da895ee919f",
         [[1, 667], [1, 667]],

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import REST, Capabilities
-from innet.codecs.feedback.residual import Residual
+from innet.codecs.feedback.residual import Residual, left_over
 from innet.codecs.parts import Choice, Context, Floats, Ints, Selector
 from innet.config import Settings
 
@@ -105,7 +105,8 @@ class LowPass(Residual):
         place = slice(None) if indices is None else indices
         memory = self.residual
         # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
-        kept = (1 - self._beta) * memory[place] + self._beta * (x[place] - values) + np.float32(0)
+        rest = left_over(x[place], values)
+        kept = (1 - self._beta) * memory[place] + self._beta * rest + np.float32(0)
         memory += self._beta * gradient
         memory[place] = kept
         self._reach = _FLOAT32_MAX

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.feedback.residual import Residual, loaded
+from innet.codecs.feedback.residual import Residual, left_over, loaded
 from innet.codecs.parts import Choice, Context, Floats, Ints, Selector
 from innet.config import Settings
 from innet.errors import GradientError, StateError
@@ -96,7 +96,7 @@ class Momentum(Residual):
         before = self.residual[place].copy()
         self._sent, self._masked = (indices, before), self.velocity[place].copy()
         # A selector that sends everything may return x itself: subtract into a new array first.
-        rest = before - values
+        rest = left_over(before, values)
         values = values if indices is not None else values.copy()
         self.residual[place] = rest
         self.velocity[place] = 0

@@ -76,7 +76,7 @@ class Residual(Feedback[Settings]):
             before = self.residual[place].copy()
             self._sent = indices, before
             # A selector that sends everything may return x itself: subtract into a new array first.
-            rest = before - values
+            rest = left_over(before, values)
             values = values if indices is not None else values.copy()
             self.residual[place] = rest
         # The largest element was among the selected, so it is no smaller than what stays.
@@ -87,9 +87,8 @@ class Residual(Feedback[Settings]):
     def amend(self, values: Floats) -> None:
         if self._sent is not None and self.residual is not None:
             indices, before = self._sent
-            with np.errstate(over="ignore"):
-                rest = np.clip(before - values, -_FLOAT32_MAX, _FLOAT32_MAX)
-            self.residual[slice(None) if indices is None else indices] = rest
+            place = slice(None) if indices is None else indices
+            self.residual[place] = left_over(before, values)
             self._reach = _FLOAT32_MAX
 
     def undo(self) -> None:
@@ -127,6 +126,15 @@ class Residual(Feedback[Settings]):
                 f"the gradient of worker {self.context.worker} plus its residual overflows float32 "
                 f"at index {bad} ({gradient[bad]} + {residual[bad]}); scale the gradients down."
             )
+
+
+def left_over(x: Floats, sent: Floats) -> Floats:
+    """X - sent, at most float32's largest number: what a selector or a quantiser makes of elements
+    near it may have the other sign.
+    """
+    with np.errstate(over="ignore"):
+        rest: Floats = x - sent
+    return np.clip(rest, -_FLOAT32_MAX, _FLOAT32_MAX, out=rest)
 
 
 def loaded(array: Any, what: str) -> Floats | None:

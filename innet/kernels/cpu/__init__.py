@@ -19,6 +19,7 @@ from innet.kernels.cpu.hadamard import (
 )
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
+from innet.kernels.cpu.low_rank import factor_product, project_columns, project_rows
 from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
@@ -37,6 +38,7 @@ __all__ = [
     "count_sketch",
     "dequantise",
     "expand",
+    "factor_product",
     "gather_blocks",
     "grain",
     "hadamard",
@@ -50,6 +52,8 @@ __all__ = [
     "pack",
     "popcount",
     "product",
+    "project_columns",
+    "project_rows",
     "quantise",
     "quantise_randomly",
     "quantise_to_table",

@@ -20,6 +20,7 @@ from innet.kernels.cuda.hadamard import (
 )
 from innet.kernels.cuda.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cuda.limbs import grain, join, split
+from innet.kernels.cuda.low_rank import factor_product, project_columns, project_rows
 from innet.kernels.cuda.maxima import reaching_maxima
 from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
@@ -38,6 +39,7 @@ __all__ = [
     "count_sketch",
     "dequantise",
     "expand",
+    "factor_product",
     "gather_blocks",
     "grain",
     "hadamard",
@@ -51,6 +53,8 @@ __all__ = [
     "pack",
     "popcount",
     "product",
+    "project_columns",
+    "project_rows",
     "quantise",
     "quantise_randomly",
     "quantise_to_table",

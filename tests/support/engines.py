@@ -12,11 +12,14 @@ from innet.switch.jit import JitEngine
 from support.guided import Guide
 
 
-def check_random_traffic(program: ir.Program, seed: int, largest: int = 200) -> SwitchState:
+def check_random_traffic(
+    program: ir.Program, seed: int, largest: int = 200, rounds: int = 4
+) -> SwitchState:
     """Run traffic made for ``program`` through both engines; AssertionError where they differ.
 
     Args:
-        largest: packets of a batch.
+        largest: packets of a batch, beside which there is one of a single packet.
+        rounds: of other entries and registers, with two batches each.
 
     Returns the interpreter's state after it.
     """
@@ -24,7 +27,7 @@ def check_random_traffic(program: ir.Program, seed: int, largest: int = 200) -> 
     guide = Guide(program, rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
-    for _ in range(4):
+    for _ in range(rounds):
         guide.fill(states, entries=12)
         guide.registers(states)
         for state in states:

@@ -13,7 +13,7 @@ from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter import InterpretEngine
-from innet.switch.jit import JitEngine, cache, compiler
+from innet.switch.jit import JitEngine, compiler
 from innet.switch.loader import load_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -296,12 +296,3 @@ def test_tracebacks_show_the_source(tables: ir.Program, tmp_path: Path) -> None:
     with pytest.raises(NameError) as raised:
         compiler.compiled(path.read_text(), path)
     assert str(raised.traceback[-1].path) == str(path)
-
-
-def test_programs_too_large_to_compile_are_refused(
-    tables: ir.Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(cache, "directory", lambda: tmp_path)  # nothing is compiled there yet
-    monkeypatch.setattr("innet.switch.jit.compiler.LONGEST_SOURCE", 10)
-    with pytest.raises(UnsupportedError, match=r"(?s)lines of Python .*beyond 10, .*interpret"):
-        made(tables)

@@ -17,24 +17,15 @@ from innet.switch.jit.native import MachineCode
 from innet.switch.jit.object_code import machine_code
 from innet.switch.jit.unsupported import structural_reasons
 
-#: Lines of emitted code. Numba's time and memory grow faster than the code: 2,000 lines take a
-#: minute and a gigabyte, 8,000 more than six minutes and ten gigabytes.
-LONGEST_SOURCE = 4000
-
 
 def reasons_against(program: ir.Program) -> list[str]:
     """What ``program`` uses that cannot be compiled, each with where it is used."""
     if reasons := structural_reasons(program):
         return reasons
     try:
-        lines = source_of(program).count("\n")
+        source_of(program)
     except UnsupportedError as error:
         return [str(error)]
-    if lines > LONGEST_SOURCE:
-        return [
-            f"so much that it becomes {lines:,} lines of Python ({program.name}); beyond "
-            f"{LONGEST_SOURCE:,}, Numba would take many minutes and gigabytes of memory"
-        ]
     return []
 
 

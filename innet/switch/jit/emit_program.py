@@ -24,6 +24,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import (
+    pipeline,
     plan,
     runtime,
     runtime_bits,
@@ -144,14 +145,13 @@ class _Emitter:
 
     def emit(self) -> Emitted:
         arguments = argument_types(self.program, self.groups)
-        options = 'boundscheck=False, error_model="numpy", nogil=True'
         names = ", ".join(name for name, _ in arguments)
         if self.queueing:
-            self.writer.line(f"@njit({options})")
+            self.writer.line(f"@njit({_OPTIONS})")
             self.queue.rows.keep()
             self.writer.blank()
             self.writer.blank()
-        self.writer.line(f"@njit(SIGNATURE, {options})")
+        self.writer.line(f"@njit(SIGNATURE, {_OPTIONS})")
         start = len(self.writer.lines) + 1
         with self.writer.block(f"def process({names}):"):
             if digests(self.program):
@@ -274,8 +274,14 @@ class _Emitter:
 
 
 _SCRATCH = "scratch = "
+#: Of each emitted function. Neither Python nor C calls it through Numba (see ``object_code``).
+_OPTIONS = (
+    'boundscheck=False, error_model="numpy", nogil=True, no_cpython_wrapper=True, '
+    "no_cfunc_wrapper=True, pipeline_class=StraightPipeline"
+)
 #: Where emitted code imports from.
 _MODULES = (
+    pipeline,
     runtime,
     runtime_bits,
     runtime_hashes,

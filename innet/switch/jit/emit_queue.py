@@ -97,7 +97,7 @@ class Queue:
             self._make_scratch()
             line("i += 1")
             self.arrival.count()
-            line("work = RECEIVED")
+            line("work = int64(RECEIVED)")
             with self.writer.block("while True:"):
                 with self.writer.block("if work < LEAVE:"):
                     self._ingress()
@@ -118,7 +118,8 @@ class Queue:
         standard = self.program.standard
         clones = mentions((self.plan.parser, self.plan.ingress), CLONE_SESSION)
         line("turn = work")
-        line("work = LEAVE if turn == CLONE else EGRESS  # where a failed assertion leads")
+        line("# where a failed assertion leads")
+        line("work = int64(LEAVE) if turn == CLONE else int64(EGRESS)")
         self.arrival.zero()
         with self.writer.block("if turn == AGAIN:"):
             self._load_kept()
@@ -136,12 +137,12 @@ class Queue:
                 line(f"place = {PACKET}")
                 self._main_ingress()
             self.rows.save("place")
-            line("work = LEAVE")
+            line("work = int64(LEAVE)")
             self._clone_ingress()
         else:
             self._main_ingress()
             self.rows.save(PACKET)
-            line("work = LEAVE")
+            line("work = int64(LEAVE)")
 
     def _load_kept(self) -> None:
         """The metadata of a packet that comes again."""
@@ -174,12 +175,12 @@ class Queue:
             line(f"mirror = {CLONE_SESSION.name}")
             line(f"mirror_list = {CLONE_LIST.name}")
             with self.rows.within_loops():
-                line("work = CLONE")
+                line("work = int64(CLONE)")
 
     def _leave(self) -> None:
         """Where the packet itself goes, once its clone is made."""
         standard = self.program.standard
-        self.writer.line("work = EGRESS")
+        self.writer.line("work = int64(EGRESS)")
         word = "if"
         if mentions(self.plan.bodies, RESUBMIT_LIST):
             with self.writer.block("if resubmit != 0:"), self.rows.within_loops("dropped_ingress"):

@@ -87,7 +87,7 @@ class Rows:
         self.writer.line(f"cleared(rows, {AGAIN}, {AGAIN} + ROW)")
         self.writer.line(f"keep({field_list}, rows, {PACKET}, {AGAIN})")
         self.put(AGAIN, self.program.standard.instance_type, kind)
-        self.writer.line("work = AGAIN")
+        self.writer.line("work = int64(AGAIN)")
 
     def finish_clone(self, field_list: str, session: str, kind: InstanceType) -> None:
         """Make the metadata of a clone and send it to its session's group and port."""

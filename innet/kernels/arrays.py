@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Doubles = NDArray[np.float64]
+Longs = NDArray[np.int64]
 Words = NDArray[np.uint32]  # a bitmap, or float32 looked at as bits
 Selected = tuple[Ints, Floats]  # indices, ascending, and the values there
 

@@ -1,16 +1,23 @@
 """Where an element lies in a count sketch: the definition that all kernels follow.
 
-A sketch has ``rows`` rows of ``columns`` cells, one row after the other. Element i is added to one
-cell in each row j, negated or not:
+A sketch has ``rows`` rows of ``columns`` cells, one row after the other. Elements are hashed by
+blocks of ``lanes`` consecutive ones. The element at lane l of block b is added to one cell in each
+row j, negated or not:
 
     key j = mix(seed + (j + 1) · 0x9E3779B97F4A7C15)        all modulo 2**64
-    z     = mix(i · 0x9E3779B97F4A7C15 + key j)
-    column: (low half of z) · columns >> 32
-    negative where bit 63 of z is set
+    z     = mix(b · 0x9E3779B97F4A7C15 + key j)
+    column: ((low half of z) · columns >> 32, + l) mod columns
+    negative where bit 64 - lanes + l of z is set
 
 ``mix`` is the finaliser of SplitMix64, as in ``innet.kernels.layout``. Nothing is stored for an
 element, and no product leaves 64 bits but those that are meant to wrap around: the column's factors
 are below 2**32 each.
+
+A block lies in neighbouring cells, which are read and written together. The laws of a count sketch
+hold as for elements that are hashed one by one: an element is equally likely to lie in each of the
+columns, two of different blocks meet in a row with a probability of 1 / columns, and their signs
+are independent; so an estimate has the element's value as its mean, and no more variance, as
+elements of one block never meet. Where blocks overlap, though, all elements there meet at once.
 
 Charikar, Chen, Farach-Colton: Finding frequent items in data streams, ICALP 2002,
 https://doi.org/10.1007/3-540-45465-9_59.
@@ -26,6 +33,8 @@ from numpy.typing import NDArray
 from innet.errors import InputError
 
 MAX_ROWS = 31
+LANES = 16  # of a sketch that is not small
+_NARROW = 16 * LANES  # columns; with fewer, blocks would overlap too often
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 
@@ -61,6 +70,11 @@ class CountLayout:
     def cells(self) -> int:
         """Cells of the whole sketch."""
         return self.rows * self.columns
+
+    @property
+    def lanes(self) -> int:
+        """Elements that are hashed together: 16, or 1 in sketches of fewer than 256 columns."""
+        return LANES if self.columns >= _NARROW else 1
 
     def keys(self) -> NDArray[np.uint64]:
         """One for each row, shape (rows,)."""

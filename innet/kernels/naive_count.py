@@ -37,9 +37,12 @@ def count_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
 
 def _places(size: int, layout: CountLayout) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Columns of all elements, shape (rows, size), and where they are negated, of that shape."""
-    z = np.arange(size, dtype=np.uint64) * _GOLDEN + layout.keys()[:, np.newaxis]
+    lanes, columns = np.uint64(layout.lanes), np.uint64(layout.columns)
+    block, lane = np.divmod(np.arange(size, dtype=np.uint64), lanes)
+    z = block * _GOLDEN + layout.keys()[:, np.newaxis]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
-    columns = (z & np.uint64(0xFFFFFFFF)) * np.uint64(layout.columns) >> np.uint64(32)
-    return columns.astype(np.int64), z >> np.uint64(63) == 1
+    first = (z & np.uint64(0xFFFFFFFF)) * columns >> np.uint64(32)
+    negative = z >> (np.uint64(64) - lanes + lane) & np.uint64(1) == 1
+    return ((first + lane) % columns).astype(np.int64), negative

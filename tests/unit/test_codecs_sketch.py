@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tracemalloc
 
 import numpy as np
@@ -17,6 +18,7 @@ from innet.errors import ConfigError, InputError, StateError
 from innet.kernels import CountLayout, naive_count
 from innet.words import Operation
 
+FROZEN = "e24b41fe3ea8070e449adf7bb4909aaf8bda2332d14974381119ba3f88704b34"
 SELECTORS = ("gs-sgd", "sketched-sgd")
 each_selector = pytest.mark.parametrize("name", SELECTORS)
 each_kernels = pytest.mark.parametrize("each", [kernels.get(name) for name in kernels.names()])
@@ -55,16 +57,18 @@ def places(i, layout):
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         return z ^ (z >> 31)
 
+    block, lane = divmod(i, layout.lanes)
     for row in range(layout.rows):
-        z = mix((i * golden + mix((layout.seed + (row + 1) * golden) & mask)) & mask)
-        yield (z & 0xFFFFFFFF) * layout.columns >> 32, -1 if z >> 63 else 1
+        z = mix((block * golden + mix((layout.seed + (row + 1) * golden) & mask)) & mask)
+        column = ((z & 0xFFFFFFFF) * layout.columns >> 32) + lane
+        yield column % layout.columns, -1 if z >> (64 - layout.lanes + lane) & 1 else 1
 
 
 @st.composite
 def layouts(draw, size):
     return CountLayout(
         draw(st.sampled_from((3, 5, 31))),
-        draw(st.sampled_from((1, 2, 3, 64, max(1, size // 10)))),
+        draw(st.sampled_from((1, 2, 3, 64, 255, 256, 300, max(1, size // 10)))),
         draw(st.integers(0, 2**63 - 1)),
     )
 
@@ -117,20 +121,51 @@ def test_cells_beyond_float32_are_held_at_its_largest(each):
     assert set(np.abs(each.count_sketch(tiny, CountLayout(3, 1, 0)))) <= {tiny[0], 3 * tiny[0]}
 
 
-def test_rows_and_signs_are_as_good_as_random():
-    layout = CountLayout(5, 64, 1)
-    size = 200_000
-    columns, negative = naive_count._places(size, layout)
+@pytest.mark.parametrize("columns", [64, 320])
+def test_rows_and_signs_are_as_good_as_random(columns):
+    layout = CountLayout(5, columns, 1)
+    size, lanes = 200_000, layout.lanes
+    places, negative = naive_count._places(size, layout)
     signs = np.where(negative, -1.0, 1.0)
     deviation = np.sqrt(size)
+    # Columns are drawn by the block: what they add up to varies as if there were fewer.
+    few = 5 * np.sqrt(lanes * size / columns)
     assert (np.abs(signs.sum(axis=1)) < 5 * deviation).all()
     for row in range(5):
         for other in range(row):
             assert abs((signs[row] * signs[other]).sum()) < 5 * deviation
-            meet = np.count_nonzero(columns[row] == columns[other])
-            assert abs(meet - size / 64) < 5 * np.sqrt(size / 64)
-        counts = np.bincount(columns[row], minlength=64)
-        assert ((counts - size / 64) ** 2).sum() / (size / 64) < 63 + 5 * np.sqrt(2 * 63)
+            meet = np.count_nonzero(places[row] == places[other])
+            assert abs(meet - size / columns) < few
+        blocks = size / lanes / columns
+        counts = np.bincount(places[row, 3::lanes], minlength=columns)
+        assert ((counts - blocks) ** 2).sum() / blocks < columns + 5 * np.sqrt(2 * columns)
+        for apart in (lanes, lanes + 1, 3 * lanes - 1, 50 * lanes + 7):
+            meet = np.count_nonzero(places[row, apart:] == places[row, :-apart])
+            assert abs(meet - size / columns) < few
+            assert abs((signs[row, apart:] * signs[row, :-apart]).sum()) < 5 * deviation
+
+
+@pytest.mark.parametrize("columns", [60, 300])
+def test_estimates_are_right_on_average_and_vary_as_they_should(columns):
+    # Of one row: the other elements' squares over the columns, for it is they that may collide.
+    rng, cpu = np.random.default_rng(0), kernels.get("cpu")
+    x = rng.integers(-100, 101, 2000).astype(np.float32)
+    errors = []
+    for seed in range(200):
+        layout = CountLayout(3, columns, seed)
+        cells = cpu.count_sketch(x, layout).reshape(3, -1)[0]
+        column, negative = (each[0] for each in naive_count._places(x.size, layout))
+        errors.append(np.where(negative, -1, 1) * cells[column] - x)
+    expected = np.square(x, dtype=np.float64).sum() / columns
+    assert abs(np.mean(errors)) < 5 * np.sqrt(expected / 200 / 2000)
+    assert 0.95 < np.var(errors) / expected < 1.02
+
+
+def test_a_sketch_that_is_frozen():
+    # What is sent must not change unnoticed: other implementations have to hash in the same way.
+    x = np.arange(1000, dtype=np.float32)
+    words = kernels.get("cpu").count_sketch(x, CountLayout(3, 300, 2**63 - 1))
+    assert hashlib.sha256(words.tobytes()).hexdigest() == FROZEN
 
 
 def test_memory_stays_below_twice_the_gradient():

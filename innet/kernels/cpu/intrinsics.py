@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from innet.kernels.arrays import Floats, Ints
+from innet.kernels.arrays import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     # What the intrinsics below are to those who call them from compiled code.
@@ -31,19 +31,49 @@ if TYPE_CHECKING:
         All 32 words must exist: nothing checks the bounds.
         """
 
+    def add_signed_16(  # noqa: PLR0917 - compiled functions are called by position
+        x: Floats, start: int, scale: float, signs: np.uint64, sums: Longs, place: int
+    ) -> None:
+        """Add round(x[start + l] · scale), below 2**51, to sums[place + l] for l = 0 .. 15, negated
+        where bit l of the signs is set. Nothing checks the bounds.
+        """
+
+    def take_signed_16(words: Ints, place: int, signs: np.uint64, taken: Ints, start: int) -> None:
+        """Set taken[start + l] to words[place + l] for l = 0 .. 15, negated where bit l of the
+        signs is set. Nothing checks the bounds.
+        """
+
 else:
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
 
-    _I1, _I32, _I64 = (ir.IntType(bits) for bits in (1, 32, 64))
+    _I1, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
     _VECTOR = ir.VectorType(_I32, 32)
+    # 1.5 · 2**52, as in ``innet.kernels.cpu.fixed``; the bits of a sum with it, less its own, are
+    # the rounded integer.
+    _ROUNDER = 6755399441055744.0
+    _ROUNDER_BITS = 0x4338000000000000
 
-    def _everywhere(builder: Any, word: Any) -> Any:
-        """A vector of 32 equal words."""
-        undefined = ir.Constant(_VECTOR, ir.Undefined)
+    def _everywhere(builder: Any, word: Any, lanes: int = 32) -> Any:
+        """A vector of equal words."""
+        undefined = ir.Constant(ir.VectorType(word.type, lanes), ir.Undefined)
         first = builder.insert_element(undefined, word, ir.Constant(_I32, 0))
-        return builder.shuffle_vector(first, undefined, ir.Constant(_VECTOR, [0] * 32))
+        zeros = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
+        return builder.shuffle_vector(first, undefined, zeros)
+
+    def _vector_at(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+        """A pointer to the vector that begins at an element of the array, and the vector's type."""
+        data = context.make_array(kind)(context, builder, array).data
+        element = context.get_data_type(kind.dtype)
+        vector = ir.VectorType(element, 16)
+        return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+    def _negated(builder: Any, vector: Any, signs: Any) -> Any:
+        """The vector of 16, negated where the lowest bits of the signs are set."""
+        flags = builder.bitcast(builder.trunc(signs, _I16), ir.VectorType(_I1, 16))
+        zero = ir.Constant(vector.type, [0] * 16)
+        return builder.select(flags, builder.sub(zero, vector), vector)
 
     @intrinsic
     def magnitude_bits(_typing, _x):
@@ -113,3 +143,39 @@ else:
             return builder.bitcast(flags, _I32)
 
         return types.uint32(array, types.int64, types.uint32, types.uint32), emit
+
+    @intrinsic
+    def add_signed_16(_typing, x, _start, _scale, _signs, sums, _place):
+        """Sixteen products, rounded by an addition, and one read and write of sixteen sums."""
+
+        def emit(context, builder, signature, arguments):
+            x, start, scale, signs, sums, place = arguments
+            double, longs = ir.VectorType(ir.DoubleType(), 16), ir.VectorType(_I64, 16)
+            pointer = _vector_at(context, builder, signature.args[0], x, start)
+            values = builder.fpext(builder.load(pointer, align=4), double)
+            products = builder.fmul(values, _everywhere(builder, scale, 16))
+            rounder = ir.Constant(ir.DoubleType(), _ROUNDER)
+            rounded = builder.fadd(products, _everywhere(builder, rounder, 16))
+            less = _everywhere(builder, ir.Constant(_I64, _ROUNDER_BITS), 16)
+            integers = builder.sub(builder.bitcast(rounded, longs), less)
+            pointer = _vector_at(context, builder, signature.args[4], sums, place)
+            total = builder.add(builder.load(pointer, align=8), _negated(builder, integers, signs))
+            builder.store(total, pointer, align=8)
+            return context.get_dummy_value()
+
+        numbers = types.int64, types.float64, types.uint64
+        return types.void(x, *numbers, sums, types.int64), emit
+
+    @intrinsic
+    def take_signed_16(_typing, words, _place, _signs, taken, _start):
+        """A load, a subtraction from zero where the sign says so, a store."""
+
+        def emit(context, builder, signature, arguments):
+            words, place, signs, taken, start = arguments
+            source = _vector_at(context, builder, signature.args[0], words, place)
+            target = _vector_at(context, builder, signature.args[3], taken, start)
+            loaded = builder.load(source, align=4)
+            builder.store(_negated(builder, loaded, signs), target, align=4)
+            return context.get_dummy_value()
+
+        return types.void(words, types.int64, types.uint64, taken, types.int64), emit

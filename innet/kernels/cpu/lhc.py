@@ -22,8 +22,8 @@ from innet.kernels.layout import SketchLayout
 
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, tuple[np.uint64, ...]]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
-Longs = NDArray[np.uint64]
-Strip = tuple[Longs, Longs, Longs]  # shapes (n,), (3, n), (hashes, n)
+Hashes = NDArray[np.uint64]
+Strip = tuple[Hashes, Hashes, Hashes]  # shapes (n,), (3, n), (hashes, n)
 
 STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
 

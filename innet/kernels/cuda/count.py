@@ -10,7 +10,7 @@ from numba import cuda
 
 from innet.kernels.count_layout import MAX_ROWS, CountLayout
 from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
-from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, mix
+from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, ONE, mix
 from innet.kernels.cuda.survey import survey
 
 _LIMIT = float(np.finfo(np.float32).max)
@@ -24,7 +24,8 @@ def count_sketch(x: Any, layout: CountLayout, /) -> Any:
     sums, cells = filled(layout.cells, 0, np.int64), empty(layout.cells, np.float32)
     keys = cuda.to_device(layout.keys())
     scale = 2.0 ** (31 - exponent)
-    _add_up[threads_for(values.size)](values, scale, keys, layout.columns, sums)
+    shape = layout.lanes, layout.columns
+    _add_up[threads_for(values.size)](values, scale, keys, *shape, sums)
     _to_floats[threads_for(sums.size)](sums, 1 / scale, cells)
     return back(cells, x)
 
@@ -33,26 +34,39 @@ def count_estimate(sketch: Any, size: int, layout: CountLayout, /) -> Any:
     """See ``innet.kernels.Kernels.count_estimate``."""
     cells, estimates = ints(sketch), empty(size, np.float32)
     keys = cuda.to_device(layout.keys())
-    _estimate[threads_for(size)](cells, keys, layout.columns, estimates)
+    _estimate[threads_for(size)](cells, keys, layout.lanes, layout.columns, estimates)
     return back(estimates, sketch)
 
 
 @cuda.jit(device=True)
-def _cell(z: np.uint64, row: int, columns: int) -> int:
-    """The cell of a row that an element goes to which is hashed to z."""
-    column = ((z & LOW) * np.uint64(columns)) >> HALF
-    return int(row * columns + np.int64(column))
+def _hash(i: int, key: np.uint64, lanes: int) -> np.uint64:
+    """The hash of the element's block in a row."""
+    z: np.uint64 = mix(np.uint64(i // lanes) * GOLDEN + key)
+    return z
+
+
+@cuda.jit(device=True)
+def _cell(z: np.uint64, i: int, row: int, lanes: int, columns: int) -> int:
+    """The cell of a row that an element goes to whose block is hashed to z."""
+    column = np.int64(((z & LOW) * np.uint64(columns)) >> HALF) + i % lanes
+    # The block's first cell is one of the columns, and lanes are fewer.
+    return int(row * columns + (column - columns if column >= columns else column))
+
+
+@cuda.jit(device=True)
+def _negative(z: np.uint64, i: int, lanes: int) -> bool:
+    return bool((z >> np.uint64(64 - lanes + i % lanes)) & ONE != np.uint64(0))
 
 
 @cuda.jit
-def _add_up(x: Array, scale: float, keys: Array, columns: int, sums: Array) -> None:
+def _add_up(x: Array, scale: float, keys: Array, lanes: int, columns: int, sums: Array) -> None:
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         value = np.int64(round(np.float64(x[i]) * np.float64(scale)))
         if value != 0:
             for row in range(keys.size):
-                z = mix(np.uint64(i) * GOLDEN + keys[row])
-                signed = -value if z >> np.uint64(63) != 0 else value
-                cuda.atomic.add(sums, _cell(z, row, columns), signed)
+                z = _hash(i, keys[row], lanes)
+                signed = -value if _negative(z, i, lanes) else value
+                cuda.atomic.add(sums, _cell(z, i, row, lanes, columns), signed)
 
 
 @cuda.jit
@@ -63,14 +77,14 @@ def _to_floats(sums: Array, unit: float, cells: Array) -> None:
 
 
 @cuda.jit
-def _estimate(cells: Array, keys: Array, columns: int, estimates: Array) -> None:
+def _estimate(cells: Array, keys: Array, lanes: int, columns: int, estimates: Array) -> None:
     """Each thread sorts the few values of its element by insertion."""
     ordered = cuda.local.array(MAX_ROWS, np.int32)
     for i in range(cuda.grid(1), estimates.size, cuda.gridsize(1)):
         for row in range(keys.size):
-            z = mix(np.uint64(i) * GOLDEN + keys[row])
-            value = cells[_cell(z, row, columns)]
-            if z >> np.uint64(63) != 0:
+            z = _hash(i, keys[row], lanes)
+            value = cells[_cell(z, i, row, lanes, columns)]
+            if _negative(z, i, lanes):
                 value = np.int32(-value)
             place = row
             while place > 0 and ordered[place - 1] > value:

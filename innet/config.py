@@ -129,6 +129,44 @@ class TrainSettings(TrainingSettings):
     evaluate: Literal["test", "validation"] = "test"
 
 
+class ThroughputSettings(Settings):
+    """A sweep over all combinations of what is listed.
+
+    Attributes:
+        workers: numbers of workers.
+        codecs: registered names.
+        values_per_packet: int32 values in one packet.
+        windows: chunks of a worker under way at once, powers of two.
+        switches: "memory"; or in Mininet "builtin" and "bmv2".
+        size: elements of each worker's gradient.
+        size_bmv2: the same for "bmv2", which is slower by an order of magnitude.
+        density: share of the elements that are not zero.
+        rounds: all-reduces at each point, after one to warm up.
+        framing: in Mininet.
+        seed: of gradients and hashes.
+    """
+
+    workers: tuple[Annotated[int, Field(ge=1, le=_UNITS)], ...] = Field(
+        default=(2, 4), min_length=1, strict=False
+    )
+    codecs: tuple[str, ...] = Field(default=("dense",), min_length=1, strict=False)
+    values_per_packet: tuple[ValuesPerPacket, ...] = Field(
+        default=(64,), min_length=1, strict=False
+    )
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(64, 256), min_length=1, strict=False
+    )
+    switches: tuple[Literal["memory", "builtin", "bmv2"], ...] = Field(
+        default=("memory",), min_length=1, strict=False
+    )
+    size: Annotated[int, Field(ge=1, le=2**30)] = 1_000_000
+    size_bmv2: Annotated[int, Field(ge=1, le=2**30)] = 100_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rounds: Annotated[int, Field(ge=1)] = 5
+    framing: Literal["udp", "raw"] = "udp"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
 def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:
     """``model_class`` filled from ``mapping``.
 

@@ -50,7 +50,7 @@ class NetSettings(JobSettings):
 
     switch: SwitchKind = "builtin"
     engine: Engine = "jit"
-    window: Annotated[int, Field(ge=1)] | None = 64
+    window: Annotated[int, Field(ge=1)] | None = 256
     size: Annotated[int, Field(ge=0, le=2**30)] = 100_000
     density: Annotated[float, Field(ge=0, le=1)] = 1.0
     input: tuple[AnyPath, ...] = Field(default=(), strict=False)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from innet.cli import allreduce, demo, doctor, net, p4, report, switch, train
+from innet.cli import allreduce, demo, doctor, experiment, net, p4, report, switch, train
 from innet.cli.output import say_error
 from innet.errors import InnetError
 
@@ -27,6 +27,7 @@ app.command("net")(net.net)
 app.command("codecs")(allreduce.codecs)
 app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(p4.app, name="p4")
 app.add_typer(switch.app, name="switch")
 

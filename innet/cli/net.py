@@ -36,7 +36,7 @@ def net(
         int | None, typer.Option(help="32, 64 or 256. [default: 64]")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(help="Packets of a worker under way at once. [default: 64]")
+        int | None, typer.Option(help="Packets of a worker under way at once. [default: 256]")
     ] = None,
     framing: Annotated[str | None, typer.Option(help="udp or raw Ethernet. [default: udp]")] = None,
     size: Annotated[

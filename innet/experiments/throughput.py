@@ -1,0 +1,118 @@
+"""A sweep: how fast sums come, by workers, codec, values per packet, window and switch.
+
+What measures a point on a network is passed in, as networks lie above this package; the point in
+memory is measured here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from innet import __version__
+from innet.config import AllReduceSettings, ThroughputSettings
+from innet.errors import InputError
+from innet.experiments.allreduce import gradients
+from innet.record import Machine, Report
+from innet.record.throughput import Measurement, Point, ThroughputRecord
+
+Measure = Callable[[Point, ThroughputSettings], list[Report]]
+"""The reports of ``1 + rounds`` all-reduces at a point; the first one warms up."""
+
+Watch = Callable[[int, int, Point], None]
+"""Told of each point before it is measured: its number from 1, how many there are, which it is."""
+
+
+def points(settings: ThroughputSettings) -> Iterator[Point]:
+    """All combinations; what is compared with each other is measured one after the other."""
+    for workers, codec, values, window, switch in itertools.product(
+        settings.workers,
+        settings.codecs,
+        settings.values_per_packet,
+        settings.windows,
+        settings.switches,
+    ):
+        yield Point(
+            switch=switch, workers=workers, codec=codec, values_per_packet=values, window=window
+        )
+
+
+def run(
+    settings: ThroughputSettings,
+    path: Path,
+    *,
+    created: datetime,
+    measures: Mapping[str, Measure],
+    watch: Watch = lambda *_: None,
+) -> ThroughputRecord:
+    """Measure what ``path`` does not hold yet; it is written after each point.
+
+    Args:
+        settings: what to measure.
+        path: the record, of this sweep if it is there already.
+        created: when the sweep begins.
+        measures: by switch.
+        watch: told of each point that is measured.
+
+    Raises:
+        InputError: the record there is of another machine or of other settings.
+        InnetError: from what measures; the points before are in the record.
+    """
+    record = _begun(settings, path, created)
+    wanted = list(points(settings))
+    for number, point in enumerate(wanted, start=1):
+        if record.at(point) is None:
+            watch(number, len(wanted), point)
+            reports = measures[point.switch](point, settings)
+            record = record.with_measurement(Measurement(point=point, reports=tuple(reports[1:])))
+            record.save(path)
+    return record
+
+
+def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:
+    """The all-reduces of a point in this process, on the built-in switch."""
+    from innet.collective import Collective  # noqa: PLC0415 - it brings Numba
+
+    collective = Collective(
+        workers=point.workers,
+        codec=point.codec,
+        values_per_packet=point.values_per_packet,
+        window=point.window,
+        seed=settings.seed,
+    )
+    given = gradients(all_reduce_settings(point, settings))
+    return [collective.all_reduce(given)[1] for _ in range(1 + settings.rounds)]
+
+
+def all_reduce_settings(point: Point, settings: ThroughputSettings) -> AllReduceSettings:
+    """The gradients of a point: equal for all switches."""
+    size = settings.size_bmv2 if point.switch == "bmv2" else settings.size
+    return AllReduceSettings(
+        workers=point.workers, size=size, density=settings.density, seed=settings.seed
+    )
+
+
+def _begun(settings: ThroughputSettings, path: Path, created: datetime) -> ThroughputRecord:
+    """The record at ``path``, if it can be gone on with, or a new one."""
+    machine = Machine.here()
+    shared = settings.model_dump(
+        mode="json", include={"size", "size_bmv2", "density", "rounds", "framing", "seed"}
+    )
+    if not path.exists():
+        return ThroughputRecord(
+            innet=__version__, created=created, machine=machine, settings=shared
+        )
+    record = ThroughputRecord.load(path)
+    for what, found, wanted in (
+        ("machine", record.machine.model_dump(), machine.model_dump()),
+        ("settings", record.settings, shared),
+    ):
+        if found != wanted:
+            differ = [name for name in wanted if found.get(name) != wanted[name]]
+            raise InputError(
+                f"{path} was measured with another {what} ({', '.join(differ)}); times of both in "
+                "one record would compare nothing. Choose another --out, or remove the file."
+            )
+    return record

@@ -1,0 +1,141 @@
+"""The record of a throughput sweep: measured points, each with the reports of its rounds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from innet.errors import InputError
+from innet.record.machine import Machine
+from innet.record.report import Frozen, Report
+
+THROUGHPUT: Literal["innet.throughput"] = "innet.throughput"
+_FLOAT = 4  # bytes of a float32
+
+
+class Point(Frozen):
+    """One combination of what a sweep varies.
+
+    Attributes:
+        switch: "memory", "builtin" or "bmv2".
+        workers: how many.
+        codec: as the person wrote it.
+        values_per_packet: int32 values in each packet.
+        window: chunks of a worker under way at once.
+    """
+
+    switch: str
+    workers: int
+    codec: str
+    values_per_packet: int
+    window: int
+
+
+class Measurement(Frozen):
+    """What was measured at a point.
+
+    Attributes:
+        point: where.
+        reports: of the rounds that count, at least one.
+    """
+
+    point: Point
+    reports: tuple[Report, ...]
+
+    @property
+    def goodput(self) -> float:
+        """Bytes of summed float32 gradient that each worker got per second; median of the rounds.
+
+        Encoding and decoding count as well.
+        """
+        return median(each.elements * _FLOAT / each.seconds.total for each in self.reports)
+
+    @property
+    def packet_rate(self) -> float:
+        """Packets per second that the switches took in; median of the rounds."""
+        return median(each.switch_packets / each.seconds.network for each in self.reports)
+
+    @property
+    def again(self) -> int:
+        """Packets that were sent again, in all rounds."""
+        return sum(each.retransmissions for each in self.reports)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every round's sum was the oracle's."""
+        return all(each.exact is True for each in self.reports)
+
+
+class ThroughputRecord(Frozen):
+    """A sweep, finished or not.
+
+    Attributes:
+        format, version: what this is.
+        innet: version of innet that wrote it.
+        created: when it began, UTC.
+        machine: where it runs.
+        settings: what all points share.
+        measurements: in the order in which they were made.
+    """
+
+    format: Literal["innet.throughput"] = THROUGHPUT
+    version: Literal[1] = 1
+    innet: str
+    created: AwareDatetime
+    machine: Machine
+    settings: dict[str, Any]
+    measurements: tuple[Measurement, ...] = ()
+
+    def at(self, point: Point) -> Measurement | None:
+        """What was measured there; None if nothing was yet."""
+        return next((each for each in self.measurements if each.point == point), None)
+
+    def ratio(self, measurement: Measurement, to: str = "bmv2") -> float | None:
+        """How many times the goodput of the same point with another switch; None if not measured.
+
+        Args:
+            measurement: one of this record's.
+            to: the other switch.
+        """
+        other = self.at(measurement.point.model_copy(update={"switch": to}))
+        return None if other is None else measurement.goodput / other.goodput
+
+    def with_measurement(self, measurement: Measurement) -> ThroughputRecord:
+        return self.model_copy(update={"measurements": (*self.measurements, measurement)})
+
+    def save(self, path: Path) -> None:
+        """Write the record as JSON, in one go.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        partial = path.with_name(path.name + ".part")
+        try:
+            partial.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+
+    @classmethod
+    def load(cls, path: Path) -> ThroughputRecord:
+        """What ``save`` wrote.
+
+        Raises:
+            InputError: no such file, or no such record.
+        """
+        try:
+            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "its top level"
+            raise InputError(
+                f"{path} is no record of a throughput sweep: {where}: {first['msg']}."
+            ) from None
+        except ValueError as error:
+            raise InputError(f"{path} is no JSON: {error}.") from None

@@ -1,0 +1,118 @@
+"""The throughput sweep: what it measures, that it goes on where it stopped, and its pictures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from innet.cli import app
+from innet.config import ThroughputSettings
+from innet.errors import InputError
+from innet.experiments import throughput
+from innet.record.throughput import Point, ThroughputRecord
+from innet.report.throughput import draw_throughput, throughput_table
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SMALL = ThroughputSettings(workers=(1, 2), windows=(4, 16), size=2000, rounds=2)
+
+
+def sweep(path, settings=SMALL, measures=None, **options):
+    measures = measures or {"memory": throughput.in_memory}
+    return throughput.run(settings, path, created=NOW, measures=measures, **options)
+
+
+def test_every_combination_is_measured_once(tmp_path):
+    record = sweep(tmp_path / "t.json")
+    asked = [(each.point.workers, each.point.window) for each in record.measurements]
+    assert asked == [(1, 4), (1, 16), (2, 4), (2, 16)]
+    for each in record.measurements:
+        assert len(each.reports) == 2
+        assert each.exact
+        assert each.again == 0
+        assert each.goodput > 0
+        first = each.reports[0]
+        assert first.workers == each.point.workers
+        assert first.elements == 2000
+        assert each.packet_rate * min(r.seconds.network for r in each.reports) > 0
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path):
+    path = tmp_path / "t.json"
+    seen = []
+
+    def failing(point, settings):
+        seen.append(point)
+        if len(seen) == 3:
+            raise InputError("enough")
+        return throughput.in_memory(point, settings)
+
+    with pytest.raises(InputError, match="enough"):
+        sweep(path, measures={"memory": failing})
+    assert len(ThroughputRecord.load(path).measurements) == 2
+    told = []
+    sweep(path, watch=lambda number, of, _: told.append((number, of)))
+    assert told == [(3, 4), (4, 4)]
+    assert len(ThroughputRecord.load(path).measurements) == 4
+
+
+def test_what_cannot_be_compared_is_not_joined(tmp_path):
+    path = tmp_path / "t.json"
+    sweep(path)
+    with pytest.raises(InputError, match=r"another settings \(size\)"):
+        sweep(path, SMALL.model_copy(update={"size": 3000}))
+    document = json.loads(path.read_text())
+    document["machine"]["cpu"] = "Z80"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"another machine \(cpu\)"):
+        sweep(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "innet.demo"}', "\x00"])
+def test_files_that_are_no_records_are_refused(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"t\.json"):
+        ThroughputRecord.load(path)
+
+
+def test_ratios_are_of_equal_points(tmp_path):
+    def of(switch, factor):
+        def measure(point, settings):
+            reports = throughput.in_memory(point, settings)
+            return [
+                report.model_copy(
+                    update={"seconds": report.seconds.model_copy(update={"total": factor})}
+                )
+                for report in reports
+            ]
+
+        return measure
+
+    settings = SMALL.model_copy(update={"switches": ("builtin", "bmv2"), "size_bmv2": 1000})
+    measures = {"builtin": of("builtin", 0.5), "bmv2": of("bmv2", 1.0)}
+    record = sweep(tmp_path / "t.json", settings, measures)
+    point = Point(switch="builtin", workers=2, codec="dense", values_per_packet=64, window=4)
+    assert record.ratio(record.at(point)) == pytest.approx(4)  # twice as much in half the time
+    assert record.ratio(record.at(point), to="memory") is None
+    assert throughput_table(record).row_count == 8
+
+
+def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):
+    words = ["--workers", "2", "--window", "4", "--size", "1000", "--rounds", "1"]
+    monkeypatch.setattr(
+        sys, "argv", ["innet", "experiment", "throughput", *words, "--out", str(tmp_path)]
+    )
+    assert app.run() == 0
+    assert "memory" in capsys.readouterr().out
+    record = ThroughputRecord.load(tmp_path / "throughput.json")
+    assert len(record.measurements) == 1
+    assert (tmp_path / "throughput.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_nothing_is_no_picture(tmp_path):
+    record = sweep(tmp_path / "t.json").model_copy(update={"measurements": ()})
+    with pytest.raises(InputError, match="no measurement"):
+        draw_throughput(record, tmp_path / "t.png")

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from innet.kernels.arrays import Ints, Words
+from innet.kernels.cpu import memory
 
 
 def block_bitmap(integers: Ints, block: int, /) -> Ints:
@@ -18,13 +19,13 @@ def block_bitmap(integers: Ints, block: int, /) -> Ints:
 
 def gather_blocks(integers: Ints, blocks: Ints, block: int, /) -> Ints:
     """See ``innet.kernels.Kernels.gather_blocks``."""
-    words = np.empty(min(blocks.size * block, integers.size), np.int32)
+    words = memory.empty(min(blocks.size * block, integers.size), np.int32)
     return words[: _gather(integers, blocks, block, words)]
 
 
 def scatter_blocks(blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter_blocks``."""
-    dense = np.zeros(size, np.int32)
+    dense = memory.zeros(size, np.int32)
     _scatter(blocks, words, block, dense)
     return dense
 

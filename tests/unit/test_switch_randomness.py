@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
 from innet.switch import Switch
 from innet.switch.jit import runtime_random
@@ -16,6 +17,16 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "jit_digests.json"
 
 def state(word: int) -> np.ndarray:
     return np.array([word], np.uint64)
+
+
+@njit
+def compiled_word(found):
+    return runtime_random.next_word(found)
+
+
+@njit
+def compiled_number(found, low, high):
+    return runtime_random.uniform(found, low, high)
 
 
 def test_the_words_are_those_of_splitmix64() -> None:
@@ -33,7 +44,7 @@ def test_the_words_are_those_of_splitmix64() -> None:
 def test_compiled_words_are_the_same() -> None:
     one, other = state((1 << 64) - 5), state((1 << 64) - 5)
     for _ in range(1000):
-        word = runtime_random.next_word(other.view(np.int64))
+        word = compiled_word(other.view(np.int64))
         assert word % (1 << 64) == next_word(one)
 
 
@@ -46,8 +57,7 @@ def test_every_number_of_a_range_comes_equally_often(low: int, high: int) -> Non
     count = 3000
     drawn = [uniform(one, low, high) for _ in range(count)]
     compiled = [
-        runtime_random.uniform(other.view(np.int64), wrapped(low), wrapped(high))
-        for _ in range(count)
+        compiled_number(other.view(np.int64), wrapped(low), wrapped(high)) for _ in range(count)
     ]
     assert [number % (1 << 64) for number in compiled] == drawn
     assert low <= min(drawn) <= max(drawn) <= high

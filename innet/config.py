@@ -49,6 +49,8 @@ class AllReduceSettings(Settings):
         workers: how many workers take part. With ``input``, as many as it has arrays.
         codec: a registered codec's name, or its parts.
         program: a compiled P4 program's name.
+        racks: switches that the workers are spread over, for programs that know several levels.
+        depth: levels of switches, likewise.
         engine: how the built-in switch runs the program.
         values_per_packet: int32 values in one packet; there is one compiled program for each.
         size: elements of each worker's generated tensor.
@@ -60,6 +62,8 @@ class AllReduceSettings(Settings):
     workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
     codec: CodecDescription = "dense"
     program: str = "slots"
+    racks: Annotated[int, Field(ge=1, le=_UNITS)] | None = None
+    depth: Annotated[int, Field(ge=1, le=8)] | None = None
     engine: Engine = "jit"
     values_per_packet: ValuesPerPacket = 64
     size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000

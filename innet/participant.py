@@ -21,7 +21,7 @@ from innet.errors import GradientError, InputError, StateError
 from innet.fabric import Fabric, Faults, FaultyFabric, drive
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
-from innet.plan import Plan, RegisterReader, aggregation_of
+from innet.plan import Plan, Probe, RegisterReader, aggregation_of
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 
@@ -163,7 +163,7 @@ class Participant:
         Args:
             read: (name of a switch, name of a register, index) -> what the cell holds.
         """
-        reader = aggregation_of(self.plan.aggregation).slot_reader(self.plan, read)
+        reader = aggregation_of(self.plan.aggregation).slot_reader(self.plan, Probe(read))
         found = self._end.diagnose(reader)
         return None if found is None else str(found)
 

@@ -46,6 +46,13 @@ def allreduce(
     program: Annotated[
         str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
     ] = None,
+    racks: Annotated[
+        int | None,
+        typer.Option(help="Switches with workers, for programs of several levels. [default: 2]"),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="Levels of switches, likewise. [default: 2]")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
     ] = None,
@@ -73,6 +80,8 @@ def allreduce(
             "engine": engine,
             "values_per_packet": values_per_packet,
             "program": program,
+            "racks": racks,
+            "depth": depth,
             "seed": seed,
             "input": tuple(input_files) if input_files else None,
         },
@@ -91,6 +100,8 @@ def allreduce(
         gradients(settings),
         codec=with_parameters(settings.codec, codec_parameters or []),
         program=settings.program,
+        racks=settings.racks,
+        depth=settings.depth,
         engine=settings.engine,
         values_per_packet=settings.values_per_packet,
         seed=settings.seed,

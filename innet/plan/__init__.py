@@ -3,6 +3,7 @@
 from innet.plan.aggregation import (
     AGGREGATIONS,
     Aggregation,
+    Probe,
     RegisterReader,
     Request,
     WorkerEnd,
@@ -21,6 +22,7 @@ __all__ = [
     "PlannedHost",
     "PlannedSwitch",
     "Port",
+    "Probe",
     "RegisterReader",
     "Request",
     "WorkerEnd",

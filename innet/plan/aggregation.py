@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,26 @@ from innet.errors import InputError
 from innet.fabric import Host
 from innet.plan.network import Plan, PlannedHost
 from innet.programs import CompiledProgram
-from innet.protocol import Counters, Diagnosis, SlotReader, Timing
+from innet.protocol import Counters, Diagnosis, SlotReader, SlotRegisters, SlotWorker, Timing
+from innet.protocol.serial import serial_distance
 from innet.registry import Registry
 from innet.wire import Flag, Framing
 from innet.words import Segment
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
 """(name of a switch, name of a register, index) -> what the cell holds."""
+
+
+class Probe(NamedTuple):
+    """What can be looked into while a network runs.
+
+    Attributes:
+        register: reads the switches' registers.
+        servers: the parameter servers' ends by name, where they are in this process.
+    """
+
+    register: RegisterReader
+    servers: Mapping[str, Host] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,21 +85,29 @@ class Aggregation(ABC):
             InputError: a number that the program has no room for.
         """
 
-    @abstractmethod
     def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> WorkerEnd:
-        """What runs on a worker's machine."""
+        """What runs on a worker's machine: by default the worker's end of the slot pool."""
+        return SlotWorker(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
 
     def server_end(self, plan: Plan, host: PlannedHost) -> Host:
         """What runs on a parameter server's machine."""
         raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
 
     @abstractmethod
-    def slot_reader(self, plan: Plan, read: RegisterReader) -> SlotReader:
-        """Finds in the switches' registers who is in a chunk, for ``WorkerEnd.diagnose``."""
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """Finds out who is in a chunk, for ``WorkerEnd.diagnose``."""
 
 
 AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
 AGGREGATIONS.register("slots", "innet.plan.star:Star")
+AGGREGATIONS.register("tree", "innet.plan.tree:Tree")
+AGGREGATIONS.register("hashed", "innet.plan.hashed:Hashed")
 
 
 def aggregation_of(program: str) -> Aggregation:
@@ -117,3 +139,15 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
     if not 1 <= window <= size.slots:
         raise InputError(f"a window of {window}; {program.name} has {size.slots} slots.")
     return size, window
+
+
+def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:
+    """What several places hold of one slot: the newest chunk there, and who is in anywhere."""
+    together = SlotRegisters(0, 0)
+    for here in found:
+        ahead = serial_distance(here.sequence, together.sequence)
+        if ahead > 0:
+            together = here
+        elif ahead == 0:
+            together = SlotRegisters(here.sequence, together.bitmap | here.bitmap)
+    return together

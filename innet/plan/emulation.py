@@ -20,11 +20,13 @@ from innet.fabric import (
     drive,
 )
 from innet.packets import PacketBatch
-from innet.plan.aggregation import WorkerEnd, aggregation_of
+from innet.plan.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.plan.network import Plan
 from innet.protocol import Timing
 from innet.switch import Switch
 from innet.switch.engine import cell_value
+from innet.switch.ir import Program
+from innet.switch.loader import load_program
 
 
 class Emulation:
@@ -62,8 +64,12 @@ class Emulation:
         self.now = 0.0
         self.switch_seconds = 0.0
         self.switches: dict[str, Switch] = {}
+        loaded: dict[str, Program] = {}
         for number, planned in enumerate(plan.switches):
-            switch = Switch.load(planned.program.json(), engine=engine, seed=seed + number)
+            name = planned.program.name
+            if name not in loaded:
+                loaded[name] = load_program(planned.program.json())
+            switch = Switch(loaded[name], engine, seed=seed + number)
             for command in planned.commands:
                 switch.command(command)
             self.switches[planned.name] = switch
@@ -77,7 +83,12 @@ class Emulation:
                 self.hosts[index] = end
             else:
                 self.hosts[index] = aggregation.server_end(plan, host)
-        self._read_slot = aggregation.slot_reader(plan, self._read_register)
+        servers = {
+            host.name: self.hosts[number]
+            for number, host in enumerate(plan.hosts, start=1)
+            if host.role == "server"
+        }
+        self._read_slot = aggregation.slot_reader(plan, Probe(self._read_register, servers))
         # The trunks have dice of their own, so that the workers' links meet the same fate with any
         # switches behind them.
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from innet.errors import InputError
-from innet.plan.aggregation import Aggregation, RegisterReader, Request, checked
+from innet.plan.aggregation import Aggregation, Probe, Request, checked
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.programs import CompiledProgram
-from innet.protocol import SlotReader, SlotRegisters, SlotWorker, Timing
+from innet.protocol import SlotReader, SlotRegisters
 from innet.protocol.admission import Job, Member
 from innet.wire import Endpoint, Layout
 
@@ -43,17 +43,7 @@ class Star(Aggregation):
             layout=Layout(size.values, request.framing),
         )
 
-    def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> SlotWorker:
-        """See ``Aggregation``."""
-        return SlotWorker(
-            plan.layout,
-            plan.membership(host),
-            source=host.endpoint,
-            switch=host.peer,
-            timing=timing,
-        )
-
-    def slot_reader(self, plan: Plan, read: RegisterReader) -> SlotReader:
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``."""
         switch = plan.switches[0].name
         base = plan.job.slot_base
@@ -61,8 +51,8 @@ class Star(Aggregation):
         def reader(slot: int, slot_version: int) -> SlotRegisters:
             index = (base | slot) << 1 | slot_version
             return SlotRegisters(
-                sequence=read(switch, "SlotsIngress.pool.sequence", index),
-                bitmap=read(switch, "SlotsIngress.pool.bitmap", index),
+                sequence=probe.register(switch, "SlotsIngress.pool.sequence", index),
+                bitmap=probe.register(switch, "SlotsIngress.pool.bitmap", index),
             )
 
         return reader

@@ -41,9 +41,16 @@ class Endpoint:
         return cls(f"02:00:00:00:{high:02x}:{low:02x}", f"10.0.{high}.{low}")
 
     @classmethod
-    def of_switch(cls) -> Endpoint:
-        """The default address of the switch; above those of all workers."""
-        return cls("02:00:00:00:ff:fe", "10.0.255.254")
+    def of_switch(cls, index: int = 0) -> Endpoint:
+        """The default address of switch ``index``; above those of all workers."""
+        if not 0 <= index < 0xFD:
+            raise InputError(f"switch index {index} is not in 0 .. {0xFD - 1}.")
+        return cls(f"02:00:00:00:ff:{0xFE - index:02x}", f"10.0.255.{0xFE - index}")
+
+    @classmethod
+    def of_server(cls) -> Endpoint:
+        """The default address of a job's parameter server; below those of the switches."""
+        return cls("02:00:00:00:ff:01", "10.0.255.1")
 
     @property
     def mac_bytes(self) -> bytes:

@@ -23,10 +23,12 @@ const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
 
-const bit<8> FLAG_OVERFLOW = 1;  // a sum has left int32
-const bit<8> FLAG_ECN      = 8;  // congestion was met on the way
-const bit<8> FLAG_RESULT   = 16;
-const bit<8> FLAG_PARTIAL  = 32; // send what is there; in a result: not all are in
+const bit<8> FLAG_OVERFLOW  = 1;  // a sum has left int32
+const bit<8> FLAG_COLLISION = 2;  // the aggregator was another chunk's
+const bit<8> FLAG_RESEND    = 4;  // sent again
+const bit<8> FLAG_ECN       = 8;  // congestion was met on the way
+const bit<8> FLAG_RESULT    = 16;
+const bit<8> FLAG_PARTIAL   = 32; // send what is there; in a result: not all are in
 
 const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // what stays with a slot once a packet brought it
 

@@ -9,12 +9,21 @@
     value##i.write(meta.index, hdr.values.v##i);
 #define VALUE_READ(i) \
     value##i.read(hdr.values.v##i, meta.index);
+#ifdef SATURATING // a sum that would leave int32 stays at the end that it has reached
+#define VALUE_SUM(i) \
+    value##i.read(held, meta.index); \
+    total = held + hdr.values.v##i; \
+    meta.signs = meta.signs | (held ^ total) & (hdr.values.v##i ^ total); \
+    hdr.values.v##i = (bit<32>)((int<32>)held |+| (int<32>)hdr.values.v##i); \
+    value##i.write(meta.index, hdr.values.v##i);
+#else
 #define VALUE_SUM(i) \
     value##i.read(held, meta.index); \
     total = held + hdr.values.v##i; \
     meta.signs = meta.signs | (held ^ total) & (hdr.values.v##i ^ total); \
     hdr.values.v##i = total; \
     value##i.write(meta.index, total);
+#endif
 #define VALUE_OR(i) \
     value##i.read(held, meta.index); \
     hdr.values.v##i = held | hdr.values.v##i; \

@@ -1,0 +1,136 @@
+"""Hashed aggregators: switches in one or more levels, and a parameter server behind the root."""
+
+from __future__ import annotations
+
+from innet.errors import InputError
+from innet.plan.aggregation import Aggregation, Probe, Request, checked, newest
+from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.plan.shape import Node, tree_of
+from innet.plan.wiring import UP_PORT, address, below, delivery, members_of, wire
+from innet.programs import CompiledProgram
+from innet.protocol import SlotReader, SlotRegisters, Timing
+from innet.protocol.admission import Job
+from innet.protocol.hashed import HashedWorker
+from innet.protocol.server import EVERYBODY, ParameterServer
+from innet.wire import Endpoint, Layout
+
+SERVER = "ps"
+
+_NEIGHBOURS = "HashedIngress.neighbours"
+_DOWNWARD = "HashedIngress.downward"
+_AGGREGATORS = "HashedIngress.aggregators"
+
+
+class Hashed(Aggregation):
+    """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
+
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """See ``Aggregation``. By default there is one switch; with racks there are two levels."""
+        size, window = checked(program, request)
+        if not request.job:
+            raise InputError("the job's number is 0, which marks a free aggregator; give another.")
+        depth = request.depth
+        if depth is None:
+            depth = 1 if request.racks in (None, 1) else 2
+        root = tree_of(request.workers, request.racks, depth)
+        job = Job(
+            members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
+        )
+        parents = {child.name: node for node in root.descend() for child in node.children}
+        hosts, links = wire(root, job.members)
+        server = PlannedHost(SERVER, Endpoint.of_server(), address(root), "server")
+        return Plan(
+            aggregation=program.program,
+            switches=tuple(
+                PlannedSwitch(node.name, program, commands(node, parents.get(node.name), job))
+                for node in sorted(root.descend(), key=lambda node: node.index)
+            ),
+            hosts=(*hosts, server),
+            links=(*links, Link(Port(SERVER, 0), Port(root.name, UP_PORT))),
+            job=job,
+            layout=Layout(size.values, request.framing),
+        )
+
+    def worker_end(
+        self, plan: Plan, host: PlannedHost, timing: Timing | None = None
+    ) -> HashedWorker:
+        """See ``Aggregation``."""
+        return HashedWorker(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
+
+    def server_end(self, plan: Plan, host: PlannedHost) -> ParameterServer:
+        """See ``Aggregation``."""
+        job = plan.job
+        return ParameterServer(
+            plan.layout,
+            workers=len(job.members),
+            job=job.number,
+            epoch=job.epoch,
+            window=job.slots,
+            source=host.endpoint,
+            switch=host.peer,
+        )
+
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """See ``Aggregation``. Who is at the server or in an aggregator counts as in."""
+        job = plan.job
+        owner = job.number << 16 | job.epoch
+        size = 2 * plan.switches[0].program.dimensions().slots
+
+        def reader(slot: int, slot_version: int) -> SlotRegisters:
+            found = [
+                server.registers(slot, slot_version)
+                for server in probe.servers.values()
+                if isinstance(server, ParameterServer)
+            ]
+            for switch in plan.switches:
+                for index in range(size):  # a hash leads to an aggregator, but not back
+                    key = probe.register(switch.name, f"{_AGGREGATORS}.key", index)
+                    chunk = (key - 1) & 0xFFFF_FFFF
+                    place = (chunk % job.slots, chunk // job.slots & 1)
+                    if key >> 32 == owner and place == (slot, slot_version):
+                        bitmap = probe.register(switch.name, f"{_AGGREGATORS}.bitmap", index)
+                        found.append(SlotRegisters(key & 0xFFFF_FFFF, bitmap))
+            return newest(found)
+
+        return reader
+
+
+def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
+    """What a switch is told, in the dialect of simple_switch_CLI."""
+    spoken = f"{job.number} {job.epoch}"
+    lines = [f"mc_mgrp_create {job.group}"]
+    for number, each in enumerate(below(node, job.members)):
+        if each.node is None:
+            lines.append(
+                f"table_add {_NEIGHBOURS}.workers {_NEIGHBOURS}.worker {each.port} {spoken} "
+                f"{each.worker} => {each.mask}"
+            )
+        else:
+            lines.append(
+                f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.below {each.port} {spoken} => "
+                f"{each.mask}"
+            )
+        lines += [
+            f"table_add {_DOWNWARD}.route {_DOWNWARD}.forward {spoken} {worker} => {each.port}"
+            for worker in (each.node.workers if each.node else [each.worker])
+        ]
+        name = each.worker if each.node is None else EVERYBODY
+        lines += [
+            delivery(each.port, each.endpoint),
+            f"mc_node_create {name} {each.port}",
+            f"mc_node_associate {job.group} {number}",
+        ]
+    up = Endpoint.of_server() if parent is None else address(parent)
+    lines += [
+        f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.above {UP_PORT} {spoken} =>",
+        f"table_add {_NEIGHBOURS}.position {_NEIGHBOURS}.place {spoken} => {node.mask} {job.group} "
+        f"{UP_PORT} {2 * job.slots}",
+        delivery(UP_PORT, up),
+    ]
+    return tuple(lines)

@@ -1,0 +1,81 @@
+"""Hierarchical aggregation: a tree of switches, the workers below its leaves."""
+
+from __future__ import annotations
+
+from innet.plan.aggregation import Aggregation, Probe, Request, checked, newest
+from innet.plan.network import Plan, PlannedSwitch
+from innet.plan.shape import Node, tree_of
+from innet.plan.wiring import UP_PORT, address, below, delivery, members_of, wire
+from innet.programs import CompiledProgram
+from innet.protocol import SlotReader, SlotRegisters
+from innet.protocol.admission import Job
+from innet.wire import Layout
+
+_FAMILY = "TreeIngress.family"
+_SUBTREE = "TreeIngress.subtree"
+
+
+class Tree(Aggregation):
+    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root."""
+
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """See ``Aggregation``. By default there are two levels and two racks."""
+        size, window = checked(program, request)
+        root = tree_of(request.workers, request.racks, request.depth)
+        job = Job(
+            members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
+        )
+        parents = {child.name: node for node in root.descend() for child in node.children}
+        hosts, links = wire(root, job.members)
+        return Plan(
+            aggregation=program.program,
+            switches=tuple(
+                PlannedSwitch(node.name, program, commands(node, parents.get(node.name), job))
+                for node in sorted(root.descend(), key=lambda node: node.index)
+            ),
+            hosts=tuple(hosts),
+            links=tuple(links),
+            job=job,
+            layout=Layout(size.values, request.framing),
+        )
+
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """See ``Aggregation``. Who is in the newest chunk at any switch counts as in."""
+        base = plan.job.slot_base
+
+        def reader(slot: int, slot_version: int) -> SlotRegisters:
+            index = (base | slot) << 1 | slot_version
+            return newest(
+                SlotRegisters(
+                    probe.register(switch.name, f"{_SUBTREE}.sequence", index),
+                    probe.register(switch.name, f"{_SUBTREE}.bitmap", index),
+                )
+                for switch in plan.switches
+            )
+
+        return reader
+
+
+def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
+    """What a switch of the tree is told, in the dialect of simple_switch_CLI."""
+    spoken = f"{job.number} {job.epoch}"
+    lines = [f"mc_mgrp_create {job.group}"]
+    for number, each in enumerate(below(node, job.members)):
+        said = each.mask if each.node else 0  # workers leave the header's bitmap empty
+        lines += [
+            f"table_add {_FAMILY}.admission {_FAMILY}.child {each.port} {spoken} {each.worker} => "
+            f"{each.mask} {each.mask.bit_count()} {said}",
+            delivery(each.port, each.endpoint),
+            f"mc_node_create {each.worker} {each.port}",
+            f"mc_node_associate {job.group} {number}",
+        ]
+    place = f"{spoken} => {node.mask} {job.group} {job.slot_base} {job.slots - 1}"
+    if parent is None:
+        lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {place}")
+    else:
+        lines += [
+            f"table_add {_FAMILY}.admission {_FAMILY}.parent {UP_PORT} {spoken} {node.identity} =>",
+            delivery(UP_PORT, address(parent)),
+            f"table_add {_FAMILY}.position {_FAMILY}.inner {place} {UP_PORT} {node.identity}",
+        ]
+    return tuple(lines)

@@ -1,0 +1,41 @@
+// The way out, in a network of switches: addresses of the next hop, marks of congestion, the
+// addressee of a multicast copy.
+
+#ifndef INNET_EGRESS_P4
+#define INNET_EGRESS_P4
+
+control NetworkEgress(inout headers_t hdr, inout metadata_t meta,
+                      inout standard_metadata_t standard_metadata) {
+    // What leaves comes from the address that the packet it stems from was sent to.
+    action address(bit<48> mac, bit<32> ip, bit<16> udp_port) {
+        hdr.ethernet.source = hdr.ethernet.destination;
+        hdr.ethernet.destination = mac;
+        hdr.ipv4.source = hdr.ipv4.destination;
+        hdr.ipv4.destination = ip;
+        hdr.udp.source_port = UDP_PORT_INNET;
+        hdr.udp.destination_port = udp_port;
+        hdr.udp.checksum = 0; // none, as RFC 768 allows: innet's own covers the values
+    }
+
+    table deliver {
+        key = { standard_metadata.egress_port: exact; }
+        actions = { address; NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    apply {
+        deliver.apply();
+        // Only those who say that they listen are told (RFC 3168).
+        if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0
+            && standard_metadata.deq_qdepth >= ECN_DEPTH) {
+            hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
+        }
+        // The replication id of a multicast copy names whom it is for.
+        if (standard_metadata.instance_type == 5) {
+            hdr.innet.worker = standard_metadata.egress_rid;
+        }
+    }
+}
+
+#endif

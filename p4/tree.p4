@@ -1,0 +1,207 @@
+// Hierarchical aggregation: leaf switches sum their workers, switches above sum switches, the root
+// sends the result back down. Any number of levels, all running this program: a switch knows from
+// its tables what is below it and whether there is one above.
+//
+// A slot of a switch below the root holds first the sum of what is under it, then the result. A
+// worker that asks again is answered by the nearest switch that has the result; one that has the
+// sum but no result sends the sum up again.
+//
+// Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
+// ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
+
+#include <core.p4>
+#include <v1model.p4>
+
+#ifndef SLOTS
+#define SLOTS 1024
+#endif
+
+#ifndef ECN_DEPTH
+#define ECN_DEPTH 32
+#endif
+
+#include "include/headers.p4"
+
+struct metadata_t {
+    bit<8>  refusal;
+    bit<32> bits;     // the workers that the packet speaks for
+    bit<8>  weight;   // how many they are
+    bit<32> members;  // the workers below this switch
+    bit<16> group;    // to all that is below
+    bit<16> slot_base;
+    bit<16> outside;
+    bit<1>  descends; // a result from above
+    bit<1>  inner;    // there is a switch above
+    bit<9>  up_port;
+    bit<16> identity; // what this switch is called above
+    bit<32> index;    // of the slot and version, in every register array
+    bit<32> age;      // how far the packet's chunk is ahead of the slot's, serial arithmetic
+    bit<1>  inherited;
+    bit<1>  fresh;
+    bit<1>  disagrees;
+    bit<1>  settled;  // the slot holds the result
+    bit<1>  seen;
+    bit<1>  reads;    // adds nothing
+    bit<32> signs;    // bit 31: a sum has left int32
+}
+
+// Why a packet was refused: the index of the counter `refused`.
+const bit<8> REFUSED_NOT       = 0; // never counted
+const bit<8> REFUSED_FOREIGN   = 1; // no innet packet, or another version of the format
+const bit<8> REFUSED_TRUNCATED = 2; // shorter than its headers say
+const bit<8> REFUSED_CHECKSUM  = 3; // damaged: the checksum of IPv4's header or of innet's packet
+const bit<8> REFUSED_MALFORMED = 4; // a field that nobody would send
+const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker do not belong together
+const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
+const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
+const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
+const bit<8> REFUSED_SPEAKS    = 9; // for workers that are not below the sender, or not for all that are
+
+#include "include/parser.p4"
+#include "include/sanity.p4"
+#include "include/subtree.p4"
+#include "include/values.p4"
+#include "include/marks.p4"
+#include "include/egress.p4"
+
+// Who may speak, and for whom.
+control Family(inout headers_t hdr, inout metadata_t meta,
+               inout standard_metadata_t standard_metadata) {
+    action refuse_stranger() {
+        meta.refusal = REFUSED_STRANGER;
+    }
+
+    // A worker, or a switch with the sum of all workers below it. `said` is what the header's bitmap
+    // must hold: nothing from a worker, `bits` from a switch.
+    action child(bit<32> bits, bit<8> weight, bit<32> said) {
+        meta.bits = bits;
+        meta.weight = weight;
+        meta.refusal = hdr.innet.bitmap != said ? REFUSED_SPEAKS : REFUSED_NOT;
+        meta.refusal = hdr.innet.flags & FLAG_RESULT != 0 ? REFUSED_MALFORMED : meta.refusal;
+    }
+
+    // The switch above: results come from there, and nothing else.
+    action parent() {
+        meta.descends = 1;
+        meta.bits = hdr.innet.bitmap;
+        meta.weight = hdr.innet.count;
+        meta.refusal = hdr.innet.flags & FLAG_RESULT == 0 ? REFUSED_MALFORMED : REFUSED_NOT;
+    }
+
+    table admission {
+        key = {
+            standard_metadata.ingress_port: exact;
+            hdr.innet.job: exact;
+            hdr.innet.epoch: exact;
+            hdr.innet.worker: exact;
+        }
+        actions = { child; parent; refuse_stranger; }
+        const default_action = refuse_stranger();
+        size = 1024;
+    }
+
+    // slot_base, slot_mask: the job's part of the pool, a power of two of slots, so that a mask and
+    // no comparison keeps a job inside it.
+    action root(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask) {
+        meta.members = members;
+        meta.group = group;
+        meta.slot_base = slot_base;
+        meta.outside = hdr.innet.slot & ~slot_mask;
+    }
+
+    action inner(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
+                 bit<9> up_port, bit<16> identity) {
+        meta.members = members;
+        meta.group = group;
+        meta.slot_base = slot_base;
+        meta.outside = hdr.innet.slot & ~slot_mask;
+        meta.inner = 1;
+        meta.up_port = up_port;
+        meta.identity = identity;
+    }
+
+    table position {
+        key = {
+            hdr.innet.job: exact;
+            hdr.innet.epoch: exact;
+        }
+        actions = { root; inner; refuse_stranger; }
+        const default_action = refuse_stranger();
+        size = 256;
+    }
+
+    apply {
+        admission.apply();
+        if (meta.refusal == REFUSED_NOT) {
+            position.apply();
+            if (meta.refusal == REFUSED_NOT && meta.outside != 0) {
+                meta.refusal = REFUSED_SLOT;
+            }
+        }
+    }
+}
+
+control TreeIngress(inout headers_t hdr, inout metadata_t meta,
+                    inout standard_metadata_t standard_metadata) {
+    counter(10, CounterType.packets_and_bytes) refused;
+    Sanity() sanity;
+    Family() family;
+    Subtree() subtree;
+    Values() values;
+    Marks() marks;
+
+    action refuse() {
+        refused.count((bit<32>)meta.refusal);
+        mark_to_drop(standard_metadata);
+    }
+
+    // The result, to all children.
+    action publish() {
+        hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
+        standard_metadata.mcast_grp = meta.group;
+    }
+
+    // The result, to the child that asks again.
+    action repeat() {
+        hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+
+    // The sum of all that is below, to the switch above.
+    action climb() {
+        hdr.innet.worker = meta.identity;
+        standard_metadata.egress_spec = meta.up_port;
+    }
+
+    apply {
+        sanity.apply(hdr, meta, standard_metadata);
+        if (meta.refusal == REFUSED_NOT) {
+            family.apply(hdr, meta, standard_metadata);
+        }
+        if (meta.refusal == REFUSED_NOT) {
+            meta.index = (bit<32>)(meta.slot_base | hdr.innet.slot) << 1
+                | (bit<32>)hdr.innet.slot_version;
+            subtree.apply(hdr, meta);
+        }
+        if (meta.refusal != REFUSED_NOT) {
+            refuse();
+        } else {
+            values.apply(hdr, meta);
+            marks.apply(hdr, meta);
+            if (meta.descends == 1) {
+                publish();
+            } else if (hdr.innet.bitmap & meta.members != meta.members) {
+                mark_to_drop(standard_metadata); // the slot waits for others
+            } else if (meta.inner == 1 && meta.settled == 0) {
+                climb();
+            } else if (meta.seen == 1) {
+                repeat();
+            } else {
+                publish();
+            }
+        }
+    }
+}
+
+V1Switch(InnetParser(), VerifyChecksums(), TreeIngress(), NetworkEgress(), UpdateChecksums(),
+         InnetDeparser()) main;

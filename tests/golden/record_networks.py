@@ -1,0 +1,69 @@
+"""Record what simple_switch answers as a switch of a larger network.
+
+``python tests/golden/record_networks.py`` needs simple_switch. It lets a bad network of built-in
+switches run, gives what each of them saw to simple_switch, and writes the answers beside those of
+record.py, which test_golden.py holds both engines to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from support.networks import switch_traffic  # noqa: E402 - found by the line above
+
+from innet.plan import PlannedSwitch  # noqa: E402
+from innet.switch import bmv2  # noqa: E402
+
+# Program, values per packet, shape of the network; and what the switches are called in the files.
+CASES = [
+    ("tree", 32, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
+    ("tree", 64, {"racks": 3, "depth": 3}, {"s2": "middle"}),
+    ("hashed", 32, {"racks": 2}, {"s1": "spine", "s2": "rack"}),
+    ("hashed", 64, {}, {"s1": "lone"}),
+]
+
+
+def main() -> None:
+    for program, values, shape, names in CASES:
+        plan, seen = switch_traffic(program, values, seed=values, **shape)
+        for switch in plan.switches:
+            if switch.name in names:
+                path = HERE / f"{program}-{values}-{names[switch.name]}.json.gz"
+                golden = record(switch, seen[switch.name])
+                text = json.dumps(golden, indent=1).encode()
+                path.write_bytes(gzip.compress(text, mtime=0))
+                sent = sum(map(len, golden["answers"].values()))
+                print(path.name, len(seen[switch.name]), "packets in,", sent, "out")
+
+
+def record(switch: PlannedSwitch, packets: list[tuple[int, bytes]]) -> dict[str, Any]:
+    """What simple_switch answers, and what its registers hold in the end."""
+    document = switch.program.json()
+    registers = [array["name"] for array in document["register_arrays"]]
+    answer = bmv2.run(document, packets, list(switch.commands), registers)
+    return {
+        "program": switch.program.name,
+        "sha256": switch.program.sha256,
+        "p4c": switch.program.p4c,
+        "simple_switch": bmv2.version(),
+        "commands": list(switch.commands),
+        "packets": [[port, data.hex()] for port, data in packets],
+        "answers": {port: [data.hex() for data in sent] for port, sent in answer.packets.items()},
+        "registers": {
+            each: {int(i): int(values[i]) for i in np.flatnonzero(values)}
+            for each, values in answer.registers.items()
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Networks of a plan, held to the oracle; and the packets that their switches see."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from innet.fabric import Faults
+from innet.packets import PacketBatch
+from innet.plan import Emulation, Plan, Request, make_plan
+from innet.protocol import Timing
+from innet.words import Operation, Segment, combine
+from support.traffic import mangled
+
+MIXED = [(Operation.SUM, 130), (Operation.OR, 1), (Operation.MAX, 37), (Operation.SUM, 0)]
+BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-3)
+PATIENT = Timing(timeout=0.002, max_timeout=0.05, give_up=600.0)
+
+
+def network(
+    program: str,
+    workers: int,
+    *,
+    values: int = 32,
+    window: int = 8,
+    racks: int | None = None,
+    depth: int | None = None,
+    faults: Faults | None = None,
+    timing: Timing = PATIENT,
+    engine: str = "jit",
+    framing: str = "udp",
+    seed: int = 0,
+) -> Emulation:
+    request = Request(
+        workers=workers, window=window, racks=racks, depth=depth, job=7, epoch=3, framing=framing
+    )
+    plan = make_plan(program, values, request)
+    return Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
+
+
+def contributions(
+    rng: np.random.Generator,
+    workers: int,
+    shape: list[tuple[Operation, int]],
+    reach: int = 2**31 // 32,
+) -> list[list[Segment]]:
+    """Words of which 32 can be summed within int32; larger ones with a larger ``reach``."""
+    return [
+        [
+            Segment(operation, rng.integers(-reach, reach, length).astype(np.int32))
+            for operation, length in shape
+        ]
+        for _ in range(workers)
+    ]
+
+
+def all_reduce(net: Emulation, given: list[list[Segment]]) -> None:
+    """One round; asserts that every worker holds the exact result of every segment."""
+    for end, segments in zip(net.workers, given, strict=True):
+        end.start(segments, net.now)
+    net.run()
+    hold_exact(net, given)
+
+
+def hold_exact(net: Emulation, given: list[list[Segment]]) -> None:
+    for index, segment in enumerate(given[0]):
+        expected = combine(segment.operation, [segments[index].words for segments in given])
+        for end in net.workers:
+            np.testing.assert_array_equal(end.results()[index], expected)
+
+
+def mute(end: object) -> None:
+    """What the host sends never leaves it."""
+    speak = end.outgoing  # type: ignore[attr-defined]
+    end.outgoing = lambda now: speak(now)[:0]  # type: ignore[attr-defined]
+
+
+def watch(net: Emulation) -> dict[str, list[tuple[int, bytes]]]:
+    """From now on: what arrives at each switch, in order."""
+    seen: dict[str, list[tuple[int, bytes]]] = {name: [] for name in net.switches}
+
+    def spied(name: str) -> object:
+        inner = net.switches[name].process_batch
+
+        def process(batch: PacketBatch) -> PacketBatch:
+            seen[name] += batch.to_packets()
+            return inner(batch)
+
+        return process
+
+    for name, switch in net.switches.items():
+        switch.process_batch = spied(name)  # type: ignore[method-assign]
+    return seen
+
+
+def switch_traffic(
+    program: str, values: int, seed: int, **shape: int
+) -> tuple[Plan, dict[str, list[tuple[int, bytes]]]]:
+    """What the switches of a bad network see in two rounds, with mangled packets among it."""
+    rng = np.random.default_rng(seed)
+    net = network(
+        program, 4, values=values, window=4, faults=BAD, engine="interpret", seed=seed, **shape
+    )
+    seen = watch(net)
+    for _ in range(2):
+        # Over the whole range, so that sums leave int32; results are then compared elsewhere.
+        given = contributions(
+            rng, 4, [(Operation.SUM, 300), (Operation.MAX, 40), (Operation.OR, 9)], reach=2**31
+        )
+        for end, segments in zip(net.workers, given, strict=True):
+            end.start(segments, net.now)
+        net.run()
+    for packets in seen.values():
+        whole = list(packets)
+        for place in rng.integers(0, len(whole), len(whole) // 6):
+            packets.insert(int(place), mangled(rng, whole[rng.integers(len(whole))]))
+    return net.plan, seen

@@ -23,7 +23,7 @@ from innet.fabric import Faults, Recorder
 from innet.plan import Emulation, Request, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
-from innet.verification import errors, is_exact
+from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
 from innet.words import Segment
 
@@ -275,6 +275,7 @@ class Collective:
     ) -> Report:
         chunks = -(-len(flat[0]) // self.layout.values)
         exact = is_exact(outcomes) if self.verify else None
+        selected, union = selections(outcomes, len(flat[0]))
         error, error_sent = errors(flat, outcomes) if self.verify else (None, None)
         return Report(
             exact=exact,
@@ -285,6 +286,8 @@ class Collective:
             fabric="memory" if self.network.fabric is self.network.edge else "memory with faults",
             values_per_packet=self.layout.values,
             elements=len(flat[0]),
+            selected=selected,
+            union=union,
             rounds=rounds,
             packets_sent=int(counts.sent.sum()),
             packets_received=int(counts.received.sum()),

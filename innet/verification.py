@@ -46,3 +46,19 @@ def errors(
         float(np.abs(decoded - inputs).max(initial=0.0)),
         float(np.abs(decoded - sent).max(initial=0.0)),
     )
+
+
+def selections(outcomes: Sequence[Outcome], size: int) -> tuple[int, int]:
+    """Elements that the workers selected, all together, and coordinates that at least one did.
+
+    Args:
+        outcomes: what each worker has after the all-reduce.
+        size: elements of the gradient.
+    """
+    chosen = np.zeros(size, np.bool_)
+    selected = 0
+    for outcome in outcomes:
+        places = slice(None) if outcome.indices is None else outcome.indices
+        chosen[places] = True
+        selected += size if outcome.indices is None else outcome.indices.size
+    return selected, int(np.count_nonzero(chosen))

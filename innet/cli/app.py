@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from innet.cli import allreduce, demo, doctor, experiment, net, p4, report, switch, train
+from innet.cli import (
+    allreduce,
+    demo,
+    doctor,
+    experiment,
+    net,
+    p4,
+    report,
+    reproduce,
+    switch,
+    train,
+)
 from innet.cli.output import say_error
 from innet.errors import InnetError
 
@@ -22,6 +33,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("reproduce")(reproduce.reproduce)
 app.command("allreduce")(allreduce.allreduce)
 app.command("net")(net.net)
 app.command("codecs")(allreduce.codecs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +17,26 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.record import TRAIN, ExperimentRecord
+    from innet.record import REPRODUCE, TRAIN, ExperimentRecord, Reproduction, format_of
     from innet.report.curves import draw_training
     from innet.report.plots import draw_demo
+    from innet.report.reproduction import draw_reproduction, reproduction_table
     from innet.report.tables import demo_table
     from innet.report.training import training_table
 
-    loaded = ExperimentRecord.load(record)
-    trained = loaded.format == TRAIN
+    kind = format_of(record)
+    loaded: ExperimentRecord | Reproduction
+    if kind == REPRODUCE:
+        loaded = claims = Reproduction.load(record)
+        table, draw = partial(reproduction_table, claims), partial(draw_reproduction, claims)
+    else:
+        loaded = runs = ExperimentRecord.load(record)
+        trained = kind == TRAIN
+        table = partial(training_table if trained else demo_table, runs)
+        draw = partial(draw_training if trained else draw_demo, runs)
     if plot is not None:
-        (draw_training if trained else draw_demo)(loaded, plot)
+        draw(plot)
     if as_json:
         say_json(loaded.model_dump(mode="json"))
     else:
-        out.print((training_table if trained else demo_table)(loaded))
+        out.print(table())

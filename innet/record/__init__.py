@@ -6,10 +6,12 @@ alone, so that they can be made again later and elsewhere. Records of different 
 be merged: times of one and times of the other in one plot would compare nothing.
 """
 
-from innet.record.experiment import DEMO, FORMATS, TRAIN, VERSION, ExperimentRecord, merge
+from innet.record.experiment import ExperimentRecord, merge
+from innet.record.files import DEMO, FORMATS, REPRODUCE, TRAIN, VERSION, format_of
 from innet.record.machine import Machine
 from innet.record.metric import ACCURACY, HIT_RATE, PERPLEXITY, Metric
 from innet.record.report import Report, Seconds
+from innet.record.reproduction import Finding, Reproduction, Series
 from innet.record.run import Progress, Run, Step, Watcher
 
 __all__ = [
@@ -18,16 +20,21 @@ __all__ = [
     "FORMATS",
     "HIT_RATE",
     "PERPLEXITY",
+    "REPRODUCE",
     "TRAIN",
     "VERSION",
     "ExperimentRecord",
+    "Finding",
     "Machine",
     "Metric",
     "Progress",
     "Report",
+    "Reproduction",
     "Run",
     "Seconds",
+    "Series",
     "Step",
     "Watcher",
+    "format_of",
     "merge",
 ]

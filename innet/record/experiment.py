@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import AwareDatetime, ValidationError, field_validator
+from pydantic import AwareDatetime, field_validator
 
 from innet.errors import InputError
+from innet.record import files
+from innet.record.files import DEMO, TRAIN, VERSION
 from innet.record.machine import Machine
 from innet.record.report import Frozen
 from innet.record.run import Run
-
-DEMO = "innet.demo"  # format of the demonstration's record
-TRAIN = "innet.train"  # format of the record of ``innet train``
-FORMATS = (DEMO, TRAIN)
-VERSION = 2  # of the record's layout; grows when an older innet would misread a record
 
 
 class ExperimentRecord(Frozen):
@@ -73,17 +69,7 @@ class ExperimentRecord(Frozen):
         Raises:
             InputError: the file cannot be written.
         """
-        path = Path(path)
-        text = self.model_dump_json(indent=1, exclude_defaults=True, round_trip=True)
-        # Defaults are left out of the steps, but a reader goes by the version, always.
-        document = {"format": self.format, "version": self.version, **json.loads(text)}
-        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-        partial = path.with_name(path.name + ".part")
-        try:
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(path)
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+        files.write(path, self, self.format)
 
     @classmethod
     def load(cls, path: str | Path, format: str | None = None) -> ExperimentRecord:  # noqa: A002 - the key
@@ -96,22 +82,8 @@ class ExperimentRecord(Frozen):
         Raises:
             InputError: no file, no record, another format, or a newer version.
         """
-        path = Path(path)
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-        except RecursionError:
-            raise InputError(f"{path} is no JSON that can be read: nested too deeply.") from None
-        except ValueError as error:  # no UTF-8, or no JSON
-            raise InputError(f"{path} is no JSON: {error}.") from None
-        _check_kind(path, document, FORMATS if format is None else (format,))
-        try:
-            return cls.model_validate(document)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "its top level"
-            raise InputError(f"{path} is a damaged record: {where}: {first['msg']}.") from None
+        _, document = files.read(path, (DEMO, TRAIN) if format is None else (format,))
+        return files.parsed(path, document, cls)
 
 
 def merge(records: Sequence[ExperimentRecord]) -> ExperimentRecord:
@@ -167,23 +139,4 @@ def _check_mergeable(first: ExperimentRecord, other: ExperimentRecord) -> None:
         raise InputError(
             f"these records cannot be merged, they differ in {', '.join(found)}; "
             "run the experiments again on one machine with one version."
-        )
-
-
-def _check_kind(path: Path, document: object, formats: Sequence[str]) -> None:
-    """Refuses what is no record, of another format, or newer than this innet."""
-    found = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(found, str):
-        raise InputError(f"{path} is no record of innet: it has no format.")
-    if found not in formats:
-        raise InputError(
-            f"{path} is a record of format {found!r}; needed is {' or '.join(formats)}."
-        )
-    version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InputError(f"{path} is a damaged record: its version is {version!r}.")
-    if version > VERSION:
-        raise InputError(
-            f"{path} is a record of version {version}; this innet reads up to version {VERSION}. "
-            "Use a newer innet."
         )

@@ -44,6 +44,8 @@ class Report(Frozen):
         fabric: what carried the packets.
         values_per_packet: int32 values in each packet.
         elements: of each worker's gradient.
+        selected: elements that the workers' selectors chose, all workers together.
+        union: coordinates that at least one worker chose.
         rounds: exchanges one after the other that it took; a codec may need several.
         packets_sent: by all workers, retransmissions included.
         packets_received: by all workers.
@@ -72,6 +74,8 @@ class Report(Frozen):
     fabric: str
     values_per_packet: int
     elements: int
+    selected: int = 0
+    union: int = 0
     rounds: int
     packets_sent: int
     packets_received: int

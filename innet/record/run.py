@@ -25,6 +25,8 @@ class Step(Frozen):
     loss: float
     score: float | None = None
     exact: bool | None = None
+    selected: int = 0
+    union: int = 0
     rounds: int = 0
     packets_sent: int = 0
     packets_received: int = 0

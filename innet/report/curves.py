@@ -81,8 +81,6 @@ def _draw_scores(
         places = [statistics.fmean(x for x, _ in column) for column in zip(*lines, strict=True)]
         _band(axes, places, [[y for _, y in line] for line in lines], style, marker="o")
     axes.set_ylabel(_axis(metric))
-    if metric.unit == "number":
-        axes.set_yscale("log")
     axes.grid(alpha=0.3)
     axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
     if by_bytes and any(way.measured for way in ways):

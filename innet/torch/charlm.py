@@ -33,7 +33,7 @@ def model(framework: str | None = None) -> Model:
         title="an LSTM learns English, by characters",
         shapes=SHAPES,
         metric=PERPLEXITY,
-        recipe=Recipe(batch_size=8, learning_rate=2.0, momentum=0.9, epochs=2),
+        recipe=Recipe(batch_size=16, learning_rate=2.0, momentum=0.9, epochs=2),
         load=load,
         initial=initial,
         gradient=gradient_of(_loss, SHAPES),

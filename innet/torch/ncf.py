@@ -40,7 +40,7 @@ def model(framework: str | None = None) -> Model:
         title="collaborative filtering learns who takes what",
         shapes=SHAPES,
         metric=HIT_RATE,
-        recipe=Recipe(batch_size=32, learning_rate=6.0, momentum=0.9, epochs=3),
+        recipe=Recipe(batch_size=64, learning_rate=10.0, momentum=0.9, epochs=4),
         load=load,
         initial=initial,
         gradient=gradient_of(_loss, SHAPES),

@@ -1,0 +1,200 @@
+"""The claims of the codecs' papers, as data: ``papers.toml`` beside this file.
+
+A claim says what the paper reports, what is measured here in its place, and, where that can be
+said beforehand, what must be seen for the claim to hold here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from innet.config import CodecDescription, Settings, validate
+from innet.errors import UnknownNameError
+
+Workers = Annotated[int, Field(ge=1, le=64)]
+Counts = Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
+Several = Annotated[dict[str, CodecDescription], Field(min_length=1)]
+
+
+class Training(Settings):
+    """A training through the switch beside plain sums, from the same starts.
+
+    Attributes:
+        model: a registered model's name.
+        workers: data-parallel workers.
+        codec: the paper's ``codec`` unless it is given.
+        epochs: as the model's recipe has it unless it is given.
+        batch_size: the same; halved with twice the workers, the number of steps stays.
+        most_lost: the claim holds where the mean score is at most this much worse than that of
+            plain sums: points of a score that is a share, per cent of one that is not.
+        least_compression: and where so many times fewer bytes were sent at least.
+    """
+
+    kind: Literal["training"]
+    model: str
+    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    codec: CodecDescription | None = None
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    most_lost: Annotated[float, Field(ge=0)]
+    least_compression: Annotated[float, Field(ge=0)] = 0.0
+
+
+class BuildUp(Settings):
+    """The union of the workers' selections, by the number of workers, on a training's gradients.
+
+    Attributes:
+        model: what is trained, without a network, for a few steps.
+        counts: of workers.
+        codecs: what selects, by label.
+        constant: the claim holds where this one's union is the same for all counts.
+    """
+
+    kind: Literal["build-up"]
+    model: str
+    counts: Counts
+    codecs: Several
+    constant: str
+
+
+class Share(Settings):
+    """How much a selector selects of what it should, while a model trains.
+
+    Attributes:
+        model: what is trained, without a network.
+        workers: of that training.
+        codecs: what selects, by label.
+        targets: shares of the gradient to be selected.
+        within: the claim holds where, for each target, the mean of selected / wanted over the
+            second half of the training is off by at most this factor either way.
+    """
+
+    kind: Literal["share"]
+    model: str
+    workers: Workers = 4
+    codecs: Several
+    targets: Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
+    within: Annotated[float, Field(gt=1)]
+
+
+class Speed(Settings):
+    """Time to select, and to keep the rest, of a gradient with Laplace's distribution.
+
+    Attributes:
+        codecs: what selects, by label.
+        elements: of the gradient; a tenth in a quick run.
+        subject: whose times are compared with the others'.
+        least_ratio: by label, how many times as long as the subject the others must take at least
+            for the claim to hold.
+    """
+
+    kind: Literal["selection-time"]
+    codecs: Several
+    elements: Annotated[int, Field(ge=1000)]
+    subject: str
+    least_ratio: dict[str, float] = Field(default_factory=dict)
+
+
+class Aggregation(Settings):
+    """Bytes and time of an all-reduce of sparse tensors over the switch, beside dense ones.
+
+    Attributes:
+        codecs: by label; "dense" is what the others are compared with.
+        elements: of each worker's tensor; a tenth in a quick run.
+        workers: how many.
+        density: share of the elements that are not zero.
+        overlap: whether all workers' are at the same places.
+        least_ratio: the claim holds where ``subject`` sends so many times fewer bytes at least.
+        subject: a label.
+    """
+
+    kind: Literal["aggregation"]
+    codecs: Several
+    elements: Annotated[int, Field(ge=1000)]
+    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    density: Annotated[float, Field(gt=0, le=1)]
+    overlap: bool
+    subject: str
+    least_ratio: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Traffic(Settings):
+    """Bytes of one worker in an all-reduce of a training's gradients, by the number of workers.
+
+    Attributes:
+        model: whose gradients.
+        counts: of workers.
+        codecs: by label.
+        constant: the claim holds where this one's bytes are the same for all counts.
+    """
+
+    kind: Literal["traffic"]
+    model: str
+    counts: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=32)], ...], Field(strict=False, min_length=1)
+    ]
+    codecs: Several
+    constant: str
+
+
+Measure = Annotated[
+    Training | BuildUp | Share | Speed | Aggregation | Traffic, Field(discriminator="kind")
+]
+
+
+class Claim(Settings):
+    """What a paper says, its numbers and set-up, and what is measured here."""
+
+    claim: str
+    theirs: str
+    measure: Measure
+
+
+class Paper(Settings):
+    """One codec's paper.
+
+    Attributes:
+        paper: who, where, when.
+        codec: how the preset is set for models as small as ours.
+        codecs: the same for single models, by name.
+        note: how and why that differs from the paper.
+        claims: at least one.
+        not_reproduced: what cannot be tried here, each with the reason.
+    """
+
+    paper: str
+    codec: CodecDescription
+    codecs: dict[str, CodecDescription] = Field(default_factory=dict)
+    note: str = ""
+    claims: tuple[Claim, ...] = Field(min_length=1, strict=False)
+    not_reproduced: tuple[str, ...] = Field(min_length=1, strict=False)
+
+    def codec_for(self, model: str) -> CodecDescription:
+        """How the codec is set for a model."""
+        return self.codecs.get(model, self.codec)
+
+
+@cache
+def papers() -> Mapping[str, Paper]:
+    """All papers by the preset's name, in the order of the file."""
+    text = resources.files(__package__).joinpath("papers.toml").read_text(encoding="utf-8")
+    document: dict[str, Any] = tomllib.loads(text)
+    return {name: validate(Paper, entry, "papers.toml") for name, entry in document.items()}
+
+
+def paper_of(codec: str) -> Paper:
+    """The paper of a preset.
+
+    Raises:
+        UnknownNameError: there are no claims for that name; lists those that there are.
+    """
+    found = papers().get(codec)
+    if found is None:
+        raise UnknownNameError("codec with claims", codec, papers())
+    return found

@@ -1,0 +1,298 @@
+"""The papers' claims as data, and what is measured of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from rich.console import Console
+from support.records import a_run
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.codecs import build_codec
+from innet.codecs.catalogue import PRESETS
+from innet.config import validate
+from innet.errors import ConfigError, InputError, UnknownNameError
+from innet.experiments import measures, reproduce
+from innet.experiments.model import MODELS
+from innet.experiments.offline import Offline
+from innet.experiments.papers import (
+    Aggregation,
+    BuildUp,
+    Paper,
+    Share,
+    Speed,
+    Traffic,
+    paper_of,
+    papers,
+)
+from innet.record import PERPLEXITY, Reproduction
+from innet.report.reproduction import reproduction_figure, reproduction_table
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TOPK = {"preset": "topk", "selector": {"ratio": 0.01}, "carrier": "dense"}
+SHARED = {"preset": "scalecom", "selector": {"rate": 100, "exact": True, "first_dense": False}}
+
+TRAINED = {
+    "kind": "training",
+    "model": "digits-cnn",
+    "workers": 2,
+    "batch_size": 300,
+    "epochs": 1,
+    "most_lost": 60,
+}
+A_PAPER = {
+    "paper": "Somebody, 2030",
+    "codec": "topk",
+    "note": "A\nnote.",
+    "not_reproduced": ["the moon: too far"],
+    "claims": [
+        {"claim": "it learns", "theirs": "much", "measure": TRAINED},
+        {
+            "claim": "it is small",
+            "theirs": "very",
+            "measure": {
+                "kind": "aggregation",
+                "codecs": {"lhc": "lhc"},
+                "elements": 20000,
+                "workers": 2,
+                "density": 0.01,
+                "overlap": True,
+                "subject": "lhc",
+                "least_ratio": 2.0,
+            },
+        },
+    ],
+}
+
+
+def descriptions(paper):
+    yield paper.codec
+    yield from paper.codecs.values()
+    for claim in paper.claims:
+        yield from getattr(claim.measure, "codecs", {}).values()
+        if getattr(claim.measure, "codec", None) is not None:
+            yield claim.measure.codec
+
+
+@pytest.mark.parametrize("name", papers())
+def test_every_claim_can_be_measured(name):
+    paper = paper_of(name)
+    assert name in PRESETS
+    assert (
+        build_codec(paper.codec).spec["selector"]["name"]
+        == (build_codec(name).spec["selector"]["name"])
+    )
+    for description in descriptions(paper):
+        build_codec(description)
+    for claim in paper.claims:
+        measure = claim.measure
+        assert getattr(measure, "model", "digits-cnn") in MODELS
+        for label in ("subject", "constant"):
+            assert getattr(measure, label, next(iter(getattr(measure, "codecs", {"": 0})))) in (
+                getattr(measure, "codecs", {"": 0})
+            )
+        assert getattr(measure, "least_ratio", None) is None or measure.codecs
+
+
+def test_what_cannot_be_tried_is_said_with_the_reason():
+    for paper in papers().values():
+        assert all(": " in reason for reason in paper.not_reproduced), paper.paper
+
+
+def test_a_codec_without_claims_is_told_with_those_that_have_some():
+    with pytest.raises(UnknownNameError, match=r"codec with claims 'dense'.*topk"):
+        paper_of("dense")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"most_lost": -1}, "most_lost"),
+        ({"kind": "guess"}, "kind|guess"),
+        ({"worker": 4}, "worker"),
+    ],
+)
+def test_mistakes_in_the_data_are_named(change, message):
+    claim = A_PAPER["claims"][0] | {"measure": TRAINED | change}
+    with pytest.raises(ConfigError, match=message):
+        validate(Paper, A_PAPER | {"claims": [claim]})
+
+
+def test_offline_sums_are_those_of_the_collective():
+    rng = np.random.default_rng(0)
+    gradients = [rng.standard_normal(500).astype(np.float32) for _ in range(3)]
+    reducer = Offline({**TOPK, "carrier": "lhc"}, 3, [(500,)])
+    first, _ = reducer(gradients)
+    # 3 workers with 5 elements each: what is sent is in the sum, all else is zero.
+    assert reducer.selected == [15]
+    assert np.count_nonzero(first) == reducer.unions[0] <= 15
+    largest = [np.abs(each).argmax() for each in gradients]
+    expected = [sum(g[i] for g in gradients if abs(g[i]) >= np.sort(abs(g))[-5]) for i in largest]
+    np.testing.assert_allclose(first[largest], expected, rtol=1e-6)
+    reducer(gradients)
+    assert len(reducer.unions) == 2
+
+
+def test_the_union_of_topk_builds_up_and_a_shared_one_does_not(monkeypatch):
+    monkeypatch.setattr(measures, "_STEPS", 2)
+    codecs = {"topk": TOPK, "scalecom": SHARED}
+    measure = BuildUp(
+        kind="build-up", model="digits-cnn", counts=(1, 4, 16), codecs=codecs, constant="scalecom"
+    )
+    found = measures.build_up(measure, seed=0, quick=False)
+    assert found.holds is True
+    assert found.numbers["growth"]["scalecom"] == 1
+    assert found.numbers["growth"]["topk"] > 4
+    assert [series.x for series in found.series] == [(1, 4, 16)] * 2
+    wrong = measure.model_copy(update={"constant": "topk"})
+    assert measures.build_up(wrong, seed=0, quick=False).holds is False
+    assert measures.build_up(measure, seed=0, quick=True).holds is None
+
+
+def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
+    monkeypatch.setattr(measures, "_STEPS", 1)
+    measure = Share(
+        kind="share",
+        model="digits-cnn",
+        workers=2,
+        codecs={"topk": TOPK},
+        targets=(0.01, 0.1),
+        within=1.01,
+    )
+    found = measures.share(measure, seed=0, quick=False)
+    assert found.holds is True  # top-k selects exactly what is wanted, rounded down
+    assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
+    threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
+    assert measures.share(threshold, seed=0, quick=False).holds is False
+
+
+def test_times_are_of_the_same_gradient_side_by_side():
+    codecs = {"topk": TOPK, "shared": SHARED, "threshold": "threshold"}
+    measure = Speed(
+        kind="selection-time",
+        codecs=codecs,
+        elements=20000,
+        subject="topk",
+        least_ratio={"threshold": 1e9},
+    )
+    found = measures.speed(measure, seed=0, quick=False)
+    assert found.holds is False
+    assert found.numbers["ratios"]["topk"] == 1
+    assert all(seconds > 0 for seconds in found.numbers["seconds"].values())
+    assert measures.speed(measure, seed=0, quick=True).setup.startswith("2,000 elements")
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_bytes_are_compared_with_dense_ones(overlap):
+    measure = Aggregation(
+        kind="aggregation",
+        codecs={"lhc": "lhc"},
+        elements=20000,
+        workers=4,
+        density=0.02,
+        overlap=overlap,
+        subject="lhc",
+        least_ratio=10.0,
+    )
+    found = measures.aggregation(measure, seed=0, quick=False)
+    assert found.holds is overlap  # four times as many are in the union where places differ
+    assert found.numbers["lhc"]["bytes"] > 2
+
+
+def test_bytes_by_the_number_of_workers():
+    measure = Traffic(
+        kind="traffic",
+        model="digits-cnn",
+        counts=(1, 4),
+        codecs={"scalecom": "scalecom", "topk": {"preset": "topk"}},
+        constant="scalecom",
+    )
+    found = measures.traffic(measure, seed=0, quick=False)
+    assert found.holds is True
+    assert found.numbers["growth"]["topk"] > 2
+
+
+class TestComparing:
+    def test_worse_is_positive_whatever_the_metric(self):
+        accuracy, perplexity = a_run().metric, PERPLEXITY
+
+        def run(score):
+            steps = [a_run().steps[0].model_copy(update={"score": score})]
+            return a_run(steps=steps)
+
+        assert reproduce._lost(accuracy, run(0.9), run(0.88)) == pytest.approx(2)
+        assert reproduce._lost(accuracy, run(0.9), run(0.95)) == pytest.approx(-5)
+        assert reproduce._lost(perplexity, run(4.0), run(5.0)) == pytest.approx(25)
+        assert reproduce._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
+
+    def test_a_paper_from_beginning_to_end(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
+        effort = reproduce.Effort(seeds=2, seed=5)
+        record, path = reproduce.run("topk", tmp_path, effort=effort, created=NOW)
+        assert Reproduction.load(path) == record
+        trained, small = record.findings
+        assert (trained.claim, trained.theirs, trained.holds) == ("it learns", "much", True)
+        assert trained.numbers["exact"] is True
+        assert len(trained.numbers["lost"]) == 2
+        assert trained.numbers["selected"] == pytest.approx(0.01, rel=2e-3)
+        assert 0.01 < trained.numbers["union"] < 0.02
+        assert [series.label for series in trained.series] == ["plain float32", "codec"]
+        assert len(trained.series[0].spread) == len(trained.series[0].y)
+        assert small.holds is True
+        console = Console(file=io.StringIO(), width=100)
+        console.print(reproduction_table(record))
+        text = console.file.getvalue()
+        for words in ("Somebody, 2030", "A note.", "it is small", "yes (", "the moon: too far"):
+            assert words in text
+        if importlib.util.find_spec("matplotlib"):
+            lines, bars = reproduction_figure(record).axes
+            assert len(lines.lines) == 2
+            assert len(bars.patches) == 1
+            assert lines.get_title(loc="left") == "holds here: it learns"
+
+    def test_a_quick_run_judges_nothing(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
+        effort = reproduce.Effort(quick=True)
+        record, _ = reproduce.run("topk", tmp_path, effort=effort, created=NOW)
+        assert (record.quick, record.seeds) == (True, 1)
+        assert [finding.holds for finding in record.findings] == [None, None]
+
+    def test_a_file_that_cannot_be_written_is_told_first(self, tmp_path):
+        (tmp_path / "reproduce-topk.json").mkdir()
+        with pytest.raises(InputError, match="cannot write"):
+            reproduce.run("topk", tmp_path, effort=reproduce.Effort(), created=NOW)
+
+
+class TestCommand:
+    def test_the_list(self):
+        shown = CliRunner().invoke(app, ["reproduce", "--list"])
+        assert shown.exit_code == 0
+        assert [line.split()[0] for line in shown.stdout.splitlines() if "claims" in line] == list(
+            papers()
+        )
+
+    @pytest.mark.parametrize("arguments", [[], ["dense"], ["topk", "--seeds", "0"]])
+    def test_mistakes(self, arguments, tmp_path):
+        shown = CliRunner().invoke(app, ["reproduce", *arguments, "-o", str(tmp_path / "new")])
+        assert shown.exit_code != 0
+        assert not (tmp_path / "new").exists()
+
+    def test_the_record_again(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
+        arguments = ["reproduce", "topk", "--quick", "-o", str(tmp_path), "--json"]
+        made = CliRunner().invoke(app, arguments)
+        assert made.exit_code == 0, made.stderr
+        assert json.loads(made.stdout)["format"] == "innet.reproduce"
+        plot = tmp_path / "again.png"
+        path = str(tmp_path / "reproduce-topk.json")
+        shown = CliRunner().invoke(app, ["report", path, "--plot", str(plot)])
+        assert shown.exit_code == 0, shown.stderr
+        assert "the moon" in shown.stdout
+        if importlib.util.find_spec("matplotlib"):
+            assert plot.stat().st_size > 5000

@@ -27,7 +27,7 @@ from innet.record import Report, Seconds
 
 Vector = NDArray[np.float32]
 
-TIMING = Timing(timeout=0.2, max_timeout=2.0, give_up=30.0)
+TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
 
 

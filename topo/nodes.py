@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -33,17 +35,30 @@ class P4Host(Host):
 
     Args:
         neighbours: IPv4 address -> MAC address, which ARP need not ask for.
+        interface: what to call its interface; by default Mininet's name, such as h1-eth0.
+        commands: to run once it is there.
     """
 
-    def config(self, *, neighbours: Mapping[str, str] | None = None, **params: Any) -> Any:
+    def config(
+        self,
+        *,
+        neighbours: Mapping[str, str] | None = None,
+        interface: str | None = None,
+        commands: Sequence[str] = (),
+        **params: Any,
+    ) -> Any:
         """Called by Mininet once the host has its interfaces."""
         result = super().config(**params)
+        default = self.defaultIntf()
+        if interface is not None and default is not None:
+            default.rename(interface)
         prepare(self)
-        interface = self.defaultIntf()
-        if neighbours and interface is not None:
+        for command in commands:
+            self.cmd(command)
+        if neighbours and default is not None:
             self.cmd(
                 "; ".join(
-                    f"ip neigh replace {ip} lladdr {mac} dev {interface.name}"
+                    f"ip neigh replace {ip} lladdr {mac} dev {default.name}"
                     for ip, mac in neighbours.items()
                 )
             )
@@ -65,7 +80,8 @@ class P4Switch(Switch):
         name: as everywhere in Mininet.
         program: BMv2 JSON.
         commands: control plane, in the dialect of simple_switch_CLI.
-        folder: for logs, sockets and captures; by default one of its own in /tmp.
+        folder: for logs, sockets and captures; by default one of its own while
+            this process runs.
         pcap: write captures of every interface into this folder.
         deadline: seconds within which it must be ready.
     """
@@ -88,7 +104,10 @@ class P4Switch(Switch):
         self.commands = tuple(commands)
         self.pcap = None if pcap is None else Path(pcap)
         self.deadline = deadline
-        self.folder = Path(folder or tempfile.mkdtemp(prefix=f"innet-{name}-"))
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix=f"innet-{name}-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self.folder = Path(folder)
         self.process: NodeProcess | None = None
 
     def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface

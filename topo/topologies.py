@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,14 +78,17 @@ def add_plan(
         switch: which kind all switches are.
         switch_options: arguments for all of them.
         links: what all links are like.
-        folder: for programs, logs and sockets; by default a new one in /tmp.
+        folder: for programs, logs and sockets; by default one of its own while this
+            process runs.
 
     Raises:
         UnknownNameError: no such kind of switch.
     """
     if switch not in SWITCHES:
         raise UnknownNameError("kind of switch", switch, SWITCHES)
-    folder = folder or Path(tempfile.mkdtemp(prefix="innet-net-"))
+    if folder is None:  # nobody else looks after it
+        folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     neighbours = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
     for host in plan.hosts:
         others = neighbours | {host.peer.ip: host.peer.mac}

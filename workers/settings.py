@@ -35,7 +35,8 @@ class JobSettings(Settings):
         loss: probability that a worker's packet vanishes, on either way; likewise the next two.
         duplicate: that it travels twice.
         reorder: that it is held back, so that later ones overtake it.
-        timeout: seconds after which a worker sends a packet again.
+        timeout: seconds after which a worker sends a packet again, at the least: it grows with the
+            round trips that are measured.
         give_up: seconds after which it gives up.
     """
 
@@ -80,7 +81,10 @@ class JobSettings(Settings):
     def timing(self) -> Timing:
         """How patient the workers are."""
         return Timing(
-            timeout=self.timeout, max_timeout=max(2.0, self.timeout), give_up=self.give_up
+            timeout=self.timeout,
+            min_timeout=self.timeout,  # processes may wait for a processor longer than for packets
+            max_timeout=max(2.0, self.timeout),
+            give_up=self.give_up,
         )
 
 

@@ -198,8 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         switch = Switch.load(Path(options.program), engine=options.engine, seed=options.seed)
         if options.commands is not None:
             switch.commands(_text(Path(options.commands)))
-        switch.process_batch(_rehearsal())  # compiled now, not when the first packet waits
-        switch.reset_statistics()
+        switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
         interfaces = _interfaces(options.interface)
         captures = None if options.pcap is None else Captures(options.pcap, interfaces)
         process = SwitchProcess(switch, Ports(interfaces), options.control, captures)
@@ -215,11 +214,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _rehearsal() -> PacketBatch:
-    """An empty packet, which no program's parser accepts as anything that it would remember."""
-    return PacketBatch.uniform(np.zeros((1, 0), np.uint8), 0)
 
 
 def _interfaces(given: Sequence[str]) -> dict[int, str]:

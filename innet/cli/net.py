@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from innet.cli.allreduce import CodecOption, SetOption, with_parameters
 from innet.cli.output import err, out, say_json
 
+if TYPE_CHECKING:
+    from topo.topologies import SwitchKind
+
 _HOW_TO_LOOK = (
-    "The network is still up. `switch s1 register_read SlotsIngress.pool.bitmap` asks a switch; "
+    "The network is up. `switch s1 show_tables` asks switch s1, in the words of simple_switch_CLI; "
     "`help` lists what else there is; `exit` takes the network down."
 )
 
@@ -19,8 +22,20 @@ _HOW_TO_LOOK = (
 def net(
     *,
     topology: Annotated[
-        str, typer.Option("--topology", help="star: all workers at one switch.")
+        str,
+        typer.Option(
+            "--topology",
+            help="star: all at one switch; or with --p4 a file in the JSON of p4lang's tutorials.",
+        ),
     ] = "star",
+    p4: Annotated[
+        Path | None,
+        typer.Option(help="Your own program, P4 or BMv2 JSON: no all-reduce, but --cli."),
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option("--commands", help="With --p4: control plane, simple_switch_CLI's commands."),
+    ] = None,
     switch: Annotated[
         str | None, typer.Option(help="builtin or bmv2 (simple_switch). [default: builtin]")
     ] = None,
@@ -99,13 +114,40 @@ def net(
 ) -> None:
     """Sum gradients over a Mininet network (needs root), one process per worker."""
     from innet.cli.settings import read_settings
-    from innet.errors import UnknownNameError
+    from innet.errors import InputError, UnknownNameError
 
-    if topology != "star":
-        raise UnknownNameError("topology", topology, ["star"])
-    from topo.network import SwitchCLI, require_root
+    file = Path(topology) if topology.endswith(".json") else None
+    if file is None and topology != "star":
+        raise UnknownNameError("topology", topology, ["star", "a file ending in .json"])
+    from topo.network import require_root
 
     require_root("a Mininet network")
+    if p4 is not None or file is not None:
+        if not cli:
+            raise InputError(
+                "a program of your own is started for Mininet's command line; add --cli."
+            )
+        from topo.own import run as run_own
+
+        run_own(
+            p4,
+            _open_cli,
+            topology=file,
+            hosts=2 if workers is None else workers,
+            switch=_kind(switch or "builtin"),
+            rules=rules,
+            switch_options=_switch_options(
+                pcap,
+                switch,
+                engine,
+                {
+                    "simple_switch": simple_switch,
+                    "thrift_port": thrift_port,
+                    "log_level": log_level,
+                },
+            ),
+        )
+        return
     from topo.allreduce import NetResult, NetSettings, run
 
     settings = read_settings(
@@ -162,7 +204,32 @@ def net(
             status.stop()
             show(result)
             if cli:
-                err.print(_HOW_TO_LOOK, highlight=False)
-                SwitchCLI(network)
+                _open_cli(network)
 
         run(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)
+
+
+def _open_cli(network: Any) -> None:
+    from topo.network import SwitchCLI
+
+    err.print(_HOW_TO_LOOK, highlight=False)
+    SwitchCLI(network)
+
+
+def _kind(name: str) -> SwitchKind:
+    from innet.errors import UnknownNameError
+
+    if name not in ("builtin", "bmv2"):
+        raise UnknownNameError("kind of switch", name, ["builtin", "bmv2"])
+    return cast("SwitchKind", name)
+
+
+def _switch_options(
+    pcap: Path | None, switch: str | None, engine: str | None, bmv2: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments of the nodes for a program of one's own; those of the other kind are left out."""
+    if pcap is not None:
+        pcap.mkdir(parents=True, exist_ok=True)
+    common = {"pcap": None if pcap is None else pcap.resolve()}
+    own = bmv2 if switch == "bmv2" else {"engine": engine}
+    return common | {name: value for name, value in own.items() if value is not None}

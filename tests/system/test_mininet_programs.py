@@ -1,0 +1,193 @@
+"""P4 programs that are not innet's, on networks from files, and Mininet's own command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.mininet import KINDS, missing, needs_mininet
+
+from innet.cli import app
+from innet.errors import ConfigError, UnknownNameError
+
+if not missing():
+    from topo.files import load
+
+ROOT = Path(__file__).parents[2]
+FORWARD = ROOT / "p4/examples/forward.json"
+RULES = ROOT / "p4/examples/forward.commands"
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+
+def run_cli(arguments, lines, folder):
+    result = subprocess.run(
+        [sys.executable, "-m", "innet", "net", *map(str, arguments), "--cli"],
+        input="\n".join([*lines, "exit", ""]),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout + result.stderr
+
+
+# One word that needs no tool, for machines without socat: 60 bytes to an address.
+SEND = (
+    "h1 python3 -c 'import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
+    's.bind(("{interface}", 0)); s.send(bytes.fromhex("{address}") + bytes(54))\''
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_own_program_carries_packets(kind, tmp_path):
+    said = run_cli(
+        ["--p4", FORWARD, "--commands", RULES, "--switch", kind],
+        [
+            SEND.format(interface="h1-eth0", address="020000000002"),
+            SEND.format(interface="h1-eth0", address="020000000009"),
+            "py __import__('time').sleep(0.2)",
+            "switch s1 counter_read ForwardIngress.forwarded 2",
+            "switch s1 counter_read ForwardIngress.unknown 0",
+        ],
+        tmp_path,
+    )
+    assert "ForwardIngress.forwarded[2]= (60 bytes, 1 packets)" in said
+    assert "1 packets)" in said[said.index("ForwardIngress.unknown[0]") :]
+
+
+def topology(tmp_path, **changes):
+    document = {
+        "hosts": {
+            "h1": {
+                "ip": "10.0.1.1/24",
+                "mac": "08:00:00:00:01:11",
+                "commands": ["route add default gw 10.0.1.10 dev eth0"],
+            },
+            "h2": {"ip": "10.0.2.2/24", "mac": "08:00:00:00:02:22", "commands": []},
+        },
+        "switches": {
+            "s1": {"runtime_json": "tables/s1-runtime.json"},
+            "s2": {"cli_input": "s2.commands"},
+        },
+        "links": [["h1", "s1-p1"], ["s1-p2", "s2-p3", "0", 100], ["h2", "s2-p1"]],
+        **changes,
+    }
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(document))
+    (tmp_path / "tables").mkdir(exist_ok=True)
+    (tmp_path / "tables/s1-runtime.json").write_text(
+        json.dumps(
+            {
+                "table_entries": [
+                    {
+                        "table": "ForwardIngress.addresses",
+                        "match": {"hdr.ethernet.destination": "08:00:00:00:02:22"},
+                        "action_name": "ForwardIngress.forward",
+                        "action_params": {"port": 2},
+                    }
+                ]
+            }
+        )
+    )
+    (tmp_path / "s2.commands").write_text(
+        "# h2\ntable_add ForwardIngress.addresses ForwardIngress.forward 0x080000000222 => 1\n"
+    )
+    return path
+
+
+def test_a_tutorials_topology_loads(tmp_path):
+    said = run_cli(
+        ["--topology", topology(tmp_path), "--p4", FORWARD],
+        [
+            SEND.format(interface="eth0", address="080000000222"),
+            "py __import__('time').sleep(0.2)",
+            "switch s2 counter_read ForwardIngress.forwarded 1",
+            "h1 ip route",
+            "links",
+        ],
+        tmp_path,
+    )
+    assert "ForwardIngress.forwarded[1]= (60 bytes, 1 packets)" in said
+    assert "default via 10.0.1.10 dev eth0" in said
+    assert "s1-eth2<->s2-eth3" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"links": [["h1", "s1-p1"], ["h9", "s1-p2"]]}, UnknownNameError, "'h9' of the links"),
+        ({"links": [["h1", "s3-p1"]]}, UnknownNameError, "unknown host or switch 's3-p1'"),
+        ({"links": [["h1"]]}, ConfigError, "links"),
+        ({"hosts": {"h1": {"adress": "10.0.0.1"}}}, ConfigError, "unknown key 'hosts.h1.adress'"),
+        ({"hosts": 3}, ConfigError, "hosts"),
+    ],
+)
+def test_what_is_wrong_in_a_topology_is_named(tmp_path, change, error, words):
+    with pytest.raises(error, match=words):
+        load(topology(tmp_path, **change))
+
+
+def test_files_that_are_no_topology(tmp_path):
+    path = tmp_path / "t.json"
+    with pytest.raises(ConfigError, match="cannot read the topology"):
+        load(path)
+    for text in ("{", "[]", ""):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"the topology .*t\.json"):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--p4", "none.json", "--cli"], "none.json"),
+        (["--p4", str(FORWARD)], "add --cli"),
+        (["--p4", str(FORWARD), "--cli", "--switch", "tofino"], "unknown kind of switch 'tofino'"),
+        (["--p4", str(FORWARD), "--cli", "--commands", "none"], "cannot read none"),
+        (["--topology", "none.json", "--cli"], "cannot read the topology none.json"),
+    ],
+)
+def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["innet", "net", *arguments])
+    assert app.run() == 1
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_mininets_own_command_builds_the_star():
+    system = Path("/usr/bin/python3")
+    packages = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    version = subprocess.run(
+        [system, "-V"], capture_output=True, text=True, timeout=20, check=True
+    ).stdout.split()[1]
+    if not packages.is_dir() or not version.startswith(packages.name.removeprefix("python") + "."):
+        pytest.skip(f"the system's Python is {version}, that of the tests another")
+    environment = os.environ | {"INNET_ENVIRONMENT": sys.prefix}
+    environment.pop("PYTHONPATH", None)
+    custom = ROOT / "topo/custom.py"
+    call = ["mn", "--custom", custom, "--topo", "innet_star,2", "--controller", "none"]
+    result = subprocess.run(
+        call,
+        input='py s1.command("register_read SlotsIngress.pool.bitmap 0")\nlinks\nexit\n',
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "SlotsIngress.pool.bitmap[0]= 0" in result.stdout + result.stderr
+    assert "h2-eth0<->s1-eth2 (OK OK)" in result.stdout + result.stderr

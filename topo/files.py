@@ -1,0 +1,178 @@
+"""Topologies in the JSON of p4lang's tutorials: hosts, switches and links, with their tables.
+
+    {"hosts": {"h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["..."]}},
+     "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
+     "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
+
+A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s. A switch
+may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json, "cli_input": a
+file of simple_switch_CLI's commands. Files are looked for beside the topology, and in the folders
+above it, as the tutorials name them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from innet.config import Settings, validate
+from innet.errors import ConfigError, UnknownNameError
+from innet.switch import load_program
+from topo.debian import Topo
+from topo.nodes import P4Host
+from topo.runtime_json import commands as runtime_commands
+from topo.topologies import SWITCHES, SwitchKind
+
+LinkWords = tuple[str, str] | tuple[str, str, str | int] | tuple[str, str, str | int, float | int]
+
+
+class HostDescription(Settings):
+    """A host: its address with prefix length, MAC address, and commands to run on it."""
+
+    ip: str | None = None
+    mac: str | None = None
+    commands: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class SwitchDescription(Settings):
+    """A switch: its own program, if it has one, and what its tables hold."""
+
+    program: str | None = None
+    runtime_json: str | None = None
+    cli_input: str | None = None
+    mac: str | None = None
+
+
+class TopologyFile(Settings):
+    """What a topology file says; see the module."""
+
+    hosts: dict[str, HostDescription]
+    switches: dict[str, SwitchDescription]
+    links: tuple[LinkWords, ...] = Field(default=(), strict=False)
+
+
+def load(path: Path) -> TopologyFile:
+    """Read a topology.
+
+    Raises:
+        ConfigError: it cannot be read, or says something that cannot be used; names it.
+        UnknownNameError: a link names a host or switch that is not there.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the topology {path}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the topology {path} is no valid JSON: {error}.") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"the topology {path} must be a JSON object with hosts and links.")
+    document["links"] = [
+        tuple(each) if isinstance(each, list) else each for each in document.get("links", [])
+    ]
+    found = validate(TopologyFile, document, source=str(path))
+    for link in found.links:
+        for end in link[:2]:
+            _end(found, str(end), path)
+    return found
+
+
+def _end(found: TopologyFile, word: str, path: Path) -> tuple[str, int | None]:
+    """A node and its port, from "h1", "s1" or "s1-p2"."""
+    if word in found.hosts or word in found.switches:
+        return word, None
+    name, dash, port = word.rpartition("-p")
+    if dash and name in found.switches and port.isdigit():
+        return name, int(port)
+    known = [*found.hosts, *found.switches]
+    raise UnknownNameError("host or switch", word, known, of=f"the links of {path}")
+
+
+class FileTopo(Topo):
+    """The network that a topology file describes."""
+
+    def build(
+        self,
+        path: Path,
+        program: Path | None,
+        *,
+        switch: SwitchKind = "builtin",
+        switch_options: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        rules: tuple[str, ...] = (),
+    ) -> None:
+        """Called by Mininet's ``Topo``.
+
+        Args:
+            path: of the topology file.
+            program: BMv2 JSON for switches without a program of their own.
+            switch: which kind all switches are.
+            switch_options: arguments for all of them.
+            folder: for logs and sockets.
+            rules: commands for all switches, before those of the file.
+        """
+        found = load(path)
+        for name, host in found.hosts.items():
+            self.addHost(
+                name,
+                cls=P4Host,
+                ip=host.ip,
+                mac=host.mac,
+                interface="eth0",
+                commands=host.commands,
+            )
+        for name, each in found.switches.items():
+            own = program if each.program is None else beside(path, each.program)
+            if own is None:
+                raise ConfigError(f"switch {name} of {path} has no program; name one with --p4.")
+            self.addSwitch(
+                name,
+                cls=SWITCHES[switch],
+                program=own,
+                commands=(*rules, *_rules(path, each, own)),
+                folder=folder,
+                **(switch_options or {}),
+            )
+        for link in found.links:
+            (a, port_a), (b, port_b) = (_end(found, str(end), path) for end in link[:2])
+            self.addLink(a, b, port1=port_a, port2=port_b, **_limits(link))
+
+
+def limited(path: Path) -> bool:
+    """Whether a link of the topology has a rate or a delay."""
+    return any(_limits(link) for link in load(path).links)
+
+
+def beside(path: Path, name: str) -> Path:
+    """The file ``name`` beside the topology, or in a folder above it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for folder in path.resolve().parents:
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"{path} names {name}, which is not there.")
+
+
+def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
+    if switch.cli_input is not None:
+        lines = beside(path, switch.cli_input).read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if line.partition("#")[0].strip()]
+    if switch.runtime_json is None:
+        return []
+    load_program(program)  # a clear message, if it is none
+    document = json.loads(program.read_text(encoding="utf-8"))
+    return runtime_commands(beside(path, switch.runtime_json), document)
+
+
+def _limits(link: LinkWords) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if len(link) > 2 and link[2] not in (0, "0", "0ms"):
+        options["delay"] = link[2] if isinstance(link[2], str) else f"{link[2]}ms"
+    if len(link) > 3:
+        options |= {"bw": float(link[3]), "use_tbf": True}
+    return options

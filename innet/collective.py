@@ -23,6 +23,7 @@ from innet.fabric import Faults, Recorder
 from innet.plan import Emulation, Request, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
+from innet.threads import Map, cores, side_by_side
 from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
 from innet.words import Segment
@@ -31,6 +32,8 @@ Vector = NDArray[np.float32]
 Layers = Sequence[int | Sequence[int]]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Frame = tuple[float, int, bytes]
+_Step = list[Segment] | Outcome
+_WORTH_THREADS = 1 << 16  # elements; below, to hand work over takes longer than to do it
 
 
 class Collective:
@@ -53,6 +56,8 @@ class Collective:
         timing: the workers' patience, in virtual seconds.
         seed: of the codec's hashes and of the faults.
         verify: compare each result with the oracle, and measure the error against float64 sums.
+        threads: that run the workers' codecs, for large gradients; as many as there are cores if
+            None. Results do not depend on it.
 
     Attributes:
         plan: the network, as data.
@@ -80,10 +85,16 @@ class Collective:
         timing: Timing | None = None,
         seed: int = 0,
         verify: bool = True,
+        threads: int | None = None,
     ) -> None:
         seed = check_integer(seed, "the seed")
         workers = check_integer(workers, "the number of workers")
-        sizes = {"the window": window, "the number of racks": racks, "the depth": depth}
+        sizes = {
+            "the window": window,
+            "the number of racks": racks,
+            "the depth": depth,
+            "the number of threads": threads,
+        }
         for name, number in sizes.items():
             if number is not None:
                 check_integer(number, name)
@@ -96,6 +107,7 @@ class Collective:
         self.program = self.plan.switches[0].program.name
         self.engine = engine
         self.verify = verify
+        self._threads = min(workers, cores() if threads is None else max(1, threads))
         self.codecs: list[Codec] = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
@@ -189,32 +201,29 @@ class Collective:
             for codec, gradient in zip(self.codecs, flat, strict=True)
         ]
         try:
-            return self._in_lock_step(exchanges)
+            with side_by_side(self._threads if flat[0].size >= _WORTH_THREADS else 1) as run:
+                return self._in_lock_step(exchanges, run)
         finally:
             for exchange in exchanges:
                 exchange.close()  # after a failure: codecs take back what they have not sent
 
-    def _in_lock_step(self, exchanges: list[Exchange]) -> tuple[list[Outcome], int, float]:
-        outcomes: list[Outcome] = []
-        answers: list[list[NDArray[np.int32]]] | None = None
+    def _in_lock_step(
+        self, exchanges: list[Exchange], run: Map
+    ) -> tuple[list[Outcome], int, float]:
+        answers: list[list[NDArray[np.int32]] | None] = [None] * self.workers
         rounds = 0
         network = 0.0
         while True:
-            segments: list[list[Segment]] = []
-            for worker, exchange in enumerate(exchanges):
-                try:
-                    segments.append(
-                        next(exchange) if answers is None else exchange.send(answers[worker])
-                    )
-                except StopIteration as stop:
-                    outcomes.append(stop.value)
+            steps = list(run(_advance, exchanges, answers))
+            segments = [step for step in steps if not isinstance(step, Outcome)]
+            outcomes = [step for step in steps if isinstance(step, Outcome)]
             if outcomes:
                 # They decide by what all have received, so they end together.
                 assert not segments
                 assert len(outcomes) == self.workers
                 return outcomes, rounds, network
             begun = time.perf_counter()
-            answers = self._round(segments)
+            answers = [*self._round(segments)]
             network += time.perf_counter() - begun
             rounds += 1
 
@@ -323,6 +332,15 @@ class _Counts:
         )
 
 
+def _advance(exchange: Exchange, answers: list[NDArray[np.int32]] | None) -> _Step:
+    """The segments of a worker's next round, or what it has in the end."""
+    try:
+        return next(exchange) if answers is None else exchange.send(answers)
+    except StopIteration as stop:
+        outcome: Outcome = stop.value
+        return outcome
+
+
 def _listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
     """The gradients of any iterable, such as a generator, which can be read only once."""
     try:
@@ -351,6 +369,7 @@ def all_reduce(
     timing: Timing | None = None,
     seed: int = 0,
     verify: bool = True,
+    threads: int | None = None,
 ) -> tuple[Vector, Report]:
     """Sum gradients over a fresh network; one worker per gradient.
 
@@ -383,5 +402,6 @@ def all_reduce(
         timing=timing,
         seed=seed,
         verify=verify,
+        threads=threads,
     )
     return collective.all_reduce(gradients)

@@ -16,11 +16,14 @@ class Frozen(BaseModel):
 class Seconds(Frozen):
     """Wall time of the steps of one all-reduce, all workers together.
 
+    Codecs of several workers may run at the same time, in threads; their times are added up.
+
     Attributes:
         encode: codec, float32 to words.
         network: protocol, fabric and switch.
         decode: codec, words to float32; every worker decodes the same words.
-        total: from the call to its return; more than the sum of the others by what joins them.
+        total: from the call to its return; without threads, the sum of the others and what joins
+            them.
         switch: the part of ``network`` spent in the switch program; None where it runs apart.
     """
 

@@ -43,7 +43,7 @@ def expand_words(words: Words) -> Ints:
     return indices[:count]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _popcount(words: Words) -> int:
     count = 0
     for w in range(words.size):
@@ -51,7 +51,7 @@ def _popcount(words: Words) -> int:
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def list_bits(words: Words, base: int, indices: Ints) -> int:
     """Write base + the index of each set bit, ascending; returns how many there are.
 
@@ -72,7 +72,7 @@ def list_bits(words: Words, base: int, indices: Ints) -> int:
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _list_few(words: Words, indices: Ints) -> None:
     found = 0
     for w in range(words.size):

@@ -30,7 +30,7 @@ def scatter_blocks(blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
     return dense
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
     for b in range(-(-integers.size // block)):
         anything = np.int32(0)
@@ -42,7 +42,7 @@ def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
             bitmap[b >> 5] |= np.uint32(1) << np.uint32(b & 31)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _gather(integers: Ints, blocks: Ints, block: int, words: Ints) -> int:
     end = 0
     for j in range(blocks.size):
@@ -53,7 +53,7 @@ def _gather(integers: Ints, blocks: Ints, block: int, words: Ints) -> int:
     return end
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scatter(blocks: Ints, words: Ints, block: int, dense: Ints) -> None:
     start = 0
     for j in range(blocks.size):

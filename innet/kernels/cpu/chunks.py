@@ -16,7 +16,7 @@ def chunk_largest(x: Floats, chunk: int, /) -> Ints:
     return indices
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _chunk_largest(x: Floats, chunk: int, indices: Ints) -> None:
     for c in range(indices.size):
         piece = x[c * chunk : (c + 1) * chunk]

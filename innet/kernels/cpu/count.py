@@ -53,17 +53,17 @@ def count_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
     return estimates
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _hash(block: int, key: np.uint64) -> np.uint64:
     return mix(np.uint64(block) * _GOLDEN + key)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _first_column(z: np.uint64, columns: int) -> int:
     return int(((z & _LOW) * np.uint64(columns)) >> _HALF)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_blocks(x: Floats, scale: float, key: np.uint64, columns: int, sums: Longs) -> None:
     whole = x.size // LANES
     for b in range(whole):
@@ -77,7 +77,7 @@ def _add_blocks(x: Floats, scale: float, key: np.uint64, columns: int, sums: Lon
         add_signed_16(last, 0, scale, z >> np.uint64(48), sums, _first_column(z, columns))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_singly(x: Floats, scale: float, key: np.uint64, columns: int, sums: Longs) -> None:
     for i in range(x.size):
         z = _hash(i, key)
@@ -87,7 +87,7 @@ def _add_singly(x: Floats, scale: float, key: np.uint64, columns: int, sums: Lon
         sums[_first_column(z, columns)] += (value ^ negate) - negate
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _to_floats(sums: Longs, unit: float, cells: Floats) -> None:
     """The sums as float32, those behind the last column added where they belong."""
     for c in range(cells.size, sums.size):
@@ -96,7 +96,7 @@ def _to_floats(sums: Longs, unit: float, cells: Floats) -> None:
         cells[c] = np.float32(min(max(np.float64(sums[c]) * unit, -_LIMIT), _LIMIT))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _estimate(
     cells: NDArray[np.int32],
     keys: NDArray[np.uint64],
@@ -122,7 +122,7 @@ def _estimate(
             _median(strip, own)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
     """Of four, neither the largest nor the smallest can be the median of five; so it is that of
     the two in the middle and the fifth.
@@ -135,7 +135,7 @@ def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
         estimates[i] = np.float32(middle)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _median(strip: NDArray[np.int32], estimates: Floats) -> None:
     """Odd-even transposition sort of the rows, for all elements of the strip at a time."""
     rows, count = strip.shape[0], estimates.size
@@ -151,7 +151,7 @@ def _median(strip: NDArray[np.int32], estimates: Floats) -> None:
         estimates[i] = np.float32(middle[i])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _look_up_singly(cells: Ints, start: int, key: np.uint64, signed: Ints) -> None:
     for i in range(signed.size):
         z = _hash(start + i, key)

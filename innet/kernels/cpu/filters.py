@@ -36,7 +36,7 @@ def bloom_members(words: Ints, size: int, shape: Filter, /) -> Ints:
     return found.view(np.int32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     count = np.uint64(words.size)
     for b in range(bitmap.size):
@@ -52,7 +52,7 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
             place = (place + step) & _LOW
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _members(words: Words, probes: int, seed: np.uint64, found: Words) -> None:
     count = np.uint64(words.size)
     places = np.empty(_STRIP, np.uint32)

@@ -44,13 +44,13 @@ def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     return dense
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _quantise(x: Floats, scale: float, integers: Ints) -> None:
     for i in range(x.size):
         integers[i] = np.int32((np.float64(x[i]) * scale + _ROUNDER) - _ROUNDER)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _quantise_randomly(x: Floats, finest: float, key: np.uint64, integers: Ints) -> None:
     for i in range(x.size):
         chance = mix(np.uint64(i + 1) * _GOLDEN + key) >> np.uint64(32)
@@ -58,13 +58,13 @@ def _quantise_randomly(x: Floats, finest: float, key: np.uint64, integers: Ints)
         integers[i] = np.int32(-magnitude if x[i] < 0 else magnitude)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _dequantise(integers: Ints, step: float, values: Floats) -> None:
     for i in range(integers.size):
         values[i] = np.float32(np.float64(integers[i]) * step)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scatter(indices: Ints, integers: Ints, dense: Ints) -> None:
     """Zeros first, by the stretch: where indices ascend, what they hit is still in the cache."""
     following = 0

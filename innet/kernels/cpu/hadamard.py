@@ -53,7 +53,7 @@ def quantise_to_table(
     return quantised
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _block_squares(x: Floats, block: int, lanes: Doubles) -> None:
     for b in range(lanes.shape[0]):
         sums = lanes[b]
@@ -64,7 +64,7 @@ def _block_squares(x: Floats, block: int, lanes: Doubles) -> None:
                 sums[j] += np.float64(row[j]) * np.float64(row[j])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _hadamard(x: Floats, scales: Doubles, block: int, key: np.uint64, integers: Ints) -> None:
     for b in range(scales.size):
         start = b * block
@@ -77,7 +77,7 @@ def _hadamard(x: Floats, scales: Doubles, block: int, key: np.uint64, integers: 
         _transform(out)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _hadamard_back(  # noqa: PLR0917 - compiled code takes no keywords
     integers: Ints, steps: Doubles, block: int, key: np.uint64, scratch: Ints, values: Floats
 ) -> None:
@@ -93,7 +93,7 @@ def _hadamard_back(  # noqa: PLR0917 - compiled code takes no keywords
             out[i] = np.float32(np.float64(sums[i]) * steps[b])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _flip(integers: Ints, first: int, key: np.uint64) -> None:
     """Random signs. ``first`` is the index of the first of them in the whole vector."""
     i = 0
@@ -108,7 +108,7 @@ def _flip(integers: Ints, first: int, key: np.uint64) -> None:
         i += count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _transform(x: Ints) -> None:
     """H · x in place. In integers every order of the additions gives the same."""
     size = x.size
@@ -150,7 +150,7 @@ def _transform_eight(x: Ints) -> None:
     x[4], x[5], x[6], x[7] = b0 - b4, b1 - b5, b2 - b6, b3 - b7
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
     integers: Ints, scales: Doubles, steps: Doubles, block: int, key: np.uint64, quantised: Ints
 ) -> None:

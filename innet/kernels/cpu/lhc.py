@@ -64,7 +64,7 @@ def hashing_of(layout: SketchLayout) -> Hashing:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def mix(z: np.uint64) -> np.uint64:
     """The finaliser of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -72,19 +72,19 @@ def mix(z: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def first_word(item: np.uint64, hashing: Hashing) -> np.uint64:
     """z0 of the item's block: first segment, signs and turns."""
     return mix((item >> hashing[2]) * _GOLDEN + hashing[3])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
     """The segment of the first row."""
     return ((z0 & _LOW) * hashing[1]) >> _HALF
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
     """The three words that decide where the block of the item goes."""
     z0 = first_word(item, hashing)
@@ -92,7 +92,7 @@ def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
     return z0, z1, mix(z1 + _GOLDEN)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64:
     """The item's j-th cell, given its block's hash. Unsigned, so that nothing wraps around."""
     z0, z1, z2 = words
@@ -109,7 +109,7 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
     return (row << shift) + lane
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def new_strip(size: int, hashing: Hashing) -> Strip:
     """Room for so many elements, each of them element 0."""
     hashes = len(hashing[4])
@@ -117,7 +117,7 @@ def new_strip(size: int, hashing: Hashing) -> Strip:
     return items, np.empty((3, size), np.uint64), np.empty((hashes, size), np.uint64)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def hash_strip(strip: Strip, hashing: Hashing) -> None:
     """Hash all elements of the strip, also those that were left in it from before."""
     items, words, cells = strip
@@ -130,13 +130,13 @@ def hash_strip(strip: Strip, hashing: Hashing) -> None:
             own[b] = cell_of((z0[b], z1[b], z2[b]), j, items[b], hashing)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sign_of(z0: np.uint64, j: int) -> np.int64:
     """-1 where the j-th sign says negative, else 0: (v ^ -1) + 1 is -v, without a branch."""
     return -np.int64((z0 >> np.uint64(32 + j)) & _ONE)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_all(indices: Ints, integers: Ints, strip: Strip, hashing: Hashing, sketch: Ints) -> None:
     """Add the integers at the indices to their cells."""
     items, words, cells = strip
@@ -154,7 +154,7 @@ def _add_all(indices: Ints, integers: Ints, strip: Strip, hashing: Hashing, sket
                 sketch[cell] = np.int32(sketch[cell] + ((integer ^ negate) - negate))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints) -> None:
     strip = new_strip(STRIP, hashing)
     indices = np.empty(32 * STRIP + AT_ONCE, np.int32)
@@ -174,7 +174,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
         _add_all(indices[:count], values, strip, hashing, sketch)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _encode_sparse(
     indices: Ints, integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints
 ) -> None:
@@ -185,7 +185,7 @@ def _encode_sparse(
     _add_all(indices, integers, new_strip(STRIP, hashing), hashing, sketch)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
     strip = new_strip(STRIP, hashing)
     items, _, cells = strip

@@ -51,7 +51,7 @@ def join(sums: Ints, limbs: Limbs, /) -> Floats:
     return values
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _lowest_bit(x: Floats, words: Ints) -> np.int32:
     """The bits of the smallest of the elements' lowest set bits; the largest int32 for zeros."""
     least = np.int32(0x7FFFFFFF)
@@ -66,7 +66,7 @@ def _lowest_bit(x: Floats, words: Ints) -> np.int32:
     return least
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _split(words: Ints, grain: int, bits: int, parts: Ints) -> None:
     for start in range(0, words.size, _STRETCH):
         stretch = words[start : start + _STRETCH]
@@ -75,7 +75,7 @@ def _split(words: Ints, grain: int, bits: int, parts: Ints) -> None:
             _limb(stretch, -150 - grain - k * bits, bits, parts[k, start : start + _STRETCH])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _limb(words: Ints, base: int, bits: int, part: Ints) -> None:
     mask = np.uint32((1 << bits) - 1)
     least = np.int32(1)
@@ -93,14 +93,14 @@ def _limb(words: Ints, base: int, bits: int, part: Ints) -> None:
         part[i] = np.int32((limb ^ sign) - sign)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _join_one(part: Ints, step: float, values: Floats) -> None:
     # The product is exact in float64.
     for i in range(part.size):
         values[i] = np.float32(np.float64(part[i]) * step)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _join_two(parts: Ints, bits: int, step: float, values: Floats) -> None:
     # Below 2**31 · 2**31 + 2**31: exact in int64.
     low, high = parts[0], parts[1]
@@ -108,7 +108,7 @@ def _join_two(parts: Ints, bits: int, step: float, values: Floats) -> None:
         values[i] = _rounded((np.int64(high[i]) << bits) + np.int64(low[i]), step)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _rounded(integer: np.int64, step: float) -> np.float32:
     """Integer · step, a power of two of at least 2**-149, with one rounding.
 
@@ -120,7 +120,7 @@ def _rounded(integer: np.int64, step: float) -> np.float32:
     return np.float32(np.float64(np.float32(integer)) * step)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _join_many(parts: Ints, bits: int, step: float, values: Floats) -> None:
     """Any number of limbs: carries first, from below, then the leading limbs, from above.
 
@@ -148,7 +148,7 @@ def _join_many(parts: Ints, bits: int, step: float, values: Floats) -> None:
             values[start + i] = _rounded(rest[i], unit[i])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _carry(part: Ints, bits: int, rest: NDArray[np.int64], limb: Ints) -> None:
     mask = np.int64((1 << bits) - 1)
     for i in range(part.size):
@@ -158,7 +158,7 @@ def _carry(part: Ints, bits: int, rest: NDArray[np.int64], limb: Ints) -> None:
         rest[i] = whole >> bits
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _take_in(limb: Ints, bits: int, rest: NDArray[np.int64], unit: NDArray[np.float64]) -> None:
     finer = 2.0**-bits
     for i in range(limb.size):

@@ -41,7 +41,7 @@ def factor_product(left: Floats, right: Floats, rank: int, /) -> Floats:
     return product
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _project_rows(matrix: Floats, vectors: Floats, lanes: Doubles, sums: Doubles) -> None:
     columns = matrix.shape[1]
     for i in range(matrix.shape[0]):
@@ -61,7 +61,7 @@ def _project_rows(matrix: Floats, vectors: Floats, lanes: Doubles, sums: Doubles
             sums[k, i] = lanes[0]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _project_columns(matrix: Floats, vectors: Floats, sums: Doubles) -> None:
     rows, columns = matrix.shape
     for start in range(0, columns, _STRIP):
@@ -75,7 +75,7 @@ def _project_columns(matrix: Floats, vectors: Floats, sums: Doubles) -> None:
                     own[j] += weight * np.float64(row[j])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _factor_product(left: Floats, right: Floats, strip: Doubles, product: Floats) -> None:
     rows, columns = product.shape
     for i in range(rows):

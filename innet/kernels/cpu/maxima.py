@@ -20,7 +20,7 @@ def reaching_maxima(
     return indices
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _count(x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int) -> int:
     count = 0
     for b in range(maxima.size):
@@ -32,7 +32,7 @@ def _count(x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: in
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _list(  # noqa: PLR0917 - compiled functions are called by position
     x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, indices: Ints
 ) -> None:

@@ -26,7 +26,7 @@ def unpack(words: Ints, least: int, size: int, lanes: int, bits: int, /) -> Ints
 _STRIP = 2048  # words that are filled lane by lane before they leave the first cache
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _pack(integers: Ints, least: np.int32, lanes: int, bits: int, words: Ints) -> None:
     for start in range(0, words.size, _STRIP):
         strip = words[start : start + _STRIP]
@@ -39,7 +39,7 @@ def _pack(integers: Ints, least: np.int32, lanes: int, bits: int, words: Ints) -
                 strip[i] |= np.int32(np.int32(own[i] - least) << shift)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _unpack(words: Ints, least: np.int32, lanes: int, bits: int, integers: Ints) -> None:
     mask = np.uint32((1 << bits) - 1)
     for lane in range(lanes):

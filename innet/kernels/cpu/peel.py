@@ -99,13 +99,13 @@ def _sorted(words: Words, layout: SketchLayout, ends: Counts) -> Ints:
     return order
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
     for i in range(items.size):
         segments[i] = first_segment(first_word(np.uint64(items[i]), hashing), hashing)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sort(items: Ints, segments: Ints, ends: Counts, order: Ints) -> None:
     for i in range(items.size):
         ends[np.uint64(segments[i])] += 1
@@ -120,7 +120,7 @@ def _sort(items: Ints, segments: Ints, ends: Counts, order: Ints) -> None:
         ends[segment] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _occupy(order: Ints, hashing: Hashing, states: States) -> None:
     """Fill in the states, which may be anything before: each is set to zero just in time."""
     hashes = len(hashing[4])
@@ -146,7 +146,7 @@ def _occupy(order: Ints, hashing: Hashing, states: States) -> None:
     states[cleared:] = np.uint64(0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
     """Peel until nothing moves; returns how many were recovered: their bits in ``order`` are
     inverted.
@@ -201,7 +201,7 @@ def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
     return peeled
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fetch(begin: int, end: int, arrays: Arrays, order: Ints, values: Ints) -> int:
     """Copy the sketch up to ``end``, and have all that belongs there brought into the caches: it
     will be visited in an order that the processor cannot foresee.
@@ -218,7 +218,7 @@ def _fetch(begin: int, end: int, arrays: Arrays, order: Ints, values: Ints) -> i
     return end
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _read(home: np.uint64, b: int, strip: Strip, hashing: Hashing, rest: Ints) -> np.int64:
     """The value of the strip's b-th element, which is alone in ``home``, one of its cells."""
     _, words, cells = strip
@@ -229,7 +229,7 @@ def _read(home: np.uint64, b: int, strip: Strip, hashing: Hashing, rest: Ints) -
     return (np.int64(rest[home]) ^ negate) - negate
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _place_all(bitmap: Words, hashing: Hashing, ends: Counts, values: Ints, total: Ints) -> None:
     """The values of all elements, where nothing is missing; the others become zero.
 
@@ -249,7 +249,7 @@ def _place_all(bitmap: Words, hashing: Hashing, ends: Counts, values: Ints, tota
             following[segment] += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _place(order: Ints, values: Ints, total: Ints, missing: Words) -> None:
     for i in range(order.size):
         if order[i] < 0:
@@ -259,7 +259,7 @@ def _place(order: Ints, values: Ints, total: Ints, missing: Words) -> None:
             missing[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _unlock(items: Ints, hashing: Hashing, states: States, asked: Words) -> None:
     graph = items, hashing, states
     queue = np.empty(states.size + 1, np.int32)
@@ -277,7 +277,7 @@ def _unlock(items: Ints, hashing: Hashing, states: States, asked: Words) -> None
             _drain(graph, queue, _remove(np.uint64(i), graph, queue, 0), gone)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> None:
     """Peel from the cells in the queue on, without values."""
     head = 0
@@ -289,7 +289,7 @@ def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> Non
             tail = _remove(state & _LOW, graph, queue, tail)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
     """Take an element out of its cells; append those that hold one element now to the queue."""
     items, hashing, states = graph

@@ -46,7 +46,7 @@ def _folded_sum(lanes: Doubles) -> np.float64:
     return np.float64(lanes[0])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _smallest(x: Floats) -> np.float32:
     least = np.int32(0x7FFFFFFF)
     for i in range(x.size):
@@ -54,7 +54,7 @@ def _smallest(x: Floats) -> np.float32:
     return float_of_bits(least)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _moments(x: Floats, shift: float, sums: Doubles, squares: Doubles) -> None:
     for start in range(0, x.size, LANES):
         row = x[start : start + LANES]
@@ -64,7 +64,7 @@ def _moments(x: Floats, shift: float, sums: Doubles, squares: Doubles) -> None:
             squares[j] += deviation * deviation
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _product(x: Floats, fractions: Doubles) -> int:
     """Multiply the fractions, each in [1, 2), into the lanes; returns the exponents' sum."""
     exponent = 0
@@ -79,7 +79,7 @@ def _product(x: Floats, fractions: Doubles) -> int:
     return exponent + _normalise(fractions)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _normalise(lanes: Doubles) -> int:
     """Bring the lanes into [1, 2); returns the sum of the exponents that they lose."""
     exponent = 0

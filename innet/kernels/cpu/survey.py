@@ -18,7 +18,7 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
     return int(largest), int(nonzero), int(bad)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _survey(x: Floats) -> tuple[np.int32, int]:
     largest = np.int32(0)
     nonzero = 0
@@ -30,7 +30,7 @@ def _survey(x: Floats) -> tuple[np.int32, int]:
     return largest, nonzero
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _first_not_finite(x: Floats) -> int:
     for i in range(x.size):
         if magnitude_bits(x[i]) >= _INFINITY:

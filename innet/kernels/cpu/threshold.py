@@ -55,7 +55,7 @@ def _lists(room: int) -> Selected:
     return np.empty(room, np.int32), np.empty(room, np.float32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
     """How many of x, or of x + gradient, reach the bits."""
     count = 0
@@ -65,7 +65,7 @@ def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
     return count
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _advance(
     x: Floats,
     gradient: Floats | None,

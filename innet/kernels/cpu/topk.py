@@ -89,7 +89,7 @@ def _exact(x: Floats, k: int) -> Selected:
     return _collect(x, k, bits, ties)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sample(x: Floats, y: Floats, add: bool, count: int) -> Floats:
     """Elements at the places of a Weyl sequence, which no stride of a layout falls in step with."""
     sample = np.empty(count, np.float32)
@@ -102,7 +102,7 @@ def _sample(x: Floats, y: Floats, add: bool, count: int) -> Floats:
     return sample
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _kth_magnitude(x: Floats, k: int) -> tuple[np.int32, int]:
     """Radix select of the k-th largest magnitude, 1 <= k <= n.
 
@@ -129,7 +129,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[np.int32, int]:
     return prefix, left
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, found: int) -> int:
     """Append to the candidates those of x whose magnitude's bits reach ``least``; ``base``
     is the index that x[0] has in the gradient.
@@ -156,14 +156,14 @@ def list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, 
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def accumulate(gradient: Floats, residual: Floats) -> None:
     """Add the gradient to the residual."""
     for i in range(gradient.size):
         residual[i] += gradient[i]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _accumulate_and_list(
     gradient: Floats, residual: Floats, least: np.uint32, indices: Ints, values: Floats
 ) -> int:
@@ -177,7 +177,7 @@ def _accumulate_and_list(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _keep(indices: Ints, values: Floats, found: int, bits: np.int32, ties: int) -> None:
     """Move the selected of the candidates to the front, in order."""
     kept = 0
@@ -191,7 +191,7 @@ def _keep(indices: Ints, values: Floats, found: int, bits: np.int32, ties: int) 
         kept += int(magnitude > bits) | tied
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _collect(x: Floats, k: int, bits: np.int32, ties: int) -> Selected:
     """The k elements above the magnitude, and the first ``ties`` of that magnitude."""
     indices = np.empty(k, np.int32)
@@ -209,7 +209,7 @@ def _collect(x: Floats, k: int, bits: np.int32, ties: int) -> Selected:
     return indices, values
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _clear(residual: Floats, indices: Ints) -> None:
     for i in range(indices.size):
         residual[indices[i]] = 0

@@ -1,8 +1,8 @@
 """From a function that Numba compiled to an object file that runs without Numba.
 
 Numba's module holds the function and two wrappers that Python calls it by. Of these only the
-function is kept. An entry is added that takes its arguments from a frame (``native``), and the two
-functions of Numba's runtime that have and give back the memory of arrays. They are Numba's in
+function is kept. An entry is added that takes its arguments from a frame (``native``), and the
+functions of Numba's runtime that have and give back memory. They are Numba's in
 effect: an array's owner starts with the number of its references, what to call at the end and with
 what, the address and the size (``MemInfo`` of Numba's ``nrt.h``).
 """
@@ -26,7 +26,8 @@ _POINTER = ir.IntType(8).as_pointer()
 
 _ALLOCATE, _DESTROY = "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor"
 _DECREASE = "NRT_decref"
-_OWN_RUNTIME = frozenset((_ALLOCATE, _DESTROY))
+_PLAIN = {"NRT_Allocate": "malloc", "NRT_Free": "free"}
+_OWN_RUNTIME = frozenset((_ALLOCATE, _DESTROY, *_PLAIN))
 _OWNER_WORDS = 6
 
 
@@ -130,6 +131,12 @@ def _runtime() -> ir.Module:
     module = ir.Module("runtime")
     malloc = ir.Function(module, ir.FunctionType(_POINTER, [_WORD]), "malloc")
     free = ir.Function(module, ir.FunctionType(ir.VoidType(), [_POINTER]), "free")
+    for name, same in _PLAIN.items():
+        called = module.get_global(same)
+        function = ir.Function(module, called.function_type, name)
+        builder = ir.IRBuilder(function.append_basic_block())
+        value = builder.call(called, function.args)
+        builder.ret(value) if same == "malloc" else builder.ret_void()
 
     allocate = ir.Function(module, ir.FunctionType(_POINTER, [_WORD, _NUMBER]), _ALLOCATE)
     builder = ir.IRBuilder(allocate.append_basic_block())

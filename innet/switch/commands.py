@@ -6,7 +6,7 @@ parameter too many are refused rather than cut.
 
 from __future__ import annotations
 
-from innet.errors import ControlError, UnknownNameError
+from innet.errors import ControlError, InputError, UnknownNameError
 from innet.switch import commands_meters as _meters  # noqa: F401 - it registers commands
 from innet.switch import commands_profiles as _profiles  # noqa: F401 - likewise
 from innet.switch import commands_replication as _replication  # noqa: F401 - likewise
@@ -22,8 +22,11 @@ def run(control: ControlPlane, line: str) -> str:
     """Run one command; an empty line or a comment (#) does nothing.
 
     Raises:
+        InputError: it is no text.
         ControlError: it was refused, and nothing was changed.
     """
+    if not isinstance(line, str):
+        raise InputError(f"a command is a line of text, not {type(line).__name__}")
     words = line.split("#", 1)[0].split()
     if not words:
         return ""
@@ -40,8 +43,11 @@ def run_all(control: ControlPlane, text: str) -> str:
     """Run the lines of a text in order, up to the first that is refused.
 
     Raises:
+        InputError: it is no text.
         ControlError: names the line; those before it stay in effect.
     """
+    if not isinstance(text, str):
+        raise InputError(f"commands are text, one on each line, not {type(text).__name__}")
     printed = []
     for position, line in enumerate(text.splitlines(), 1):
         try:

@@ -179,9 +179,10 @@ class Switch:
         and counters. ``str()`` of an event is a line for people.
 
         Raises:
-            InputError: a port that the switch does not have.
+            InputError: a port that the switch does not have, or no port and bytes at all.
             UnsupportedError: the interpreter does not have something that the program uses.
         """
+        ((port, data),) = PacketBatch.from_packets([(port, data)]).to_packets()
         if not 0 <= port <= MAX_PORT:
             raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
         if self._tracer is None:
@@ -265,12 +266,3 @@ class Switch:
     ) -> None:
         """Say where clones of a session go: to a port, to a multicast group, or both."""
         self.state.replication.set_session(session, port, group)
-
-    # ── Introspection ──
-
-    def header_width(self, name: str) -> int:
-        """Bits of the fixed fields of a header instance; UnknownNameError when there is none."""
-        for index, header in enumerate(self.program.headers):
-            if header.name == name:
-                return self.program.type_of(index).width
-        raise UnknownNameError("header", name, (header.name for header in self.program.headers))

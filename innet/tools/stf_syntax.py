@@ -48,7 +48,7 @@ def parse(text: str, name: str) -> Test:
     """The test that ``text`` states; ``name`` is that of its file, for messages.
 
     Raises:
-        InputError: names the file and line of what is no statement.
+        InputError: names the file and line of what is no statement; there are no statements.
     """
     statements = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -59,6 +59,11 @@ def parse(text: str, name: str) -> Test:
             statements.append(_statement(words, number))
         except _SyntaxProblemError as problem:
             raise InputError(f"{name}:{number}: {problem}: {_shortened(line.strip())}") from None
+    if not statements:
+        raise InputError(
+            f"{name}: states nothing; a packet test sends packets (packet PORT BYTES) and says "
+            "what leaves (expect PORT BYTES)"
+        )
     return Test(name, tuple(statements))
 
 

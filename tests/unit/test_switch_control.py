@@ -360,13 +360,6 @@ def test_unsupported_programs_are_refused_with_every_reason():
     assert issubclass(UnsupportedError, ProgramError)
 
 
-def test_header_widths():
-    switch = Switch.load(PARSED, "interpret")
-    assert switch.header_width("note") == 40
-    with pytest.raises(UnknownNameError, match="note"):
-        switch.header_width("notes")
-
-
 # ── What is no integer, and names that are nearly right ──
 
 

@@ -227,3 +227,10 @@ class TestText:
         assert Text(loaded).of(ir.StackLastField(0, 0)) == "tags.last.mark"
         parameters = (ir.Parameter("port", 9),)
         assert Text(loaded, parameters).of(ir.Local(0)) == "port"
+
+
+@pytest.mark.parametrize(("port", "data"), [(1, "x"), (1, None), ("1", b""), (1 << 40, b"")])
+def test_only_packets_are_traced(port, data):
+    switch = Switch.load(program("switch_tables"), "interpret")
+    with pytest.raises(InputError):
+        switch.trace(port, data)

@@ -248,3 +248,9 @@ class TestDifference:
         lines = shown("00" * 1000, b"\1" * 1000)
         assert len(lines) == 3 * 8 + 1
         assert lines[-1] == "55 more rows of 16 bytes differ"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# packet 1 00\n"])
+def test_a_test_that_states_nothing_is_refused(text):
+    with pytest.raises(InputError, match=r"t\.stf: states nothing"):
+        stf_syntax.parse(text, "t.stf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from innet.errors import ControlError
 from innet.switch import ir
@@ -38,7 +38,7 @@ def action_entry(
 ) -> ir.ActionEntry:
     """The one of ``actions``, those of a table or profile ``of``, that is called ``name``."""
     candidates = tuple(actions)
-    names = Names("action", (program.actions[each].name for each in candidates))
+    names = _names(tuple(program.actions[each].name for each in candidates))
     index = candidates[names.find(name, of=of)]
     wanted = program.actions[index].parameters
     if len(parameters) != len(wanted):
@@ -54,6 +54,11 @@ def action_entry(
             for value, each in zip(parameters, wanted, strict=True)
         ),
     )
+
+
+@lru_cache(maxsize=256)
+def _names(actions: tuple[str, ...]) -> Names:
+    return Names("action", actions)
 
 
 def matches_of(table: ir.Table, keys: Sequence[Key]) -> list[ir.Match]:

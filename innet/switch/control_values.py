@@ -48,6 +48,15 @@ def _parse(text: str, width: int, what: str) -> int:
         raise ControlError(f"{text!r} is no number for {what}; write 42, 0x2a or 0b101") from None
 
 
+#: The kinds of key fields that each class of match is for.
+_KINDS: Mapping[type, tuple[ir.MatchKind, ...]] = {
+    ir.ExactMatch: (ir.MatchKind.EXACT, ir.MatchKind.VALID),
+    ir.LpmMatch: (ir.MatchKind.LPM,),
+    ir.TernaryMatch: (ir.MatchKind.TERNARY,),
+    ir.RangeMatch: (ir.MatchKind.RANGE,),
+}
+
+
 def match_of(key: Key, field: ir.TableKey) -> ir.Match:
     """What ``key`` says about ``field``; ControlError when it cannot say that."""
     what = f"key field {field.name}"
@@ -80,13 +89,7 @@ def match_of(key: Key, field: ir.TableKey) -> ir.Match:
 
 def _plain(key: Key, field: ir.TableKey, what: str) -> Plain:
     """``key`` without its class, which must be that of the field's kind."""
-    kinds: Mapping[type, tuple[ir.MatchKind, ...]] = {
-        ir.ExactMatch: (ir.MatchKind.EXACT, ir.MatchKind.VALID),
-        ir.LpmMatch: (ir.MatchKind.LPM,),
-        ir.TernaryMatch: (ir.MatchKind.TERNARY,),
-        ir.RangeMatch: (ir.MatchKind.RANGE,),
-    }
-    if field.match not in kinds.get(type(key), (field.match,)):
+    if field.match not in _KINDS.get(type(key), (field.match,)):
         raise ControlError(f"{what} is {field.match.value}, which {type(key).__name__} is not")
     match key:
         case ir.ExactMatch(value):

@@ -188,7 +188,9 @@ class SwitchState:
             for group in self.register_groups
             for column in range(len(group.registers))
         )
-        self.tables = tuple(TableState(table, self.generation) for table in program.tables)
+        self.tables = tuple(
+            TableState(table, self.generation, program.actions) for table in program.tables
+        )
         self.profiles = profile_states(program, self.tables)
         self.counters = tuple(self._counter(counter) for counter in program.counters)
         self.hashes = tuple(

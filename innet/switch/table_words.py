@@ -1,4 +1,5 @@
-"""The shape of tables, agreed between emitted look-ups and table arrays: keys as 64-bit words.
+"""The shape of tables: keys and arguments as 64-bit words, as entries hold them and as emitted
+look-ups compare them.
 
 Fields are packed whole, the first one highest, into as few words as hold them; a field wider than a
 word is packed in pieces, the highest first. Range fields stay apart, since they are compared by
@@ -8,15 +9,21 @@ of the words taken as one number: all its pieces but the first are whole words.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from innet.switch import ir
-from innet.switch.jit.traits import words_of
 
 #: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
 DIRECT_BITS = 12
 #: Bits of the words that the members of a parser value set are kept in.
 WORD = 64
+_EVERY = (1 << WORD) - 1
+
+
+def words_of(width: int) -> int:
+    """How many 64-bit words hold a number of ``width`` bits; at least one."""
+    return max(1, (width + 63) // 64)
 
 
 def set_words(described: ir.ValueSet) -> int:
@@ -46,6 +53,10 @@ class Piece:
         """What the piece of key ``values`` (or masks) adds to its word."""
         return (values[self.field] >> self.skipped & ((1 << self.width) - 1)) << self.shift
 
+    def put(self, word: int, values: list[int]) -> None:
+        """Add what the piece of ``word`` says of its field to ``values``."""
+        values[self.field] |= (word >> self.shift & ((1 << self.width) - 1)) << self.skipped
+
 
 def found_row(table: ir.Table, index: int) -> str:
     """The variable with the row that the last look-up in a table found."""
@@ -65,6 +76,18 @@ class KeyWords:
         """The words of key ``values`` (or masks), unsigned."""
         return [sum(piece.of(values) for piece in word) for word in self.words]
 
+    def pack_ranges(self, values: tuple[int, ...]) -> list[int]:
+        """The words of the range fields of key ``values`` (or of the upper ends of an entry)."""
+        return [piece.of(values) for piece in self.ranges]
+
+    def unpack(self, words: Sequence[int], ranges: Sequence[int], values: list[int]) -> None:
+        """Add what ``pack`` and ``pack_ranges`` made of key fields to ``values``."""
+        for word, pieces in zip(words, self.words, strict=True):
+            for piece in pieces:
+                piece.put(word, values)
+        for word, piece in zip(ranges, self.ranges, strict=True):
+            piece.put(word, values)
+
     @property
     def starts(self) -> tuple[bool, ...]:
         """Which of ``ranges`` are not the rest of a field that began before."""
@@ -77,10 +100,34 @@ def argument_column(action: ir.Action, parameter: int) -> int:
     return sum(words_of(each.width) for each in action.parameters[:parameter])
 
 
-def data_width(program: ir.Program, table: ir.Table) -> int:
-    """Columns of the table's action data: a word each, the highest of an argument first."""
-    actions = (program.actions[action] for action in table.actions)
-    return max([1, *(argument_column(action, len(action.parameters)) for action in actions)])
+def data_width(actions: Sequence[ir.Action], table: ir.Table) -> int:
+    """Columns of the table's action data: a word each, the highest of an argument first.
+
+    ``actions`` are the program's.
+    """
+    used = (actions[action] for action in table.actions)
+    return max([1, *(argument_column(action, len(action.parameters)) for action in used)])
+
+
+def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
+    """The words of an action's arguments."""
+    return [
+        value >> shift & _EVERY
+        for each, value in zip(action.parameters, arguments, strict=True)
+        for shift in range(64 * (words_of(each.width) - 1), -1, -64)
+    ]
+
+
+def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]:
+    """What ``pack_arguments`` made words of, which may be followed by others."""
+    arguments = []
+    left = iter(words)
+    for each in action.parameters:
+        value = 0
+        for _ in range(words_of(each.width)):
+            value = value << 64 | next(left)
+        arguments.append(value)
+    return tuple(arguments)
 
 
 def key_words(table: ir.Table) -> KeyWords:

@@ -1,14 +1,12 @@
 """Match-action tables at run time: entries, their handles, and how a key finds one.
 
-Both engines read the same ``TableState``. The interpreter asks ``lookup``; a compiled engine copies
-``ordered()`` into its own structures whenever ``version`` has moved.
+Both engines read the same ``TableState``. The interpreter asks ``lookup``; a compiled engine reads
+``columns``, and makes what it searches besides anew whenever ``version`` has moved.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from innet.errors import ControlError, ProgramError
 from innet.switch import ir
+from innet.switch.entry_columns import EntryColumns
 from innet.switch.whole import whole
 
 PACKETS = 0
@@ -63,7 +62,7 @@ class RuntimeEntry:
         prefix: length of the prefix in an LPM table (the longest wins), else 0.
         priority: the lowest number wins in ternary and range tables, then the lowest index.
         action: what runs on a hit.
-        matches: the match as it was stated, for people.
+        keys: the table's.
     """
 
     handle: int
@@ -73,20 +72,22 @@ class RuntimeEntry:
     prefix: int
     priority: int
     action: Target
-    matches: tuple[ir.Match, ...]
+    keys: tuple[ir.TableKey, ...] = field(compare=False, repr=False)
 
-    def precedence(self) -> tuple[int, int, int]:
-        """Smaller is looked at first."""
-        return (-self.prefix, self.priority, self.index)
+    @property
+    def matches(self) -> tuple[ir.Match, ...]:
+        """The match in the words of the control plane; bits that are not compared are 0."""
+        parts = zip(self.keys, self.values, self.masks, strict=True)
+        return tuple(_match(key, value, mask, self.prefix) for key, value, mask in parts)
 
 
-@dataclass(slots=True)
 class TableState:
     """The entries of one table.
 
     Args:
         table: what the program says of it; its own entries are added at once.
         generation: the counter shared by all that the control plane can change.
+        actions: the program's.
 
     Attributes:
         default: what runs on a miss; None: nothing.
@@ -94,35 +95,25 @@ class TableState:
             by ``RuntimeEntry.index``; None when the table has none.
         version: grows with every change of this table.
         timeouts: milliseconds by ``RuntimeEntry.index``; without effect (see ``set_timeout``).
+        columns: the entries.
     """
 
-    table: ir.Table
-    generation: Generation
-    default: Target | None = field(init=False)
-    counters: NDArray[np.uint64] | None = field(init=False, default=None)
-    version: int = field(init=False, default=0)
-    timeouts: dict[int, int] = field(init=False, default_factory=dict)
-    _entries: dict[int, RuntimeEntry] = field(init=False, default_factory=dict)
-    _exact: dict[tuple[int, ...], RuntimeEntry] = field(init=False, default_factory=dict)
-    _by_prefix: dict[int, tuple[tuple[int, ...], dict[tuple[int, ...], RuntimeEntry]]] = field(
-        init=False, default_factory=dict
-    )
-    _scan: list[RuntimeEntry] = field(init=False, default_factory=list)
-    _matched: set[tuple[tuple[int, ...], tuple[int, ...], int]] = field(
-        init=False, default_factory=set
-    )
-    _versions: dict[int, int] = field(init=False, default_factory=dict)
-    _free: list[int] = field(init=False, default_factory=list)
-    _next_index: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self.default = self.table.default
-        if self.table.with_counters:
-            shape = (self.table.max_size, 2)
-            self.counters = zeros(
-                shape, np.dtype(np.uint64), f"counters of table {self.table.name}"
-            )
-        for entry in self.table.entries:
+    def __init__(
+        self, table: ir.Table, generation: Generation, actions: Sequence[ir.Action]
+    ) -> None:
+        self.table = table
+        self.generation = generation
+        self.columns = EntryColumns(table, actions)
+        self.version = 0
+        self.timeouts: dict[int, int] = {}
+        self.counters: NDArray[np.uint64] | None = None
+        self._every = tuple((1 << key.width) - 1 for key in table.keys)
+        self._prefixes: dict[int, tuple[int, ...]] = {}
+        self._use_default(table.default)
+        if table.with_counters:
+            what = f"counters of table {table.name}"
+            self.counters = zeros((table.max_size, 2), np.dtype(np.uint64), what)
+        for entry in table.entries:
             try:
                 self._insert(entry.matches, entry.entry, entry.priority)
             except ControlError as error:
@@ -136,32 +127,13 @@ class TableState:
             value if part.mask is None else value & part.mask
             for value, part in zip(key, self.table.keys, strict=True)
         )
-        if self.table.match is ir.MatchKind.EXACT:
-            return self._exact.get(masked)
         if self.table.match is ir.MatchKind.LPM:
-            return self._lookup_prefix(masked)
-        for entry in self._scan:
-            if self._matches(entry, masked):
-                return entry
-        return None
-
-    def _lookup_prefix(self, key: tuple[int, ...]) -> RuntimeEntry | None:
-        for masks, entries in self._by_prefix.values():
-            found = entries.get(tuple(v & m for v, m in zip(key, masks, strict=True)))
-            if found is not None:
-                return found
-        return None
-
-    def _matches(self, entry: RuntimeEntry, key: tuple[int, ...]) -> bool:
-        for part, field_, value, mask in zip(
-            self.table.keys, key, entry.values, entry.masks, strict=True
-        ):
-            if part.match is ir.MatchKind.RANGE:
-                if not value <= field_ <= mask:
-                    return False
-            elif field_ & mask != value:
-                return False
-        return True
+            row = self.columns.longest_prefix(masked, self._prefixes)
+        elif self.columns.has_masks:
+            row = self.columns.first_covering(masked)
+        else:
+            row = self.columns.find(self.columns.packing.pack(masked))
+        return self._entry(row) if row else None
 
     def next_node(self, action: int | None, hit: bool) -> ir.Node | None:
         """Where the pipeline goes on after ``action`` ran (None: a miss without default action)."""
@@ -174,36 +146,26 @@ class TableState:
     # ── What the control plane asks ──
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self.columns.count
 
     def __iter__(self) -> Iterator[RuntimeEntry]:
         """Entries by index."""
-        return (self._entries[index] for index in sorted(self._entries))
+        return map(self._entry, self.columns.rows().tolist())
 
     def ordered(self) -> list[RuntimeEntry]:
         """Entries so that the first that matches is the one that is hit."""
-        return sorted(self._entries.values(), key=RuntimeEntry.precedence)
+        return list(map(self._entry, self.columns.ordered().tolist()))
 
     def get(self, handle: int) -> RuntimeEntry:
         """The entry of ``handle``; ControlError when there is none."""
-        handle = whole(handle, "a handle")
-        entry = self._entries.get(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else None
-        if entry is None or entry.handle != handle:
-            known = ", ".join(str(each.handle) for each in list(self)[:10]) or "none"
-            known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
-            raise ControlError(
-                f"table {self.table.name} has no entry with handle {handle}. Handles: {known}."
-            )
-        return entry
+        return self._entry(self._row(handle))
 
     def find(self, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
         """The entry with this match; ControlError when there is none."""
-        values, masks, prefix = normalise(self.table, matches)
-        wanted = (values, masks, prefix, priority if is_ordered(self.table) else 0)
-        for entry in self:
-            if (entry.values, entry.masks, entry.prefix, entry.priority) == wanted:
-                return entry
-        raise ControlError(f"table {self.table.name} has no entry with this match")
+        row = self.columns.find(self._words(matches, priority))
+        if not row:
+            raise ControlError(f"table {self.table.name} has no entry with this match")
+        return self._entry(row)
 
     def set_timeout(self, entry: RuntimeEntry, milliseconds: int) -> None:
         """Note how long an entry may go without a hit; nothing looks at it."""
@@ -228,29 +190,15 @@ class TableState:
     def modify(self, handle: int, action: Target) -> None:
         """Change what the entry of ``handle`` runs."""
         self._require_mutable()
-        old = self.get(handle)
-        new = RuntimeEntry(
-            old.handle,
-            old.index,
-            old.values,
-            old.masks,
-            old.prefix,
-            old.priority,
-            action,
-            old.matches,
-        )
-        self._unlink(old)
-        self._link(new)
+        self._set_action(self._row(handle), action)
         self.touch()
 
     def delete(self, handle: int) -> None:
         """Remove the entry of ``handle``."""
         self._require_mutable()
-        entry = self.get(handle)
-        self._unlink(entry)
-        self.timeouts.pop(entry.index, None)
-        self._versions[entry.index] = (self._versions.get(entry.index, 0) + 1) & 0xFF
-        heapq.heappush(self._free, entry.index)
+        row = self._row(handle)
+        self.columns.remove(row)
+        self.timeouts.pop(row - 1, None)
         self.touch()
 
     def clear(self) -> None:
@@ -258,13 +206,9 @@ class TableState:
 
         As in simple_switch this is the one thing that can be done to constant entries.
         """
-        for container in (self._entries, self._exact, self._by_prefix, self._versions):
-            container.clear()
+        self.columns.clear()
         self.timeouts.clear()
-        self._scan.clear()
-        self._matched.clear()
-        self._free.clear()
-        self._next_index = 0
+        self._prefixes.clear()
         self.touch()
 
     def set_default(self, action: Target) -> None:
@@ -278,12 +222,12 @@ class TableState:
             and action.action != self.table.default.action
         ):
             raise ControlError(f"the default action of table {self.table.name} is constant")
-        self.default = action
+        self._use_default(action)
         self.touch()
 
     def reset_default(self) -> None:
         """Back to the default entry that the program states."""
-        self.default = self.table.default
+        self._use_default(self.table.default)
         self.touch()
 
     # ── Inside ──
@@ -300,59 +244,91 @@ class TableState:
             )
 
     def _insert(self, matches: tuple[ir.Match, ...], action: Target, priority: int) -> int:
-        values, masks, prefix = normalise(self.table, matches)
-        if not is_ordered(self.table):
-            priority = 0
-        if self._duplicate(values, masks, prefix, priority):
+        words = self._words(matches, priority)
+        if self.columns.find(words):
             raise ControlError(f"table {self.table.name} already has an entry with this match")
-        if len(self._entries) >= self.table.max_size:
+        if len(self) >= self.table.max_size:
             raise ControlError(
                 f"table {self.table.name} is full: it holds {self.table.max_size} entries"
             )
-        if self._free:
-            index = heapq.heappop(self._free)
-        else:
-            index, self._next_index = self._next_index, self._next_index + 1
-        handle = self._versions.get(index, 0) << _INDEX_BITS | index
+        row = self.columns.insert(words)
+        self._set_action(row, action)
         if self.counters is not None:
-            self.counters[index] = 0
-        self._link(RuntimeEntry(handle, index, values, masks, prefix, priority, action, matches))
-        return handle
-
-    def _duplicate(
-        self, values: tuple[int, ...], masks: tuple[int, ...], prefix: int, priority: int
-    ) -> bool:
-        if self.table.match is ir.MatchKind.EXACT:
-            return values in self._exact
+            self.counters[row - 1] = 0
         if self.table.match is ir.MatchKind.LPM:
-            return prefix in self._by_prefix and values in self._by_prefix[prefix][1]
-        return (values, masks, priority) in self._matched
+            self._note_prefix(matches)
+        return self._handle(row)
 
-    def _link(self, entry: RuntimeEntry) -> None:
-        self._entries[entry.index] = entry
-        if self.table.match is ir.MatchKind.EXACT:
-            self._exact[entry.values] = entry
-        elif self.table.match is ir.MatchKind.LPM:
-            if entry.prefix not in self._by_prefix:
-                self._by_prefix[entry.prefix] = (entry.masks, {})
-                self._by_prefix = dict(sorted(self._by_prefix.items(), reverse=True))
-            self._by_prefix[entry.prefix][1][entry.values] = entry
-        else:
-            insort(self._scan, entry, key=RuntimeEntry.precedence)
-            self._matched.add((entry.values, entry.masks, entry.priority))
+    def _words(self, matches: Sequence[ir.Match], priority: int) -> list[int]:
+        return self.columns.pack(*normalise(self.table, matches), priority)
 
-    def _unlink(self, entry: RuntimeEntry) -> None:
-        del self._entries[entry.index]
-        if self.table.match is ir.MatchKind.EXACT:
-            del self._exact[entry.values]
+    def _note_prefix(self, matches: tuple[ir.Match, ...]) -> None:
+        """Make look-ups try prefixes of the length of this one."""
+        prefix = next(each.prefix for each in matches if isinstance(each, ir.LpmMatch))
+        if prefix not in self._prefixes:
+            self._prefixes[prefix] = self._masks_of(prefix)
+            self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
+
+    def _masks_of(self, prefix: int) -> tuple[int, ...]:
+        """The masks of the entries of an LPM table with a prefix of this length."""
+        return tuple(
+            prefix_mask(prefix, key.width) if key.match is ir.MatchKind.LPM else every
+            for key, every in zip(self.table.keys, self._every, strict=True)
+        )
+
+    def _handle(self, row: int) -> int:
+        return int(self.columns.versions[row]) << _INDEX_BITS | row - 1
+
+    def _row(self, handle: int) -> int:
+        """The row of the entry of ``handle``; ControlError when there is none."""
+        handle = whole(handle, "a handle")
+        row = (handle & ((1 << _INDEX_BITS) - 1)) + 1
+        live = handle >= 0 and row < len(self.columns.live) and self.columns.live[row]
+        if not live or self._handle(row) != handle:
+            rows = self.columns.rows()[:10].tolist()
+            known = ", ".join(str(self._handle(each)) for each in rows) or "none"
+            known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
+            raise ControlError(
+                f"table {self.table.name} has no entry with handle {handle}. Handles: {known}."
+            )
+        return row
+
+    def _entry(self, row: int) -> RuntimeEntry:
+        values, masks = self.columns.values_and_masks(row)
+        prefix = priority = 0
+        if self.columns.has_masks:
+            priority = int(self.columns.words[row, -1])
         elif self.table.match is ir.MatchKind.LPM:
-            entries = self._by_prefix[entry.prefix][1]
-            del entries[entry.values]
-            if not entries:
-                del self._by_prefix[entry.prefix]
+            prefix = int(self.columns.prefixes(np.array([row]))[0])
+            masks = list(self._prefixes[prefix])
         else:
-            del self._scan[bisect_left(self._scan, entry.precedence(), key=RuntimeEntry.precedence)]
-            self._matched.remove((entry.values, entry.masks, entry.priority))
+            masks = list(self._every)
+        return RuntimeEntry(
+            self._handle(row),
+            row - 1,
+            tuple(values),
+            tuple(masks),
+            prefix,
+            priority,
+            self._action(row),
+            self.table.keys,
+        )
+
+    def _action(self, row: int) -> Target:
+        if self.table.kind is ir.TableKind.SIMPLE:
+            return self.columns.action(row)
+        handle, group = divmod(int(self.columns.targets[row, 0]), 2)
+        return Reference(bool(group), handle)
+
+    def _set_action(self, row: int, action: Target | None) -> None:
+        if isinstance(action, Reference):
+            self.columns.targets[row] = 2 * action.handle + action.group
+        elif self.table.kind is ir.TableKind.SIMPLE:
+            self.columns.set_action(row, action)
+
+    def _use_default(self, action: Target | None) -> None:
+        self.default = action
+        self._set_action(0, action)
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
@@ -401,3 +377,16 @@ def prefix_mask(prefix: int, width: int) -> int:
     """The mask of a prefix, counted from the top of the field padded to bytes (``ir.LpmMatch``)."""
     padded = (width + 7) // 8 * 8
     return ((1 << prefix) - 1) << (padded - prefix) & ((1 << width) - 1)
+
+
+def _match(key: ir.TableKey, value: int, mask: int, prefix: int) -> ir.Match:
+    """What an entry says about a field; ``prefix`` is that of an LPM table."""
+    if key.match is ir.MatchKind.RANGE:
+        return ir.RangeMatch(value, mask)
+    if key.match is ir.MatchKind.TERNARY:
+        return ir.TernaryMatch(value, mask)
+    if key.match is ir.MatchKind.LPM:
+        # In a ternary or range table only the mask is known, which is the same to a packet.
+        padding = -key.width % 8
+        return ir.LpmMatch(value, prefix or (mask.bit_count() + padding if mask else 0))
+    return ir.ExactMatch(value)

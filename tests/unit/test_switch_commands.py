@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.switch_cases import program
 
-from innet.errors import ControlError
+from innet.errors import ControlError, InputError
 from innet.switch import Switch
 from innet.switch.commands import COMMANDS
 
@@ -18,7 +18,7 @@ def snapshot(switch):
     """All that a command could change, as plain values."""
     state = switch.state
     tables = [
-        (list(table), table.default, table.timeouts, table._versions, table._free)
+        (list(table), table.default, table.timeouts, table.columns.versions.tolist())
         for table in state.tables
     ]
     arrays = [
@@ -205,3 +205,11 @@ def test_an_aggregation_group_sends_to_one_of_its_ports(engine):
     for command in ("mc_set_lag_membership 256 1", "mc_set_lag_membership 0 1 1"):
         with pytest.raises(ControlError):
             switch.command(command)
+
+
+@pytest.mark.parametrize("given", [5, None, b"show_tables", ["show_tables"]])
+def test_a_command_is_text(given):
+    switch = Switch.load(program("switch_tables"), "interpret")
+    for run in (switch.command, switch.commands):
+        with pytest.raises(InputError, match=f"not {type(given).__name__}"):
+            run(given)

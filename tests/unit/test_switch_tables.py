@@ -48,10 +48,11 @@ def table_of(match, *keys, max_size=64, **more):
 EXACT, LPM = ir.MatchKind.EXACT, ir.MatchKind.LPM
 TERNARY, RANGE = ir.MatchKind.TERNARY, ir.MatchKind.RANGE
 ENTRY = ir.ActionEntry(0, ())
+ACTIONS = (ir.Action("plain", (), ()), ir.Action("other", (ir.Parameter("port", 9),), ()))
 
 
 def state_of(*args, **more):
-    return TableState(table_of(*args, **more), Generation())
+    return TableState(table_of(*args, **more), Generation(), ACTIONS)
 
 
 def test_exact():
@@ -159,15 +160,16 @@ def test_same_match_with_another_priority_is_another_entry():
 
 
 def test_constant_defaults():
-    table = state_of(EXACT, (EXACT, 8), default=ENTRY, default_action_const=True)
-    table.set_default(ir.ActionEntry(0, (1,)))
+    stated = ir.ActionEntry(1, (2,))
+    table = state_of(EXACT, (EXACT, 8), default=stated, default_action_const=True)
+    table.set_default(ir.ActionEntry(1, (1,)))
     with pytest.raises(ControlError, match="default action"):
-        table.set_default(ir.ActionEntry(1, ()))
-    constant = state_of(EXACT, (EXACT, 8), default=ENTRY, default_entry_const=True)
+        table.set_default(ENTRY)
+    constant = state_of(EXACT, (EXACT, 8), default=stated, default_entry_const=True)
     with pytest.raises(ControlError, match="default entry"):
-        constant.set_default(ENTRY)
+        constant.set_default(stated)
     table.reset_default()
-    assert table.default == ENTRY
+    assert table.default == stated
 
 
 def test_next_node():

@@ -22,7 +22,16 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
-from innet.switch import engine, hashes, ir, meters, randomness
+from innet.switch import (
+    engine,
+    entry_columns,
+    hash_index,
+    hashes,
+    ir,
+    meters,
+    randomness,
+    table_words,
+)
 from innet.switch.jit.native import MachineCode, Native
 
 
@@ -69,13 +78,16 @@ _SETTINGS = (
 )
 
 
+#: What else emitted code depends on, beside all of this package.
+_DECISIVE = (engine, entry_columns, hash_index, hashes, ir, meters, randomness, table_words)
+
+
 @cache
 def _environment() -> str:
     """Everything but the program that decides about compiled code."""
     digest = hashlib.sha256()
     package = Path(__file__).parent
-    imported = (engine, hashes, ir, meters, randomness)
-    shared = [Path(str(module.__file__)) for module in imported]
+    shared = [Path(str(module.__file__)) for module in _DECISIVE]
     for source in sorted([*package.glob("*.py"), *shared]):
         digest.update(source.read_bytes())
     libraries = (np.__version__, version("numba"), version("llvmlite"))

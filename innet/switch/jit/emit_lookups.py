@@ -8,11 +8,13 @@ from innet.switch import ir
 from innet.switch.jit import arithmetic
 from innet.switch.jit.arithmetic import Value
 from innet.switch.jit.expressions import Expressions
-from innet.switch.jit.keys import Piece, found_row, is_direct, key_words
 from innet.switch.jit.writer import Writer
+from innet.switch.table_words import Piece, found_row, is_direct, key_words
 
 #: What ``find_masked`` searches.
 _TERNARY = ("values", "masks", "best", "keys", "rows")
+#: What holds rows of the table.
+_ROWS = ("rows", "order")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
@@ -65,7 +67,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             found = f"find_prefix(t{index}_bounds, t{index}_rows, {key})"
         case ir.MatchKind.TERNARY:
             arrays = (f"t{index}_{name}" for name in _TERNARY)
-            found = f"find_masked({', '.join(arrays)}, {key})"
+            found = f"get(t{index}_order, find_masked({', '.join(arrays)}, {key}))"
         case ir.MatchKind.RANGE:
             numbers = f"({', '.join(_piece(fields, piece) for piece in packing.ranges)},)"
             found = f"(t{index}_values, t{index}_masks, {key}, t{index}_lows, t{index}_highs, "
@@ -73,6 +75,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
                 found = f"find_range{found}{numbers})"
             else:
                 found = f"find_wide_range{found}{numbers}, {packing.starts})"
+            found = f"get(t{index}_order, {found})"
         case _ if is_direct(table):
             found = f"get(t{index}_rows, {words[0]})"
         case _:
@@ -80,7 +83,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
     writer.line(f"{row} = {found}")
     if table.with_counters:
         with writer.block(f"if {row} != 0:"):
-            cell = f"get(t{index}_indices, {row}) * 2"
+            cell = f"({row} - 1) * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
@@ -95,18 +98,17 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.LPM:
                 names += ["bounds", "rows"]
             case ir.MatchKind.TERNARY:
-                names += _TERNARY
+                names += [*_TERNARY, "order"]
             case ir.MatchKind.RANGE:
-                names += ["values", "masks", "lows", "highs"]
+                names += ["values", "masks", "lows", "highs", "order"]
             case _ if is_direct(table):
                 names += ["rows"]
             case _:
                 names += ["keys", "rows", "seed"]
-        if table.with_counters or table.meter is not None:
-            names += ["indices"]
         if table.with_counters:
             names += ["counters"]
-    return [(f"t{index}_{name}", "int64" if name == "seed" else "int64[::1]") for name in names]
+    kinds = {"actions": "uint16[::1]", "seed": "int64", **dict.fromkeys(_ROWS, "uint32[::1]")}
+    return [(f"t{index}_{name}", kinds.get(name, "int64[::1]")) for name in names]
 
 
 def _field(writer: Writer, expressions: Expressions, key: ir.TableKey, name: str) -> Value:

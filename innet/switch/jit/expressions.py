@@ -7,12 +7,12 @@ from typing import Any
 
 from innet.errors import UnsupportedError
 from innet.switch import ir
+from innet.switch.entry_columns import NO_ACTION
 from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
-from innet.switch.jit.keys import data_width, found_row
 from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
-from innet.switch.jit.traits import words_of
+from innet.switch.table_words import data_width, found_row, words_of
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
@@ -67,7 +67,7 @@ class Expressions:
                 return Value(self.layout.name(header, WIDTH), 0, plan.LAST_BIT)
             case plan.EntryIndex(table):
                 size = self.program.tables[table].max_size
-                return Value(f"get(t{table}_indices, {self._found_row(table)})", 0, size - 1)
+                return Value(f"({self._found_row(table)} - 1)", 0, size - 1)
             case plan.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):
@@ -87,7 +87,7 @@ class Expressions:
 
     def _argument(self, node: plan.Argument) -> Value:
         table, high = node.table, (1 << node.width) - 1
-        width = data_width(self.program, self.program.tables[table])
+        width = data_width(self.program.actions, self.program.tables[table])
         row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
 
         def at(bits: int) -> str:
@@ -176,7 +176,8 @@ class Expressions:
             case plan.Hit(table):
                 return f"({self._found_row(table)} != 0)"
             case plan.ActionIs(table, position):
-                return f"(t{table}_action == {position})"
+                number = NO_ACTION if position < 0 else position
+                return f"(t{table}_action == {number})"
             case plan.InSet(value_set, words, masks):
                 key = "".join(f"{self.data(word).text}, " for word in words)
                 ones = "".join(f"{literal(mask)}, " for mask in masks)

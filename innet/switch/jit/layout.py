@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.jit import plan
-from innet.switch.jit.traits import words_of
 from innet.switch.jit.tree import walk
+from innet.switch.table_words import words_of
 
 #: Stands for the position of a header's first byte where a field's number is expected.
 START = -2

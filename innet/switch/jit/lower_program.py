@@ -9,13 +9,13 @@ from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES
 from innet.switch.jit import plan
 from innet.switch.jit.control import structure
-from innet.switch.jit.keys import argument_column
 from innet.switch.jit.lower_actions import lower_action, lower_primitive
 from innet.switch.jit.lower_headers import only_member
 from innet.switch.jit.lower_select import select_branches
 from innet.switch.jit.lower_stacks import extract_next
 from innet.switch.jit.lower_terms import Terms
 from innet.switch.jit.traits import fixed_default
+from innet.switch.table_words import argument_column
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = plan.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)

@@ -7,8 +7,8 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
-from innet.switch.jit.keys import WORD, set_words
 from innet.switch.jit.lower_terms import Terms, joined
+from innet.switch.table_words import WORD, set_words
 
 
 def select_branches(terms: Terms, state: ir.ParserState) -> list[tuple[Any, int | None]]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.jit import plan
-from innet.switch.jit.traits import words_of
 from innet.switch.jit.tree import rebuild
+from innet.switch.table_words import words_of
 
 Arguments = Callable[[int], plan.Expression]
 

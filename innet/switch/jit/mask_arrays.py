@@ -11,35 +11,40 @@ Where there are few entries to a mask, a scan in the order of precedence is fast
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from innet.switch.jit.hash_arrays import Array, place, scatter, wrapped
-from innet.switch.jit.keys import KeyWords
-from innet.switch.tables import RuntimeEntry
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch.hash_index import Words, all_hashed, placed
 
 #: So many entries are scanned in the time that a hashed look-up under one mask takes.
 _SCANNED = 4
 
 
-def mask_arrays(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Array]:
-    """The arguments of ``runtime_masks.find_masked``; entries are in the order of precedence.
+def mask_arrays(values: Words, masks: Words) -> list[NDArray[Any]]:
+    """The arguments of ``runtime_masks.find_masked``, from the words of entries in the order of
+    precedence.
 
     ``values`` (entries x words) and ``masks`` (the same) when they are to be scanned. Else no
-    ``values``, and ``masks`` (different masks x words), ``best`` row per mask, and the hash table:
-    ``keys`` (slots x number of the mask and words) and ``rows`` (slots).
+    ``values``, and ``masks`` (different masks x words), ``best`` entry per mask, ``keys`` (entries
+    x number of the mask and words), and the slots of a hash table of entries: ``rows``. Entries
+    count from 1.
     """
-    columns = len(packing.words)
-    values = wrapped([packing.pack(entry.values) for entry in entries], columns)
-    masks = wrapped([packing.pack(entry.masks) for entry in entries], columns)
-    nothing = np.zeros(0, np.int64)
+    nothing = np.zeros(0, np.uint64)
     different, first, number = np.unique(masks, axis=0, return_index=True, return_inverse=True)
-    if len(entries) <= _SCANNED * len(different):
-        return [values, masks, nothing, nothing, nothing]
+    if len(values) <= _SCANNED * len(different):
+        arrays = [values, masks, nothing, nothing]
+        return [*map(_as_emitted, arrays), np.zeros(0, np.uint32)]
     order = np.argsort(first)
     numbers = np.argsort(order)[number.reshape(-1)]
-    keyed = np.column_stack((numbers, values)).astype(np.int64)
+    keyed = np.column_stack((numbers.astype(np.uint64), values))
     _, kept = np.unique(keyed, axis=0, return_index=True)
     slots = 1 << (2 * len(kept)).bit_length()
-    wanted = scatter(keyed[kept], 0) & (slots - 1)
-    keys, rows = place(keyed[kept], kept + 1, wanted, slots)
-    return [nothing, different[order], first[order] + 1, keys, rows]
+    wanted = all_hashed(keyed[kept], 0) & np.uint64(slots - 1)
+    rows = placed(kept + 1, wanted, slots)
+    return [*map(_as_emitted, (nothing, different[order], first[order] + 1, keyed)), rows]
+
+
+def _as_emitted(words: NDArray[Any]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(words).view(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from innet.switch import ir
 from innet.switch.jit.arithmetic import Value, counting, truncated
-from innet.switch.jit.traits import words_of
+from innet.switch.table_words import words_of
 
 
 class RegisterPlaces:

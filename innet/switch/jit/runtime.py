@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from innet.switch.jit.traits import MULTIPLIER
+from innet.switch.hash_index import MULTIPLIER
 
 __all__ = [  # what emitted code may import
     "SIGN",
@@ -293,7 +293,7 @@ def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
 
 @inlined
 def scatter(key: Any, seed: int) -> int:
-    """A hash of a tuple of words, as ``table_arrays`` computes it for whole arrays of keys."""
+    """A hash of a tuple of words, as ``hash_index`` computes it."""
     state = seed
     for word in key:
         state = wrapped_multiply(state ^ word, MULTIPLIER)
@@ -303,7 +303,7 @@ def scatter(key: Any, seed: int) -> int:
 
 @inlined
 def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
-    """Open addressing with linear probing; ``keys`` (slots x words), an empty slot has row 0."""
+    """As ``HashIndex.find``: ``rows`` are its slots, ``keys`` (rows x words) its matrix."""
     mask = len(rows) - 1
     slot = scatter(key, seed) & mask
     while True:
@@ -312,7 +312,7 @@ def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
             return 0
         same = True
         for position in range(len(key)):
-            same &= get(keys, slot * len(key) + position) == key[position]
+            same &= get(keys, row * len(key) + position) == key[position]
         if same:
             return row
         slot = (slot + 1) & mask

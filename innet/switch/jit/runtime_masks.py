@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from innet.switch.hash_index import MULTIPLIER
 from innet.switch.jit.runtime import find_ternary, get, inlined, wrapped_multiply
-from innet.switch.jit.traits import MULTIPLIER
 
 __all__ = ["find_masked"]  # what emitted code may import
 
@@ -25,7 +25,7 @@ def _under_mask(masks: Any, keys: Any, rows: Any, key: Any, number: int) -> Any:
         row = get(rows, slot)
         if row == 0:
             return 0
-        at = slot * (words + 1)
+        at = (row - 1) * (words + 1)
         same = get(keys, at) == number
         for position in range(words):
             masked = key[position] & get(masks, number * words + position)

@@ -1,41 +1,42 @@
 """Tables and multicast groups as arrays, in the form in which emitted code searches them.
 
-Row 0 of a table is its default entry, so that a miss needs no case of its own. Exact tables are
-arrays over all keys where these are few, else open addressing hash tables at most half full. Lpm
-tables are sorted intervals: a look-up is a binary search, whatever the prefixes. Ternary tables are
-hash tables by mask (``mask_arrays``). Range tables are lists in the order of precedence: a look-up
-is a scan. All are rebuilt as a whole when the control plane has changed the table.
+Row 0 of a table is its default entry, so that a miss needs no case of its own; the other rows are
+those of ``EntryColumns``, whose arrays are used as they are, and so is its hash index for exact
+tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted intervals: a
+look-up is a binary search, whatever the prefixes. Ternary tables are hash tables by mask
+(``mask_arrays``). Range tables are lists in the order of precedence: a look-up is a scan. What is
+not an entry's own is made anew when the control plane has changed the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.switch import ir
+from innet.switch.entry_columns import NO_ACTION, EntryColumns
 from innet.switch.jit.group_rows import resolved_rows
-from innet.switch.jit.hash_arrays import Array, place, scatter, wrapped
-from innet.switch.jit.keys import (
-    WORD,
-    KeyWords,
-    data_width,
-    is_direct,
-    key_words,
-    set_words,
-)
+from innet.switch.jit.intervals import intervals
 from innet.switch.jit.mask_arrays import mask_arrays
-from innet.switch.jit.traits import NO_SESSION, NONE, words_of
+from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
-from innet.switch.tables import RuntimeEntry, TableState
+from innet.switch.table_words import (
+    WORD,
+    data_width,
+    is_direct,
+    pack_arguments,
+    set_words,
+)
+from innet.switch.tables import TableState
 
-Argument = Array | int
+Array = NDArray[np.int64]
+Argument = NDArray[Any] | int
 
-#: A hash table of at most so many entries is built with the best of ``_SEEDS`` seeds.
-_SMALL = 512
-_SEEDS = 32
 _EVERY = (1 << WORD) - 1
 
 
@@ -54,155 +55,74 @@ def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
     """The members of a parser value set one after the other, each as ``set_words`` words."""
     words = set_words(described)
     rows = [[member >> WORD * i & _EVERY for i in range(words)] for member in sorted(members)]
-    return wrapped(rows, words).reshape(-1)
+    return np.array(rows, np.uint64).reshape(-1).view(np.int64)
 
 
 def _table_arrays(
     program: ir.Program, state: TableState, profile: ProfileState | None
 ) -> list[Argument]:
-    table = state.table
-    entries = state.ordered()
-    rows = resolved_rows(table, [state.default, *(entry.action for entry in entries)], profile)
-    arrays: list[Argument] = [_actions(table, rows.actions), _data(program, table, rows.actions)]
-    if table.kind is ir.TableKind.INDIRECT_WS:
-        arrays += [np.array(rows.starts, np.int64), np.array(rows.counts, np.int64)]
+    table, columns = state.table, state.columns
+    arrays: list[Argument]
+    if table.kind is ir.TableKind.SIMPLE:
+        arrays = [columns.actions, columns.data.view(np.int64)]
+    else:
+        arrays = _resolved(program, state, profile)
     if not table.keys:
         return arrays
-    packing = key_words(table)
     match table.match:
         case ir.MatchKind.LPM:
-            arrays += _intervals(table, packing, entries)
+            arrays += intervals(columns, table)
         case ir.MatchKind.TERNARY:
-            arrays += mask_arrays(packing, entries)
+            order = columns.ordered()
+            values, masks, _, _ = columns.masked(order)
+            arrays += [*mask_arrays(values, masks), _rows(order)]
         case ir.MatchKind.RANGE:
-            arrays += _lists(packing, entries)
+            order = columns.ordered()
+            lists = (np.ascontiguousarray(each) for each in columns.masked(order))
+            arrays += [*(each.view(np.int64) for each in lists), _rows(order)]
         case _ if is_direct(table):
-            arrays += _direct(table, packing, entries)
+            arrays.append(_direct(table, columns))
         case _:
-            arrays += _hashed(packing, entries)
-    if table.with_counters or table.meter is not None:
-        arrays.append(np.array([0, *(entry.index for entry in entries)], np.int64))
+            columns.index.tidy(columns.words, columns.live)
+            arrays += [columns.words.view(np.int64), columns.index.slots, columns.index.seed]
     if table.with_counters:
         assert state.counters is not None
         arrays.append(state.counters.view(np.int64))
     return arrays
 
 
-def _actions(table: ir.Table, rows: list[ir.ActionEntry | None]) -> Array:
-    """Per row the action's position in the table's list; -1 for none."""
-    positions = {action: i for i, action in enumerate(table.actions)}
-    return np.array([-1 if row is None else positions[row.action] for row in rows], np.int64)
-
-
-def _data(program: ir.Program, table: ir.Table, rows: list[ir.ActionEntry | None]) -> Array:
-    """Per row the words of the action's arguments, filled up with 0."""
-    width = data_width(program, table)
-    words = [[] if row is None else _words(program, row) for row in rows]
-    return wrapped([(*row, *[0] * (width - len(row))) for row in words], width)
-
-
-def _words(program: ir.Program, entry: ir.ActionEntry) -> list[int]:
-    """The arguments of an action as words, the highest of each first."""
-    parameters = program.actions[entry.action].parameters
-    return [
-        value >> shift & _EVERY
-        for each, value in zip(parameters, entry.arguments, strict=True)
-        for shift in range(64 * (words_of(each.width) - 1), -1, -64)
-    ]
-
-
-# ── Exact ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _direct(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
-    rows = np.zeros(1 << sum(key.width for key in table.keys), np.int64)
-    for row, entry in enumerate(entries, 1):
-        rows[packing.pack(entry.values)[0]] = row
-    return [rows]
-
-
-def _hashed(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
-    count = len(entries)
-    words = wrapped([packing.pack(entry.values) for entry in entries], len(packing.words))
-    # A small table can afford to have hardly any collisions, which a processor mispredicts.
-    slots = 1 << max(4, ((8 if count <= _SMALL else 2) * count).bit_length())
-    seed, wanted = _seeded(words, slots)
-    keys, rows = place(words, np.arange(1, count + 1), wanted, slots)
-    return [keys, rows, seed]
-
-
-def _seeded(words: Array, slots: int) -> tuple[int, Array]:
-    """The seed of those tried that makes keys collide least, and the keys' first slots."""
-    best, found = -1, (0, np.zeros(0, np.int64))
-    for seed in range(_SEEDS if len(words) <= _SMALL else 1):
-        wanted = scatter(words, seed) & (slots - 1)
-        different = len(np.unique(wanted))
-        if different > best:
-            best, found = different, (seed, wanted)
-        if different == len(words):
-            break
+def _direct(table: ir.Table, columns: EntryColumns) -> Argument:
+    """The row of each key."""
+    found = np.zeros(1 << sum(key.width for key in table.keys), np.uint32)
+    rows = columns.rows()
+    found[columns.words[rows, 0].astype(np.int64)] = rows
     return found
 
 
-# ── Longest prefix ───────────────────────────────────────────────────────────────────────────────
+def _rows(order: Array) -> Argument:
+    """The rows of entries in the order of precedence, counted from 1; 0 stays the default."""
+    return np.concatenate(([0], order)).astype(np.uint32)
 
 
-def _intervals(table: ir.Table, packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
-    """Interval bounds, ascending, and the row of each; entries nest, so a stack finds them."""
-    shifts = [64 * i for i in reversed(range(len(packing.words)))]
-    everything = tuple((1 << key.width) - 1 for key in table.keys)
-    covers: dict[tuple[int, int], int] = {}
-    for row, entry in enumerate(entries, 1):
-        low = _number(packing.pack(entry.values), shifts)
-        size = _number(packing.pack(_outside(everything, entry.masks)), shifts)
-        # Longer prefixes come first; the padding of a field can make two cover the same.
-        covers.setdefault((low, -(low + size)), row)
-    bounds, rows = [0], [0]
-    stack: list[tuple[int, int]] = []  # (last number, row) of the intervals that are open
-
-    def start(at: int, row: int) -> None:
-        if bounds[-1] == at:
-            rows[-1] = row
-        else:
-            bounds.append(at)
-            rows.append(row)
-
-    for (low, negative_high), row in sorted(covers.items()):
-        while stack and stack[-1][0] < low:
-            ended, _ = stack.pop()
-            start(ended + 1, stack[-1][1] if stack else 0)
-        start(low, row)
-        stack.append((-negative_high, row))
-    while stack:
-        ended, _ = stack.pop()
-        start(ended + 1, stack[-1][1] if stack else 0)
-    if bounds[-1] >> (64 * len(shifts)):
-        bounds.pop()
-        rows.pop()
-    words = [[bound >> shift & _EVERY for shift in shifts] for bound in bounds]
-    return [wrapped(words, len(shifts)), np.array(rows, np.int64)]
-
-
-def _outside(everything: tuple[int, ...], masks: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(full & ~mask for full, mask in zip(everything, masks, strict=True))
-
-
-def _number(words: list[int], shifts: list[int]) -> int:
-    return sum(word << shift for word, shift in zip(words, shifts, strict=True))
-
-
-# ── Range ────────────────────────────────────────────────────────────────────────────
-
-
-def _lists(packing: KeyWords, entries: list[RuntimeEntry]) -> list[Argument]:
-    count = len(packing.words)
-    arrays: list[Argument] = [
-        wrapped([packing.pack(entry.values) for entry in entries], count),
-        wrapped([packing.pack(entry.masks) for entry in entries], count),
-    ]
-    for side in ("values", "masks"):
-        rows = [[piece.of(getattr(entry, side)) for piece in packing.ranges] for entry in entries]
-        arrays.append(wrapped(rows, len(packing.ranges)))
+def _resolved(
+    program: ir.Program, state: TableState, profile: ProfileState | None
+) -> list[Argument]:
+    """Actions, arguments and groups of an indirect table, whose members may have changed."""
+    table = state.table
+    targets = [state.default] + [None] * (len(state.columns.live) - 1)
+    for entry in state:
+        targets[entry.index + 1] = entry.action
+    rows = resolved_rows(table, targets, profile)
+    positions = {action: i for i, action in enumerate(table.actions)}
+    actions = [NO_ACTION if row is None else positions[row.action] for row in rows.actions]
+    data = np.zeros((len(actions), data_width(program.actions, table)), np.uint64)
+    for place, row in zip(data, rows.actions, strict=True):
+        if row is not None:
+            words = pack_arguments(program.actions[row.action], row.arguments)
+            place[: len(words)] = words
+    arrays: list[Argument] = [np.array(actions, np.uint16), data.view(np.int64)]
+    if table.kind is ir.TableKind.INDIRECT_WS:
+        arrays += [np.array(rows.starts, np.int64), np.array(rows.counts, np.int64)]
     return arrays
 
 

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import Statistics
 from innet.switch.jit.tree import walk
+from innet.switch.table_words import words_of
 
 #: Position of each counter in the array that emitted code counts in.
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
-
-#: 2**64 divided by the golden ratio, odd, as int64: what hashed look-ups multiply by.
-MULTIPLIER = -0x61C8864680B583EB
 
 #: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
 NO_SESSION, NONE = -2, -1
@@ -31,11 +29,6 @@ CUSTOM = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
 _WITH_STATE = (*CUSTOM, "toeplitz", "round_robin")
 
 _WORD = (1 << 64) - 1
-
-
-def words_of(width: int) -> int:
-    """How many 64-bit words hold a number of ``width`` bits; at least one."""
-    return max(1, (width + 63) // 64)
 
 
 def queues(program: ir.Program) -> bool:

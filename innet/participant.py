@@ -21,7 +21,7 @@ from innet.errors import GradientError, InputError, StateError
 from innet.fabric import Fabric, Faults, FaultyFabric, drive
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
-from innet.plan import Plan, Probe, RegisterReader, aggregation_of
+from innet.plan import Plan, PlannedHost, Probe, RegisterReader, aggregation_of
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 
@@ -54,7 +54,13 @@ def connect(
         InputError: raw Ethernet without an interface.
         NetworkError: an address or interface that this machine does not have, or not root.
     """
-    host = plan.workers[worker]
+    return connect_host(plan, plan.workers[worker], interface)
+
+
+def connect_host(
+    plan: Plan, host: PlannedHost, interface: str | None = None
+) -> closing[UdpFabric] | closing[RawFabric]:
+    """The same for any host of the plan, such as the parameter server."""
     if plan.layout.framing == "udp":
         return closing(UdpFabric(host.endpoint, host.peer, plan.layout))
     if interface is None:

@@ -1,4 +1,4 @@
-"""The workers' processes of a job on a Mininet network, and what passes between them and here."""
+"""The processes of a job on a Mininet network, and what passes between them and here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from innet.record import Report
 from topo import processes
 from topo.network import check_switches
 from topo.processes import NodeProcess
-from workers.settings import WorkerSettings
+from workers.settings import JobSettings, ServerSettings, WorkerSettings
 
 _READY_SECONDS = 120.0
 _TURN = 0.2  # seconds between two looks at the switches
@@ -29,7 +29,7 @@ _MARGIN = 30.0  # seconds beyond the workers' own patience
 
 
 class Workforce:
-    """One process per worker; a context manager, which starts and ends them.
+    """One process per worker and server; a context manager, which starts and ends them.
 
     Args:
         net: Mininet's network, running.
@@ -53,9 +53,14 @@ class Workforce:
         self._folder = folder
         self._program = program
         self.processes: list[NodeProcess] = []
+        self._servers: list[NodeProcess] = []
 
     def __enter__(self) -> Self:
         try:
+            for host in self._plan.servers:
+                self._servers.append(self._launch_server(self._net.get(host.name)))
+            for process in self._servers:
+                self._event(process.hear(_READY_SECONDS, "ready"), process)
             for host in self._plan.workers:
                 assert host.worker is not None
                 self.processes.append(self._launch(host.worker, self._net.get(host.name)))
@@ -127,13 +132,21 @@ class Workforce:
                 "output": self.output(worker),
             }
         )
-        path = self._folder / f"worker{worker}.json"
+        return self._start(f"worker {worker}", node, self._program, settings)
+
+    def _launch_server(self, node: Any) -> NodeProcess:
+        shared = {name: getattr(self._settings, name) for name in JobSettings.model_fields}
+        settings = ServerSettings(interface=node.defaultIntf().name, **shared)
+        return self._start("parameter server", node, "workers.parameter_server", settings)
+
+    def _start(self, name: str, node: Any, program: str, settings: JobSettings) -> NodeProcess:
+        path = self._folder / f"{name.replace(' ', '')}.json"
         path.write_text(settings.model_dump_json(), encoding="utf-8")
         return NodeProcess(
-            f"worker {worker} on {node.name}",
+            f"{name} on {node.name}",
             node.pid,
-            [processes.PYTHON, "-m", self._program, path, "--wait"],
-            self._folder / f"worker{worker}.log",
+            [processes.PYTHON, "-m", program, path, "--wait"],
+            path.with_suffix(".log"),
             environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
@@ -156,7 +169,7 @@ class Workforce:
             return None
 
     def _end(self) -> None:
-        for process in self.processes:
+        for process in [*self.processes, *self._servers]:
             process.end()
 
 

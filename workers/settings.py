@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from innet.config import CodecDescription, Settings, ValuesPerPacket, load_toml, validate
+from innet.config import CodecDescription, Model, Settings, ValuesPerPacket, load_toml, validate
 from innet.errors import ConfigError
 from innet.fabric import Faults
 from innet.plan import Plan, Request, make_plan
@@ -114,18 +114,37 @@ class WorkerSettings(JobSettings):
     outcome: AnyPath | None = None
 
 
+class ServerSettings(JobSettings):
+    """The parameter server of a job.
+
+    Attributes:
+        interface: where to send raw Ethernet; not needed for UDP.
+    """
+
+    interface: str | None = None
+
+
 def read(path: Path) -> WorkerSettings:
-    """Settings from a TOML or, if its name ends so, a JSON file.
+    """A worker's settings from a TOML or, if its name ends so, a JSON file.
 
     Raises:
         ConfigError: the file cannot be read, or names a key that cannot be used.
     """
+    return _read(path, WorkerSettings)
+
+
+def read_server(path: Path) -> ServerSettings:
+    """The same for a parameter server."""
+    return _read(path, ServerSettings)
+
+
+def _read(path: Path, kind: type[Model]) -> Model:
     if path.suffix != ".json":
-        return load_toml(path, WorkerSettings)
+        return load_toml(path, kind)
     try:
         mapping = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}: {error}.") from None
     if not isinstance(mapping, dict):
         raise ConfigError(f"{path} holds no settings: it must be a JSON object.")
-    return validate(WorkerSettings, mapping, source=str(path))
+    return validate(kind, mapping, source=str(path))

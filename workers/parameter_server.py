@@ -1,0 +1,108 @@
+"""The parameter server of a job, as a process on a host of the network.
+
+    python -m workers.parameter_server server.toml
+
+The file holds ``workers.settings.ServerSettings``: what the job's workers are told, and for raw
+Ethernet the server's interface. It prints {"ready": true} once it listens, and serves until
+standard input ends (with --wait) or it is interrupted; then it prints what it has counted. An error
+ends it with status 1 and a message on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import select
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from innet.errors import InnetError, InputError
+from innet.fabric import Host
+from innet.packets import PacketBatch
+from innet.participant import ClockedFabric, connect_host
+from innet.plan import Plan, PlannedHost, aggregation_of
+from innet.protocol.server import ParameterServer
+from workers.settings import ServerSettings, read_server
+
+_TURN = 0.2  # seconds between two looks at whether to end
+
+
+def server_of(plan: Plan) -> PlannedHost:
+    """The host that the job's server runs on.
+
+    Raises:
+        InputError: the job's program has none.
+    """
+    if not plan.servers:
+        raise InputError(
+            f"{plan.aggregation} has no parameter server; choose a program that has: hashed."
+        )
+    return plan.servers[0]
+
+
+def serve(end: Host, fabric: ClockedFabric, ended: Callable[[], bool]) -> None:
+    """Answer what comes until ``ended`` says so, which is asked a few times in a second."""
+    now = fabric.now()
+    look = now + _TURN
+    while True:
+        arrived = fabric.receive(now)
+        if len(arrived):
+            end.receive(arrived, now)
+            frames = end.outgoing(now)
+            if len(frames):
+                fabric.send(PacketBatch.uniform(frames, 0), now)
+        if now >= look:
+            if ended():
+                return
+            look = now + _TURN
+        now = fabric.wait(now, look)
+
+
+def run(settings: ServerSettings, ended: Callable[[], bool]) -> dict[str, Any]:
+    """Serve a job; what the server has counted.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    plan = settings.plan()
+    host = server_of(plan)
+    end = aggregation_of(plan.aggregation).server_end(plan, host)
+    with connect_host(plan, host, settings.interface) as fabric:
+        print(json.dumps({"ready": True}), flush=True)
+        serve(end, fabric, ended)
+    assert isinstance(end, ParameterServer)
+    return {"counters": dataclasses.asdict(end.counters), "collisions": end.collisions}
+
+
+def _input_ended() -> bool:
+    """Whether whoever started this process is gone, or said that it is enough."""
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable) and not sys.stdin.readline()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.parameter_server", description="The parameter server of a job."
+    )
+    parser.add_argument("settings", type=Path, help="TOML or JSON")
+    parser.add_argument("--wait", action="store_true", help="until standard input ends")
+    options = parser.parse_args(arguments)
+    try:
+        ended = _input_ended if options.wait else (lambda: False)
+        print(json.dumps(run(read_server(options.settings), ended)), flush=True)
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if options.wait:
+            print(json.dumps({"error": str(error), "stalled": False}), flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

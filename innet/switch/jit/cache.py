@@ -78,8 +78,8 @@ _SETTINGS = (
 )
 
 
-#: What else emitted code depends on, beside all of this package.
-_DECISIVE = (engine, entry_columns, hash_index, hashes, ir, meters, randomness, table_words)
+#: What else emitted code depends on, beside all of this package and of ``ir``.
+_DECISIVE = (engine, entry_columns, hash_index, hashes, meters, randomness, table_words)
 
 
 @cache
@@ -88,6 +88,7 @@ def _environment() -> str:
     digest = hashlib.sha256()
     package = Path(__file__).parent
     shared = [Path(str(module.__file__)) for module in _DECISIVE]
+    shared += Path(str(ir.__file__)).parent.glob("*.py")
     for source in sorted([*package.glob("*.py"), *shared]):
         digest.update(source.read_bytes())
     libraries = (np.__version__, version("numba"), version("llvmlite"))

@@ -66,7 +66,7 @@ def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
     values = cuda.to_device(sparse[places])
     yield "survey", 1, lambda: gpu.survey(x)
     yield "grain", 1, lambda: gpu.grain(x)
-    yield "moments", 1, lambda: gpu.moments(x, 0.0)
+    yield "moments", 1, lambda: gpu.moments(x, 0.0, 0.0)
     yield "top-k 1 %", 3, lambda: gpu.top_k(x, k)
     yield "top-k 1 % with residual", 5, lambda: gpu.top_k_residual(x, residual, k)
     yield "threshold, 1.2 %", 1, lambda: gpu.reaching(x, 2.5)

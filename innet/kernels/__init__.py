@@ -99,12 +99,16 @@ class Kernels(Protocol):
         """
         ...
 
-    def smallest(self, x: Floats, /) -> float:
-        """The smallest |x|; x has at least one element."""
+    def smallest(self, x: Floats, least: float, /) -> tuple[float, int]:
+        """The smallest |x| >= least, infinity where there is none; and how many they are.
+
+        Compared without rounding. Least is 0.0 for all elements.
+        """
         ...
 
-    def moments(self, x: Floats, shift: float, /) -> tuple[float, float]:
-        """The sums of |x| - shift and of its square, in float64; each term is rounded once.
+    def moments(self, x: Floats, shift: float, least: float, /) -> tuple[float, float]:
+        """The sums of |x| - shift and of its square over the elements with |x| >= least, in
+        float64; each term is rounded once.
 
         Bit for bit the same from every implementation: element i is added to lane i mod ``LANES``
         (512), in ascending order, and then the upper half of the lanes to the lower half until one
@@ -113,7 +117,7 @@ class Kernels(Protocol):
         ...
 
     def product(self, x: Floats, /) -> tuple[float, int]:
-        """The product of all |x|, none of which is zero, as f · 2**e with 1 <= f < 2.
+        """The product of all |x| that are not zero as f · 2**e with 1 <= f < 2.
 
         f is multiplied in float64 in the order in which ``moments`` adds, and so is the same
         everywhere, as a sum of logarithms would not be.

@@ -12,20 +12,24 @@ from innet.kernels.arrays import LANES, Floats
 Doubles = NDArray[np.float64]
 
 
-def smallest(x: Floats, /) -> float:
+def smallest(x: Floats, least: float, /) -> tuple[float, int]:
     """See ``innet.kernels.Kernels.smallest``."""
-    return float(np.abs(x).min())
+    magnitudes = np.abs(x).astype(np.float64)
+    counted = magnitudes[magnitudes >= least]
+    return float(counted.min(initial=math.inf)), counted.size
 
 
-def moments(x: Floats, shift: float, /) -> tuple[float, float]:
+def moments(x: Floats, shift: float, least: float, /) -> tuple[float, float]:
     """See ``innet.kernels.Kernels.moments``."""
-    deviations = np.abs(x).astype(np.float64) - shift
+    magnitudes = np.abs(x).astype(np.float64)
+    deviations = np.where(magnitudes >= least, magnitudes - shift, 0.0)
     return _sum(deviations), _sum(deviations * deviations)
 
 
 def product(x: Floats, /) -> tuple[float, int]:
     """See ``innet.kernels.Kernels.product``."""
-    halves, powers = np.frexp(np.abs(x).astype(np.float64))  # halves in [0.5, 1)
+    factors = np.where(x == 0, np.float32(1), np.abs(x))
+    halves, powers = np.frexp(factors.astype(np.float64))  # halves in [0.5, 1)
     exponent = int(powers.sum(dtype=np.int64)) - x.size
     lanes = np.ones(LANES)
     for row in _rows(2 * halves, 1.0):

@@ -97,20 +97,19 @@ def test_threshold(data):
 @given(st.data())
 def test_statistics(data):
     x = vector(data)
-    x = x[x != 0]
-    if x.size:
-        least = gpu.smallest(x)
-        assert least == naive.smallest(x)
-        for shift in (0.0, least):
-            assert gpu.moments(x, shift) == naive.moments(x, shift)
-        assert gpu.product(x) == naive.product(x)
+    middle = float(np.median(np.abs(x))) if x.size else 1.0
+    for least in (0.0, middle, 1e39):
+        assert gpu.smallest(x, least) == naive.smallest(x, least)
+        for shift in (0.0, middle):
+            assert gpu.moments(x, shift, least) == naive.moments(x, shift, least)
+    assert gpu.product(x) == naive.product(x)
 
 
 @pytest.mark.parametrize("size", [511, 512, 513, 1300])
 def test_statistics_of_several_rows_of_lanes(size):
     x = np.random.default_rng(size).standard_cauchy(size).astype(np.float32)
     x[::97] = gradients.TINIEST
-    assert gpu.moments(x, 0.1) == naive.moments(x, 0.1)
+    assert gpu.moments(x, 0.1, 0.2) == naive.moments(x, 0.1, 0.2)
     assert gpu.product(x) == naive.product(x)
 
 

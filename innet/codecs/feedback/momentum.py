@@ -144,7 +144,7 @@ class Momentum(Residual):
         """The gradient, scaled down where it is longer than its share of the clipping norm."""
         if self._clip is None:
             return gradient
-        _, squares = self.context.kernels.moments(gradient, 0.0)
+        _, squares = self.context.kernels.moments(gradient, 0.0, 0.0)
         length, longest = math.sqrt(squares), self._clip / math.sqrt(workers)
         if length <= longest:
             return gradient

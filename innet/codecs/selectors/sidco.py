@@ -16,9 +16,8 @@ from innet.codecs.selectors import tails
 from innet.codecs.selectors.threshold import reaching_or_largest
 from innet.config import Settings
 from innet.errors import StateError
-from innet.kernels import Kernels
 
-Fit = Callable[[Kernels, Floats, float], float]
+Fit = Callable[[tails.Tail, float], float]
 
 _TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 _TOO_FEW, _TOO_MANY = 0.8, 1.2  # selected / wanted beyond which the number of stages changes
@@ -131,23 +130,22 @@ class Sidco(Selector[SidcoSettings]):
     def _threshold(self, x: Floats, stages: int) -> tuple[float, float]:
         """Where to cut, above 0; and how many of x, shape (n,), shall be selected."""
         kernels, parameters = self.context.kernels, self.parameters
-        _, nonzero, _ = kernels.survey(x)
+        left = tails.Tail.of(kernels, x, _TINIEST)
         wanted = max(1.0, parameters.ratio * x.size)
-        if nonzero <= wanted:
-            return _TINIEST, nonzero
-        share = wanted / nonzero
+        if left.count <= wanted:
+            return _TINIEST, left.count
+        share = wanted / left.count
         if stages == 1 or share >= parameters.first:
             shares = [share]
         else:
             rest = (share / parameters.first) ** (1 / (stages - 1))
             shares = [parameters.first, *[rest] * (stages - 1)]
-        left = x if nonzero == x.size else kernels.reaching(x, _TINIEST)[1]
         fit, later = self.fits
         for each in shares[:-1]:
-            _, through = kernels.reaching(left, max(_TINIEST, fit(kernels, left, each)))
-            left = through if through.size else left
+            through = tails.Tail.of(kernels, x, max(left.least, fit(left, each)))
+            left = through if through.count else left
             fit = later
-        return max(_TINIEST, fit(kernels, left, shares[-1])), wanted
+        return max(_TINIEST, fit(left, shares[-1])), wanted
 
     def _adapt(self) -> None:
         means = self._sums / self._count

@@ -17,14 +17,15 @@ from innet.kernels.cuda.device import WARP, Array, empty, floats
 from innet.kernels.cuda.rounding import times
 
 _EACH_LANE = (LANES // WARP, WARP)  # a warp on each of so many multiprocessors
+_MAGNITUDE = 0x7FFFFFFF
 _FRACTION = 0x7FFFFF
 _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored
 
 
-def moments(x: Any, shift: float, /) -> tuple[float, float]:
+def moments(x: Any, shift: float, least: float, /) -> tuple[float, float]:
     """See ``innet.kernels.Kernels.moments``."""
     sums, squares = empty(LANES, np.float64), empty(LANES, np.float64)
-    _moments[_EACH_LANE](floats(x), shift, sums, squares)
+    _moments[_EACH_LANE](floats(x), shift, least, sums, squares)
     return _folded(np.add, sums), _folded(np.add, squares)
 
 
@@ -45,14 +46,16 @@ def _folded(operation: np.ufunc, array: Array) -> float:
 
 
 @cuda.jit
-def _moments(x: Array, shift: float, sums: Array, squares: Array) -> None:
+def _moments(x: Array, shift: float, least: float, sums: Array, squares: Array) -> None:
     lane = cuda.grid(1)
     total = np.float64(0)
     square = np.float64(0)
     for i in range(lane, x.size, LANES):
-        deviation = np.float64(abs(x[i])) - np.float64(shift)
-        total += deviation
-        square += times(deviation, deviation)
+        magnitude = np.float64(abs(x[i]))
+        if magnitude >= np.float64(least):
+            deviation = magnitude - np.float64(shift)
+            total += deviation
+            square += times(deviation, deviation)
     sums[lane] = total
     squares[lane] = square
 
@@ -64,6 +67,8 @@ def _product(words: Array, fractions: Array, exponents: Array) -> None:
     fraction = np.float64(1)
     exponent = np.int64(0)
     for i in range(lane, words.size, LANES):
+        if words[i] & _MAGNITUDE == 0:
+            continue
         field = (words[i] >> 23) & 0xFF
         mantissa = words[i] & _FRACTION
         if field == 0:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, filled, floats, threads_for
+from innet.kernels.cpu.threshold import least_bits
+from innet.kernels.cuda.device import Array, floats, threads_for
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 _MAGNITUDE = 0x7FFFFFFF
@@ -23,27 +24,35 @@ def survey(x: Any, /) -> tuple[int, int, int]:
     return largest, nonzero, -1 if bad == _NOWHERE else bad
 
 
-def smallest(x: Any, /) -> float:
+def smallest(x: Any, least: float, /) -> tuple[float, int]:
     """See ``innet.kernels.Kernels.smallest``."""
     words = floats(x).view(np.int32)
-    least = filled(1, _MAGNITUDE)
-    _smallest[threads_for(words.size)](words, least)
-    return float(least.copy_to_host().view(np.float32)[0])
+    found = cuda.to_device(np.array([_INFINITY, 0], np.int32))
+    _smallest[threads_for(words.size)](words, least_bits(least), found)
+    bits, count = found.copy_to_host()
+    return float(bits.view(np.float32)), int(count)
 
 
 @cuda.jit
-def _smallest(words: Array, least: Array) -> None:
-    shared = cuda.shared.array(1, np.int32)
+def _smallest(words: Array, least: int, found: Array) -> None:
+    shared = cuda.shared.array(2, np.int32)
     if cuda.threadIdx.x == 0:
-        shared[0] = _MAGNITUDE
+        shared[0] = _INFINITY
+        shared[1] = 0
     cuda.syncthreads()
-    own = np.int32(_MAGNITUDE)
+    own = np.int32(_INFINITY)
+    count = np.int32(0)
     for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
-        own = min(own, np.int32(words[i] & _MAGNITUDE))
+        bits = np.int32(words[i] & _MAGNITUDE)
+        if bits >= least:
+            own = min(own, bits)
+            count += np.int32(1)
     cuda.atomic.min(shared, 0, own)
+    cuda.atomic.add(shared, 1, count)
     cuda.syncthreads()
     if cuda.threadIdx.x == 0:
-        cuda.atomic.min(least, 0, shared[0])
+        cuda.atomic.min(found, 0, shared[0])
+        cuda.atomic.add(found, 1, shared[1])
 
 
 @cuda.jit

@@ -9,31 +9,29 @@ and the workers' chunk counters, and what each worker's codec has held back.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient, check_integer
+from innet.codecs import Codec, CodecSpec, build_codec, check_gradient, check_integer
 from innet.config import Engine
-from innet.errors import GradientError, InputError, StateError
+from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, Recorder
-from innet.plan import Emulation, Request, make_plan
+from innet.lockstep import Lockstep, Run
+from innet.plan import Emulation, Plan, Request, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
-from innet.threads import Map, cores, side_by_side
+from innet.threads import cores
 from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
-from innet.words import Segment
 
 Vector = NDArray[np.float32]
 Layers = Sequence[int | Sequence[int]]
-Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Frame = tuple[float, int, bytes]
-_Step = list[Segment] | Outcome
-_WORTH_THREADS = 1 << 16  # elements; below, to hand work over takes longer than to do it
 
 
 class Collective:
@@ -53,14 +51,17 @@ class Collective:
         window: chunks of a worker under way at once, a power of two; by default all slots of the
             program. In memory a large window is faster, as more packets share a call.
         faults: what happens to packets on every link, both ways; nothing if None.
-        timing: the workers' patience, in virtual seconds.
+        timing: the workers' patience, in virtual seconds. With ``partial_after`` set, an all-reduce
+            goes on without workers who are late by so much, and they take no part until they
+            ``rejoin``.
+        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch
+            and with the same gradients.
         seed: of the codec's hashes and of the faults.
         verify: compare each result with the oracle, and measure the error against float64 sums.
         threads: that run the workers' codecs, for large gradients; as many as there are cores if
             None. Results do not depend on it.
 
     Attributes:
-        plan: the network, as data.
         network: the network, running.
 
     Raises:
@@ -83,6 +84,7 @@ class Collective:
         window: int | None = None,
         faults: Faults | None = None,
         timing: Timing | None = None,
+        attempts: int = 1,
         seed: int = 0,
         verify: bool = True,
         threads: int | None = None,
@@ -98,34 +100,51 @@ class Collective:
         for name, number in sizes.items():
             if number is not None:
                 check_integer(number, name)
-        self.plan = make_plan(
+        if check_integer(attempts, "the number of attempts") < 1:
+            raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
+        plan = make_plan(
             program,
             values_per_packet,
             Request(workers=workers, window=window, framing=framing, racks=racks, depth=depth),
         )
         self.workers = workers
-        self.program = self.plan.switches[0].program.name
+        self.program = plan.switches[0].program.name
         self.engine = engine
         self.verify = verify
-        self._threads = min(workers, cores() if threads is None else max(1, threads))
         self.codecs: list[Codec] = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
-        self.network = Emulation(self.plan, engine=engine, faults=faults, timing=timing, seed=seed)
-        self.layout = self.plan.layout
+        self.network = Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
+        self.layout = plan.layout
+        goes_on = timing is not None and timing.partial_after is not None
+        if (goes_on or attempts > 1) and not self.network.has_epochs:
+            raise InputError(
+                f"{self.program} knows no other epoch, which partial results and further attempts "
+                "need; use slots, or leave partial_after and attempts out."
+            )
+        threads = min(workers, cores() if threads is None else max(1, threads))
+        self._lockstep = Lockstep(self.codecs, self.network, goes_on=goes_on, threads=threads)
+        self._attempts = attempts
         self._failed: str | None = None
+        self._stalled = False
 
     # ------------------------------------------------------------------ what users call
 
     def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
         """Sum the workers' gradients over the network.
 
+        After a ``StalledError`` the next call begins the next epoch of the job, if its protocol has
+        epochs: nothing that is left of this one can harm it.
+
         Args:
             gradients: one float32 array per worker, all of one shape, in a list or any other
-                iterable. They are not modified.
+                iterable; either of all workers, or of those who are ``present``. They are not
+                modified.
 
         Returns:
-            The sum as decoded, float32 of that shape, and a report of what it took.
+            The sum as decoded, float32 of that shape, and a report of what it took. If workers were
+            left out because they were late, ``report.details["without"]`` names them; the sum lacks
+            them in every element, and their codecs hold back what feedback can hold back.
 
         Raises:
             GradientError: a wrong dtype or shape, or a value that is not finite, alone or with
@@ -141,30 +160,71 @@ class Collective:
                 f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
                 "agree on what was summed; make a new Collective."
             )
-        gradients = _listed(gradients)
-        flat = self._checked(gradients)
+        given = self._of_present(_listed(gradients))
+        flat = _flattened(given)
         # All codecs are asked before any of them takes its gradient up.
-        for codec, gradient in zip(self.codecs, flat, strict=True):
-            codec.check(gradient)
+        for worker, vector in flat.items():
+            self.codecs[worker].check(vector)
+        if self._stalled:
+            self.network.begin_epoch(self.plan.job.absent)
+            self._stalled = False
         before = self._counts()
         switches = self.network.switch_seconds
-        network = 0.0
         try:
-            outcomes, rounds, network = self._exchange(flat)
+            run = self._lockstep.run(flat, self._attempts)
+        except StalledError as error:
+            self._stalled = self.network.has_epochs
+            self._failed = None if self._stalled else type(error).__name__
+            raise
         except BaseException as error:
             self._failed = type(error).__name__
             raise
         counts = self._counts() - before
-        total = outcomes[0].sum.reshape(gradients[0].shape)
+        outcomes = list(run.outcomes.values())
+        total = outcomes[0].sum.reshape(given[self.present[0]].shape)
         spent = time.perf_counter() - begun
         seconds = Seconds(
             encode=sum(outcome.encode_seconds for outcome in outcomes),
-            network=network,
+            network=run.network,
             decode=sum(outcome.decode_seconds for outcome in outcomes),
             total=spent,
             switch=self.network.switch_seconds - switches,
         )
-        return total, self._report(flat, outcomes, rounds, counts, seconds)
+        return total, self._report(flat, run, counts, seconds)
+
+    @property
+    def plan(self) -> Plan:
+        """The network and the job as they are now, as data."""
+        return self.network.plan
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Indices of the workers who take part, ascending."""
+        return self.plan.job.present
+
+    def leave(self, worker: int) -> None:
+        """Go on without a worker, under the next epoch. Its codec keeps what it holds back.
+
+        Raises:
+            InputError: no such worker, or the last one.
+            StateError: it has left already, or the protocol has no epochs.
+        """
+        self._check_worker(worker)
+        if worker not in self.present:
+            raise StateError(f"worker {worker} has left already.")
+        self.network.begin_epoch(self.plan.job.absent | {worker})
+
+    def rejoin(self, worker: int) -> None:
+        """A worker who left takes part again, under the next epoch, with the codec that it had.
+
+        Raises:
+            InputError: no such worker.
+            StateError: it never left, or the protocol has no epochs.
+        """
+        self._check_worker(worker)
+        if worker in self.present:
+            raise StateError(f"worker {worker} takes part already.")
+        self.network.begin_epoch(self.plan.job.absent - {worker})
 
     @contextmanager
     def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
@@ -192,77 +252,22 @@ class Collective:
             seen = zip(recorder.times(), recorder.packets().to_packets(), strict=True)
             frames.extend((float(when), port, data) for when, (port, data) in seen)
 
-    # ------------------------------------------------------------------ the rounds
-
-    def _exchange(self, flat: list[Vector]) -> tuple[list[Outcome], int, float]:
-        """Run all workers' codecs; outcomes, rounds, seconds in the network."""
-        exchanges: list[Exchange] = [
-            codec.exchange(gradient, self.workers, checked=True)
-            for codec, gradient in zip(self.codecs, flat, strict=True)
-        ]
-        try:
-            with side_by_side(self._threads if flat[0].size >= _WORTH_THREADS else 1) as run:
-                return self._in_lock_step(exchanges, run)
-        finally:
-            for exchange in exchanges:
-                exchange.close()  # after a failure: codecs take back what they have not sent
-
-    def _in_lock_step(
-        self, exchanges: list[Exchange], run: Map
-    ) -> tuple[list[Outcome], int, float]:
-        answers: list[list[NDArray[np.int32]] | None] = [None] * self.workers
-        rounds = 0
-        network = 0.0
-        while True:
-            steps = list(run(_advance, exchanges, answers))
-            segments = [step for step in steps if not isinstance(step, Outcome)]
-            outcomes = [step for step in steps if isinstance(step, Outcome)]
-            if outcomes:
-                # They decide by what all have received, so they end together.
-                assert not segments
-                assert len(outcomes) == self.workers
-                return outcomes, rounds, network
-            begun = time.perf_counter()
-            answers = [*self._round(segments)]
-            network += time.perf_counter() - begun
-            rounds += 1
-
-    def _round(self, segments: list[list[Segment]]) -> list[list[NDArray[np.int32]]]:
-        """One exchange: every worker's segments in, what each worker received out."""
-        network = self.network
-        for end, each in zip(network.workers, segments, strict=True):
-            end.start(each, network.now)
-        network.run()
-        return [end.results() for end in network.workers]
-
     # ------------------------------------------------------------------ checks and the report
 
-    def _checked(self, gradients: Sequence[NDArray[np.float32]]) -> list[Vector]:
-        """Flat, contiguous, all alike, all finite."""
-        if len(gradients) != self.workers:
-            raise GradientError(
-                f"{len(gradients)} gradients for {self.workers} workers; pass one for each."
-            )
-        for worker, gradient in enumerate(gradients):
-            if not isinstance(gradient, np.ndarray):
-                raise GradientError(
-                    f"the gradient of worker {worker} is a {type(gradient).__name__}; pass a NumPy "
-                    "array (for a torch tensor: tensor.detach().cpu().numpy())."
-                )
-            if gradient.dtype != np.float32:
-                raise GradientError(
-                    f"the gradient of worker {worker} is {gradient.dtype}, not float32; convert it "
-                    "with .astype(np.float32)."
-                )
-            if gradient.shape != gradients[0].shape:
-                raise GradientError(
-                    f"the gradient of worker {worker} has shape {gradient.shape}, that of worker 0 "
-                    f"{gradients[0].shape}; all workers must reduce the same tensor."
-                )
-        flat = [np.ascontiguousarray(gradient).reshape(-1) for gradient in gradients]
-        for worker, vector in enumerate(flat):
-            check_gradient(vector, worker)
-        return flat
+    def _check_worker(self, worker: int) -> None:
+        if not 0 <= check_integer(worker, "the worker") < self.workers:
+            raise InputError(f"there is no worker {worker}; they are 0 .. {self.workers - 1}.")
+
+    def _of_present(self, gradients: list[Vector]) -> dict[int, Vector]:
+        """By worker, of those who take part."""
+        if len(gradients) == self.workers:
+            return {worker: gradients[worker] for worker in self.present}
+        if len(gradients) == len(self.present):
+            return dict(zip(self.present, gradients, strict=True))
+        some = "" if len(self.present) == self.workers else f", {len(self.present)} of them present"
+        raise GradientError(
+            f"{len(gradients)} gradients for {self.workers} workers{some}; pass one for each."
+        )
 
     def _counts(self) -> _Counts:
         ends = [end.counters for end in self.network.workers]
@@ -276,28 +281,30 @@ class Collective:
 
     def _report(
         self,
-        flat: list[Vector],
-        outcomes: list[Outcome],
-        rounds: int,
+        flat: dict[int, Vector],
+        run: Run,
         counts: _Counts,
         seconds: Seconds,
     ) -> Report:
-        chunks = -(-len(flat[0]) // self.layout.values)
+        outcomes = list(run.outcomes.values())
+        vectors = [flat[worker] for worker in run.outcomes]
+        chunks = -(-len(vectors[0]) // self.layout.values)
         exact = is_exact(outcomes) if self.verify else None
-        selected, union = selections(outcomes, len(flat[0]))
-        error, error_sent = errors(flat, outcomes) if self.verify else (None, None)
+        selected, union = selections(outcomes, len(vectors[0]))
+        error, error_sent = errors(vectors, outcomes) if self.verify else (None, None)
+        without: dict[str, Any] = {"without": list(run.without)} if run.without else {}
         return Report(
             exact=exact,
-            workers=self.workers,
+            workers=len(outcomes),
             codec=self.codecs[0].describe(),
             program=self.program,
             engine=self.engine,
             fabric="memory" if self.network.fabric is self.network.edge else "memory with faults",
             values_per_packet=self.layout.values,
-            elements=len(flat[0]),
+            elements=len(vectors[0]),
             selected=selected,
             union=union,
-            rounds=rounds,
+            rounds=run.rounds,
             packets_sent=int(counts.sent.sum()),
             packets_received=int(counts.received.sum()),
             bytes_sent=int(counts.bytes_sent.max()),
@@ -308,7 +315,7 @@ class Collective:
             max_abs_error=error,
             max_abs_error_sent=error_sent,
             infinite=int(np.count_nonzero(np.isinf(outcomes[0].sum))),
-            details=dict(outcomes[0].details),
+            details={**outcomes[0].details, **without},
         )
 
 
@@ -332,13 +339,31 @@ class _Counts:
         )
 
 
-def _advance(exchange: Exchange, answers: list[NDArray[np.int32]] | None) -> _Step:
-    """The segments of a worker's next round, or what it has in the end."""
-    try:
-        return next(exchange) if answers is None else exchange.send(answers)
-    except StopIteration as stop:
-        outcome: Outcome = stop.value
-        return outcome
+def _flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
+    """By worker: flat, contiguous, all alike, all finite."""
+    first = next(iter(gradients))
+    for worker, gradient in gradients.items():
+        if not isinstance(gradient, np.ndarray):
+            raise GradientError(
+                f"the gradient of worker {worker} is a {type(gradient).__name__}; pass a NumPy "
+                "array (for a torch tensor: tensor.detach().cpu().numpy())."
+            )
+        if gradient.dtype != np.float32:
+            raise GradientError(
+                f"the gradient of worker {worker} is {gradient.dtype}, not float32; convert it "
+                "with .astype(np.float32)."
+            )
+        if gradient.shape != gradients[first].shape:
+            raise GradientError(
+                f"the gradient of worker {worker} has shape {gradient.shape}, that of worker "
+                f"{first} {gradients[first].shape}; all workers must reduce the same tensor."
+            )
+    flat = {
+        worker: np.ascontiguousarray(gradient).reshape(-1) for worker, gradient in gradients.items()
+    }
+    for worker, vector in flat.items():
+        check_gradient(vector, worker)
+    return flat
 
 
 def _listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
@@ -367,6 +392,7 @@ def all_reduce(
     window: int | None = None,
     faults: Faults | None = None,
     timing: Timing | None = None,
+    attempts: int = 1,
     seed: int = 0,
     verify: bool = True,
     threads: int | None = None,
@@ -400,6 +426,7 @@ def all_reduce(
         window=window,
         faults=faults,
         timing=timing,
+        attempts=attempts,
         seed=seed,
         verify=verify,
         threads=threads,

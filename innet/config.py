@@ -42,6 +42,46 @@ class Settings(BaseModel):
     )
 
 
+Probability = Annotated[float, Field(ge=0, le=1)]
+Duration = Annotated[float, Field(ge=0)]
+
+
+class OutageSettings(Settings):
+    """Workers that are cut off for a while.
+
+    Attributes:
+        begin, end: virtual seconds; without an end they stay cut off.
+        workers: indices; all if there is none.
+    """
+
+    begin: Duration = 0.0
+    end: Duration | None = None
+    workers: tuple[Annotated[int, Field(ge=0, lt=_UNITS)], ...] = Field(default=(), strict=False)
+
+
+class FaultSettings(Settings):
+    """What happens to packets on every link, each way; as ``innet.fabric.Faults``.
+
+    Attributes:
+        loss, duplicate, reorder, corrupt, truncate, mark: probabilities, of each packet.
+        delay, jitter, hold: virtual seconds.
+        outages: workers that are cut off.
+        restarts: virtual seconds at which the switches lose their registers.
+    """
+
+    loss: Probability = 0.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    corrupt: Probability = 0.0
+    truncate: Probability = 0.0
+    mark: Probability = 0.0
+    delay: Duration = 0.0
+    jitter: Duration = 0.0
+    hold: Duration = 1e-3
+    outages: tuple[OutageSettings, ...] = Field(default=(), strict=False)
+    restarts: tuple[Duration, ...] = Field(default=(), strict=False)
+
+
 class AllReduceSettings(Settings):
     """One all-reduce of generated tensors, or of those in ``input``.
 
@@ -55,7 +95,11 @@ class AllReduceSettings(Settings):
         values_per_packet: int32 values in one packet; there is one compiled program for each.
         size: elements of each worker's generated tensor.
         density: share of a generated tensor's elements that are not zero, 0 to 1.
-        seed: of the generated tensors.
+        seed: of the generated tensors, the codec's hashes and the faults.
+        faults: what the network does to packets.
+        window_control: how many chunks a worker has under way: "fixed" or "aimd".
+        partial_after: virtual seconds after which sums go on without workers who are late.
+        attempts: how often a stalled all-reduce is tried, each time under the next epoch.
         input: NumPy files (.npz or .npy) with the workers' tensors instead of generated ones.
     """
 
@@ -69,6 +113,10 @@ class AllReduceSettings(Settings):
     size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
     density: Annotated[float, Field(ge=0, le=1)] = 1.0
     seed: Annotated[int, Field(ge=0)] = 0
+    faults: FaultSettings = FaultSettings()
+    window_control: Literal["fixed", "aimd"] = "fixed"
+    partial_after: Annotated[float, Field(gt=0, lt=30)] | None = None
+    attempts: Annotated[int, Field(ge=1, le=1000)] = 1
     input: tuple[Annotated[Path, Strict(False)], ...] = Field(default=(), strict=False)
 
 

@@ -12,6 +12,7 @@
     ├── ControlError          a control-plane command that was refused; nothing was changed
     ├── StateError            saved or remembered state that does not fit what it is used with
     ├── StalledError          a wait that reached its deadline; says whom it waited for
+    ├── OverflowedError       a sum that left int32; codecs are told by it, and begin again
     ├── NetworkError          an interface, a socket or a process of a network that failed
     └── MissingToolError      a tool or package that is not installed; says how to get it
 
@@ -115,6 +116,10 @@ class StalledError(InnetError, TimeoutError):
 
 class NetworkError(InnetError):
     """An interface, a socket or a process of a network that failed. The message says which."""
+
+
+class OverflowedError(InnetError, OverflowError):
+    """A sum has left int32. Thrown to a codec whose quantiser hoped that none would."""
 
 
 class MissingToolError(InnetError):

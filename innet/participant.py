@@ -17,13 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient
-from innet.errors import GradientError, InputError, StateError
+from innet.errors import (
+    GradientError,
+    InputError,
+    OverflowedError,
+    StalledError,
+    StateError,
+)
 from innet.fabric import Fabric, Faults, FaultyFabric, drive
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
 from innet.plan import Plan, PlannedHost, Probe, RegisterReader, aggregation_of
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
+from innet.wire import Flag
 
 Vector = NDArray[np.float32]
 
@@ -184,9 +191,16 @@ class Participant:
                 now = self._clock()
                 self._end.start(segments, now)
                 drive({0: self._end}, self._fabric, now)
-                answers = self._end.results()
                 network += time.perf_counter() - begun
-                segments = exchange.send(answers)
+                if self._end.missing:
+                    raise StalledError(
+                        f"sums of this round lack the workers {self._end.missing}, who were late; "
+                        "begin the job anew without them."
+                    )
+                if self.codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
+                    segments = exchange.throw(OverflowedError("a sum has left int32."))
+                else:
+                    segments = exchange.send(self._end.results())
         except StopIteration as stop:
             outcome: Outcome = stop.value
             return outcome, network

@@ -56,6 +56,20 @@ def allreduce(
     seed: Annotated[
         int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
     ] = None,
+    loss: Annotated[float | None, typer.Option(help="Share of packets that are lost.")] = None,
+    duplicate: Annotated[float | None, typer.Option(help="Share that arrives twice.")] = None,
+    reorder: Annotated[float | None, typer.Option(help="Share that others overtake.")] = None,
+    corrupt: Annotated[float | None, typer.Option(help="Share with wrong bits.")] = None,
+    truncate: Annotated[float | None, typer.Option(help="Share that arrives cut short.")] = None,
+    mark: Annotated[float | None, typer.Option(help="Share that congestion marks.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds on each link.")] = None,
+    window_control: Annotated[
+        str | None, typer.Option(help="fixed or aimd. [default: fixed]")
+    ] = None,
+    partial_after: Annotated[
+        float | None, typer.Option(help="Seconds to wait for late workers.")
+    ] = None,
+    attempts: Annotated[int | None, typer.Option(help="Tries, if it stalls. [default: 1]")] = None,
     input_files: Annotated[
         list[Path] | None,
         typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
@@ -69,6 +83,15 @@ def allreduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Sum gradients over the emulated network, once, and report what it took."""
+    faults = {
+        "loss": loss,
+        "duplicate": duplicate,
+        "reorder": reorder,
+        "corrupt": corrupt,
+        "truncate": truncate,
+        "mark": mark,
+        "delay": delay,
+    }
     settings = read_settings(
         AllReduceSettings,
         config,
@@ -83,6 +106,10 @@ def allreduce(
             "racks": racks,
             "depth": depth,
             "seed": seed,
+            "faults": {key: value for key, value in faults.items() if value is not None} or None,
+            "window_control": window_control,
+            "partial_after": partial_after,
+            "attempts": attempts,
             "input": tuple(input_files) if input_files else None,
         },
     )
@@ -90,7 +117,7 @@ def allreduce(
     import numpy as np
 
     from innet import collective
-    from innet.experiments.allreduce import gradients
+    from innet.experiments.allreduce import faults_of, gradients, timing_of
     from innet.experiments.outputs import check_writable, unwritable
     from innet.report.tables import report_table
 
@@ -105,6 +132,9 @@ def allreduce(
         engine=settings.engine,
         values_per_packet=settings.values_per_packet,
         seed=settings.seed,
+        faults=faults_of(settings.faults),
+        timing=timing_of(settings),
+        attempts=settings.attempts,
     )
     if output is not None:
         try:

@@ -21,4 +21,8 @@ def read_settings(model_class: type[Model], file: Path | None, options: Mapping[
     if file is None:
         return validate(model_class, given)
     loaded = load_toml(file, model_class).model_dump(exclude_unset=True)
-    return validate(model_class, {**loaded, **given})
+    for key, value in given.items():
+        # Of a table in the file, options change what they name.
+        inside = isinstance(value, dict) and isinstance(loaded.get(key), dict)
+        loaded[key] = {**loaded[key], **value} if inside else value
+    return validate(model_class, loaded)

@@ -30,6 +30,7 @@ SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 QUANTISERS: Registry[type[Quantiser[Any]]] = Registry("quantiser", "innet.quantisers")
 QUANTISERS.register("exact", "innet.codecs.quantisers.exact:Exact")
 QUANTISERS.register("fixed", "innet.codecs.quantisers.fixed:Fixed")
+QUANTISERS.register("optimistic", "innet.codecs.quantisers.optimistic:Optimistic")
 QUANTISERS.register("qsgd", "innet.codecs.quantisers.qsgd:Qsgd")
 QUANTISERS.register("thc", "innet.codecs.quantisers.thc:Thc")
 

@@ -26,7 +26,7 @@ from innet.codecs.parts import (
     Total,
 )
 from innet.codecs.stopwatch import Clock, Stopwatch
-from innet.errors import InputError, StateError
+from innet.errors import InputError, OverflowedError, StateError
 from innet.words import Segment
 
 _STATE_VERSION = 1
@@ -98,6 +98,14 @@ class Codec:
         self._context = context
         self._clock = clock
         self._busy = False
+        self._optimistic = False
+
+    @property
+    def optimistic(self) -> bool:
+        """Sums of the round under way may leave int32. If one did, ``exchange`` is thrown an
+        ``OverflowedError`` in place of the round's answers, on all workers, and begins it again.
+        """
+        return self._optimistic
 
     @property
     def spec(self) -> dict[str, dict[str, Any]]:
@@ -236,15 +244,27 @@ class Codec:
         of_quantiser, of_carrier = opening.split(answers)
         scaling = self.quantiser.agree(of_quantiser, workers)
         shared = SAME_INDICES in self.selector.capabilities.provides
-        own = replace(scaling.contribute(selection), shared=shared)
-        represented = scaling.represented(own) if scaling.scale else None
+        overflows = 0
+        while True:
+            own = replace(scaling.contribute(selection), shared=shared)
+            represented = scaling.represented(own) if scaling.scale else None
+            if not scaling.scale:
+                total = Total(np.zeros(own.size, np.int32), {"form": "zero"})
+                break
+            self._optimistic = scaling.optimistic
+            try:
+                total = yield from self.carrier.carry(own, of_carrier, workers, watch)
+                break
+            except OverflowedError:
+                overflows += 1
+                scaling = scaling.safer()
+            finally:
+                self._optimistic = False
         if represented is not None:
             represented = self.selector.expand(represented, gradient.size)
             self.feedback.amend(represented)
-        if scaling.scale:
-            total = yield from self.carrier.carry(own, of_carrier, workers, watch)
-        else:
-            total = Total(np.zeros(own.size, np.int32), {"form": "zero"})
+        if overflows:
+            total.details["overflows"] = overflows
         watch.enter("decode")
         result = self.selector.expand(scaling.restore(total.integers, size), gradient.size)
         applied = self.selector.conclude(result)
@@ -272,11 +292,15 @@ class Codec:
 def _driven(stages: Stages, watch: Stopwatch) -> Stages:
     """Run the stages, count the rounds, time all but the network, check what it answers."""
     answers: list[Ints] | None = None
+    overflowed: OverflowedError | None = None
     rounds = 0
     while True:
         watch.start()
         try:
-            segments = next(stages) if answers is None else stages.send(answers)
+            if overflowed is not None:
+                segments = stages.throw(overflowed)
+            else:
+                segments = next(stages) if answers is None else stages.send(answers)
         except StopIteration as stop:
             watch.stop()
             outcome: Outcome = stop.value
@@ -287,8 +311,13 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
                 decode_seconds=watch.seconds.get("decode", 0.0),
             )
         watch.stop()
-        answers = yield segments
+        overflowed = None
         rounds += 1
+        try:
+            answers = yield segments
+        except OverflowedError as error:
+            overflowed = error
+            continue
         sent = [segment.words.shape for segment in segments]
         received = [answer.shape for answer in answers]
         if sent != received or any(answer.dtype != np.int32 for answer in answers):

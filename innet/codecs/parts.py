@@ -227,10 +227,12 @@ class Scaling(ABC):
 
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero.
+        optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
         bounds: the least and the largest integer of any worker, None if not known.
     """
 
     scale: float
+    optimistic: bool = False
     bounds: tuple[int, int] | None = None
 
     @abstractmethod
@@ -240,6 +242,10 @@ class Scaling(ABC):
     @abstractmethod
     def dequantise(self, integers: Ints) -> Floats:
         """The sum of the workers' integers as float32."""
+
+    def safer(self) -> Scaling:
+        """What to go on with after a sum has left int32; of optimistic scalings only."""
+        raise AssertionError(f"{type(self).__name__} promises that no sum leaves int32")
 
     def contribute(self, selection: Selection) -> Contribution:
         """The integers of a selection. Override it where an element takes several."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tokenize
 import zipfile
 import zlib
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.config import AllReduceSettings
+from innet.config import AllReduceSettings, FaultSettings
 from innet.errors import InputError
+from innet.fabric import Faults, Outage
+from innet.protocol import Timing
 
 # What NumPy raises on files that are not its own, or damaged, depending on where.
 _UNREADABLE = (
@@ -53,6 +56,29 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
             f"{settings.size} elements for each of {settings.workers} workers do not fit the "
             "memory; choose a smaller size or fewer workers."
         ) from None
+
+
+def faults_of(settings: FaultSettings) -> Faults | None:
+    """What the network does to packets; None for nothing."""
+    given = settings.model_dump(exclude_unset=True)
+    if not given:
+        return None
+    outages = tuple(
+        Outage(
+            each.begin,
+            math.inf if each.end is None else each.end,
+            tuple(worker + 1 for worker in each.workers),
+        )
+        for each in settings.outages
+    )
+    return Faults(**{**given, "outages": outages})
+
+
+def timing_of(settings: AllReduceSettings) -> Timing | None:
+    """The workers' policies, if they are not the usual ones."""
+    if settings.window_control == "fixed" and settings.partial_after is None:
+        return None
+    return Timing(window_control=settings.window_control, partial_after=settings.partial_after)
 
 
 def generate(

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet import programs
-from innet.errors import InputError
+from innet.errors import InputError, StateError
 from innet.fabric import Host
 from innet.plan.network import Plan, PlannedHost
 from innet.programs import CompiledProgram
@@ -21,6 +21,9 @@ from innet.protocol.serial import serial_distance
 from innet.registry import Registry
 from innet.wire import Flag, Framing
 from innet.words import Segment
+
+EntryFinder: TypeAlias = Callable[[str, str], Sequence[int]]
+"""(name of a switch, name of a table) -> handles of its entries."""
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
 """(name of a switch, name of a register, index) -> what the cell holds."""
@@ -67,6 +70,9 @@ class WorkerEnd(Host, Protocol):
     counters: Counters
     result_flags: Flag
 
+    @property
+    def missing(self) -> tuple[int, ...]: ...
+
     def start(self, segments: Sequence[Segment], now: float) -> None: ...
 
     def results(self) -> list[NDArray[np.int32]]: ...
@@ -75,7 +81,13 @@ class WorkerEnd(Host, Protocol):
 
 
 class Aggregation(ABC):
-    """How a network runs one P4 program. Stateless: a plan holds all there is to know."""
+    """How a network runs one P4 program. Stateless: a plan holds all there is to know.
+
+    Attributes:
+        has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
+    """
+
+    has_epochs: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
@@ -98,6 +110,27 @@ class Aggregation(ABC):
     def server_end(self, plan: Plan, host: PlannedHost) -> Host:
         """What runs on a parameter server's machine."""
         raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """The job's next epoch on the same switches, without the workers who are ``absent``.
+
+        Args:
+            plan: that of the epoch before.
+            absent: indices of the workers who take no part.
+            entries: finds the handles of what a switch's table holds.
+
+        Returns:
+            The plan from now on, and the commands for each switch.
+
+        Raises:
+            StateError: the protocol has no epochs.
+        """
+        del absent, entries
+        raise StateError(
+            f"a job on {plan.aggregation} cannot go on under another epoch; begin a new one."
+        )
 
     @abstractmethod
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:

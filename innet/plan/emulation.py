@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -73,7 +74,8 @@ class Emulation:
             for command in planned.commands:
                 switch.command(command)
             self.switches[planned.name] = switch
-        aggregation = aggregation_of(plan.aggregation)
+        self._timing = timing
+        self._aggregation = aggregation = aggregation_of(plan.aggregation)
         self.workers: list[WorkerEnd] = []
         self.hosts: dict[int, Host] = {}
         for index, host in enumerate(plan.hosts, start=1):
@@ -123,6 +125,40 @@ class Emulation:
 
         return process
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether ``begin_epoch`` can be."""
+        return self._aggregation.has_epochs
+
+    def begin_epoch(self, absent: Iterable[int] = ()) -> None:
+        """Go on under the next epoch, on the same switches, with new ends on the same counters.
+
+        Whatever is still under way, or in registers, belongs to the epoch before and counts no
+        more.
+
+        Args:
+            absent: indices of the workers who take no part from now on.
+
+        Raises:
+            InputError: nobody would be left.
+            StateError: the protocol has no epochs.
+        """
+        self.plan, commands = self._aggregation.next_epoch(
+            self.plan, frozenset(absent), self._entries
+        )
+        for name, lines in commands.items():
+            for line in lines:
+                self.switches[name].command(line)
+        for index, host in enumerate(self.plan.workers):
+            self.hosts.pop(index + 1, None)
+            if index in self.plan.job.present:
+                end = self._aggregation.worker_end(self.plan, host, self._timing)
+                end.counters = self.workers[index].counters
+                self.workers[index] = self.hosts[index + 1] = end
+
+    def _entries(self, switch: str, table: str) -> list[int]:
+        return [entry.handle for entry in self.switches[switch].table_entries(table)]
+
     def _lose_registers(self) -> None:
         for switch in self.switches.values():
             for cells in switch.registers.values():
@@ -145,6 +181,7 @@ class Emulation:
         try:
             self.now = drive(self.hosts, self.fabric, self.now)
         except StalledError as error:
-            found = (end.diagnose(self._read_slot) for end in self.workers)
+            present = [self.workers[index] for index in self.plan.job.present]
+            found = (end.diagnose(self._read_slot) for end in present)
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error

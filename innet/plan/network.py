@@ -142,7 +142,8 @@ class Plan:
         if host.worker is None:
             raise InputError(f"{host.name} is no worker of job {self.job.number}.")
         job = self.job
-        return Membership(host.worker, len(job.members), job.number, job.epoch, job.slots)
+        size = len(job.members)
+        return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent)
 
     def attachment(self, host: PlannedHost) -> Port:
         """The switch and port that ``host`` is at."""

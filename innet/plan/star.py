@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from innet.errors import InputError
-from innet.plan.aggregation import Aggregation, Probe, Request, checked
+from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
@@ -15,6 +17,8 @@ SWITCH = "s1"
 
 class Star(Aggregation):
     """Worker i is host h(i+1), at port i+1 of switch s1."""
+
+    has_epochs = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``; there is one rack and one level."""
@@ -42,6 +46,14 @@ class Star(Aggregation):
             job=job,
             layout=Layout(size.values, request.framing),
         )
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """See ``Aggregation``."""
+        (switch,) = plan.switches
+        job, commands = plan.job.next_epoch(entries(switch.name, "admission"), absent)
+        return replace(plan, job=job), {switch.name: commands}
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``."""

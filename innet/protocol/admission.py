@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from innet.errors import InputError
@@ -35,6 +35,7 @@ class Job:
         slot_base: the first slot of the job's part of the pool, a multiple of ``slots``.
         slots: how many, a power of two; base and slots together at most those of the program.
         group: the multicast group of the job.
+        absent: indices of members who take part in no all-reduce of this epoch.
 
     Raises:
         InputError: no workers or too many, two behind one port, slots that are no power of two, or
@@ -47,6 +48,7 @@ class Job:
     slot_base: int = 0
     slots: int = 1024
     group: int = 1
+    absent: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         _within("the number of workers", len(self.members), 1, MAX_WORKERS)
@@ -59,12 +61,19 @@ class Job:
         _within("the multicast group", self.group, 1, 0xFFFF)
         _within("the number of slots", self.slots, 1, MAX_WINDOW)
         _within("the slot base", self.slot_base, 0, 0xFFFF)
+        if not set(self.present):
+            raise InputError("all workers of the job are absent; one must take part.")
         if self.slots & (self.slots - 1):
             raise InputError(f"a job has {self.slots} slots; it must be a power of two.")
         if self.slot_base % self.slots:
             raise InputError(
                 f"slot base {self.slot_base} is no multiple of the job's {self.slots} slots."
             )
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Indices of the members who take part, ascending."""
+        return tuple(i for i in range(len(self.members)) if i not in self.absent)
 
     def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
         """What admits the job, in the dialect of simple_switch_CLI.
@@ -76,7 +85,8 @@ class Job:
         """
         commands = [f"mc_mgrp_create {self.group}"]
         for worker, member in enumerate(self.members):
-            commands.append(self._admit(worker))
+            if worker in self.present:
+                commands.append(self._admit(worker))
             if new_ports:
                 commands.append(
                     f"table_add {_DELIVER} {_ADDRESS} {member.port} => "
@@ -85,28 +95,48 @@ class Job:
                 )
             # The replication id is the worker's index: the egress pipeline addresses it by that.
             commands.append(f"mc_node_create {worker} {member.port}")
-            commands.append(f"mc_node_associate {self.group} {first_node + worker}")
+            if worker in self.present:
+                commands.append(f"mc_node_associate {self.group} {first_node + worker}")
         return commands
 
-    def next_epoch(self, entries: Sequence[int]) -> tuple[Job, list[str]]:
-        """The job after a failure, on the same switch: what its slots held then counts no more.
+    def next_epoch(
+        self,
+        entries: Sequence[int],
+        absent: Iterable[int] | None = None,
+        first_node: int = 0,
+    ) -> tuple[Job, list[str]]:
+        """The job after a failure, or with other workers, on the same switch.
+
+        What its slots held counts no more.
 
         Args:
             entries: handles of the job's entries in the admission table, as the switch gave them.
+            absent: indices of the members who take no part from now on; by default the same.
+            first_node: as ``commands`` was given it.
 
         Returns:
             The job with its new epoch, for new workers' ends, and the commands that let its
             packets in and those of the old epoch no longer.
         """
-        following = replace(self, epoch=(self.epoch + 1) % 0x10000)
+        following = replace(
+            self,
+            epoch=(self.epoch + 1) % 0x10000,
+            absent=self.absent if absent is None else frozenset(absent),
+        )
         commands = [f"table_delete {_ADMISSION} {entry}" for entry in entries]
-        commands += [following._admit(worker) for worker in range(len(self.members))]
+        for worker in range(len(self.members)):
+            node = f"{self.group} {first_node + worker}"
+            if worker in following.absent and worker not in self.absent:
+                commands.append(f"mc_node_dissociate {node}")
+            elif worker in self.absent and worker not in following.absent:
+                commands.append(f"mc_node_associate {node}")
+        commands += [following._admit(worker) for worker in following.present]
         return following, commands
 
     def _admit(self, worker: int) -> str:
         return (
             f"table_add {_ADMISSION} {_ADMIT} {self.members[worker].port} {self.number} "
-            f"{self.epoch} {worker} => {1 << worker} {len(self.members)} {self.group} "
+            f"{self.epoch} {worker} => {1 << worker} {len(self.present)} {self.group} "
             f"{self.slot_base} {self.slots - 1}"
         )
 

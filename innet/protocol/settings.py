@@ -104,6 +104,11 @@ class Timing:
             raise InputError(
                 f"max_timeout is {self.max_timeout} s, below the timeout of {self.timeout} s."
             )
+        if self.partial_after is not None and self.partial_after >= self.give_up:
+            raise InputError(
+                f"partial_after is {self.partial_after} s, but after {self.give_up} s a worker has "
+                "given up; choose a shorter one."
+            )
         if self.window_control not in get_args(WindowControl):
             known = " or ".join(repr(name) for name in get_args(WindowControl))
             raise InputError(f"unknown window control {self.window_control!r}; choose {known}.")

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
-from innet.words import Segment, combine
+from innet.errors import OverflowedError
+from innet.words import Operation, Segment, combine
 
 Ints = NDArray[np.int32]
 Watcher = Callable[[list[list[Segment]]], None]
@@ -30,11 +31,15 @@ def all_reduce(
     ]
     outcomes: list[Outcome] = []
     answers: list[Ints] | None = None
+    overflowed = False
     while True:
         segments: list[list[Segment]] = []
         for exchange in exchanges:
             try:
-                segments.append(next(exchange) if answers is None else exchange.send(answers))
+                if overflowed:
+                    segments.append(exchange.throw(OverflowedError()))
+                else:
+                    segments.append(next(exchange) if answers is None else exchange.send(answers))
             except StopIteration as stop:
                 outcomes.append(stop.value)
         if outcomes:
@@ -44,12 +49,24 @@ def all_reduce(
         shapes = {tuple((each.operation, each.words.shape) for each in own) for own in segments}
         assert len(shapes) == 1, "workers sent segments of different operations or lengths"
         assert all(each.words.dtype == np.int32 for own in segments for each in own)
+        overflowed = codecs[0].optimistic and any(
+            leaves_int32([each.words for each in column])
+            for column in zip(*segments, strict=True)
+            if column[0].operation is Operation.SUM
+        )
+        assert {codec.optimistic for codec in codecs} == {codecs[0].optimistic}
         answers = [
             combine(column[0].operation, [each.words for each in column])
             for column in zip(*segments, strict=True)
         ]
         for answer in answers:
             answer.flags.writeable = False  # all workers receive the same arrays: nobody may write
+
+
+def leaves_int32(contributions: Sequence[Ints]) -> bool:
+    """Whether a sum leaves int32 on its way, in the order of the workers."""
+    partial = np.cumsum(np.stack(contributions), axis=0, dtype=np.int64)
+    return bool(((partial < -(2**31)) | (partial >= 2**31)).any())
 
 
 def integer_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.int64]:

@@ -339,3 +339,37 @@ class Finder:
             time.sleep(float(os.environ["PAUSE"]))
 sys.meta_path.insert(0, Finder())
 """
+
+
+def test_allreduce_over_a_bad_network(tmp_path):
+    config = tmp_path / "bad.toml"
+    config.write_text(
+        "workers = 3\nsize = 3000\nvalues_per_packet = 32\nattempts = 2\n"
+        "[faults]\nduplicate = 0.1\nloss = 0.9\nrestarts = [0.0005]\n"
+        "[[faults.outages]]\nworkers = [1]\nbegin = 0.0\nend = 0.02\n"
+    )
+    result = innet(
+        "allreduce", "--config", str(config), "--loss", "0.05", "--corrupt", "0.05", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["exact"]
+    assert report["retransmissions"] > 0
+    assert report["fabric"] == "memory with faults"
+
+
+def test_allreduce_goes_on_without_a_dead_worker(tmp_path):
+    config = tmp_path / "dead.toml"
+    config.write_text("workers = 3\nsize = 3000\n[[faults.outages]]\nworkers = [2]\n")
+    result = innet("allreduce", "--config", str(config), "--partial-after", "0.1", "--json")
+    report = json.loads(result.stdout)
+    assert (report["exact"], report["workers"], report["details"]["without"]) == (True, 2, [2])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--loss", "1.5", "faults.loss"), ("--window-control", "cubic", "window_control")],
+)
+def test_impossible_networks_are_refused(option, value, said):
+    with pytest.raises(ConfigError, match=said):
+        innet("allreduce", option, value)

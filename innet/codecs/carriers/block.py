@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
 from innet.codecs.stopwatch import Stopwatch
@@ -44,6 +44,7 @@ class Block(Carrier[BlockSettings]):
 
     name = "block"
     capabilities = Capabilities(
+        provides=frozenset({UNMIXED}),
         requires={INT32: "the switch adds 32-bit integers."},
         fixed_size=False,
         rounds=(0, 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from innet.codecs.capabilities import INT32, Capabilities
+from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
 from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
 from innet.codecs.stopwatch import Stopwatch
 from innet.config import Settings
@@ -17,6 +17,7 @@ class Dense(Carrier[Settings]):
 
     name = "dense"
     capabilities = Capabilities(
+        provides=frozenset({UNMIXED}),
         requires={INT32: "the switch adds 32-bit integers."},
         rounds=(0, 1),
         index="none",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from innet.codecs.capabilities import INT32, SAME_INDICES, Capabilities
+from innet.codecs.capabilities import INT32, SAME_INDICES, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
 from innet.codecs.stopwatch import Stopwatch
@@ -20,6 +20,7 @@ class Shared(Carrier[Settings]):
 
     name = "shared"
     capabilities = Capabilities(
+        provides=frozenset({UNMIXED}),
         requires={
             INT32: "the switch adds 32-bit integers.",
             SAME_INDICES: "it sends integers without indices, so all workers must mean the same "

@@ -1,0 +1,174 @@
+"""The codecs of all workers, in lock-step over an emulated network: rounds, and what goes wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import Codec, Outcome
+from innet.errors import OverflowedError, StalledError
+from innet.plan import Emulation
+from innet.threads import Map, side_by_side
+from innet.wire import Flag
+from innet.words import Segment
+
+Vector = NDArray[np.float32]
+Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
+Answer = list[NDArray[np.int32]] | OverflowedError | None
+"""To one worker's segments; None before the first round."""
+_WORTH_THREADS = 1 << 16  # elements; below, to hand work over takes longer than to do it
+
+
+@dataclass(slots=True)
+class Run:
+    """What it came to.
+
+    Attributes:
+        outcomes: by worker.
+        rounds: exchanges over the network, of the attempt that succeeded.
+        network: seconds in it, of all attempts.
+        without: workers who were left out because they were late.
+    """
+
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    rounds: int = 0
+    network: float = 0.0
+    without: tuple[int, ...] = ()
+
+
+class _LateError(Exception):
+    """The others went on without ``workers``."""
+
+    def __init__(self, workers: list[int]) -> None:
+        super().__init__(workers)
+        self.workers = workers
+
+
+class Lockstep:
+    """Workers of one process.
+
+    Args:
+        codecs: by worker.
+        network: where their ends are.
+        goes_on: without those who are late; their timing asks for partial results.
+        threads: that run the codecs of large gradients.
+    """
+
+    def __init__(
+        self, codecs: Sequence[Codec], network: Emulation, *, goes_on: bool, threads: int
+    ) -> None:
+        self._codecs = codecs
+        self._network = network
+        self._goes_on = goes_on
+        self._threads = threads
+
+    def run(self, gradients: Mapping[int, Vector], attempts: int) -> Run:
+        """One all-reduce, as often as it takes and is allowed.
+
+        All or nothing: if a single sum of a round lacks a worker, the all-reduce begins again
+        without that worker, under the next epoch and with the others' codecs as they were. So all
+        elements are sums over the same workers, whatever words a codec makes of them.
+
+        Args:
+            gradients: of the workers who take part.
+            attempts: how often it may stall, less one.
+
+        Raises:
+            StalledError: it stalled once too often.
+        """
+        left = dict(gradients)
+        without: list[int] = []
+        network = 0.0
+        while True:
+            careful = attempts > 1 or self._goes_on
+            states = {i: self._codecs[i].state_dict() for i in left} if careful else {}
+            run = Run(network=network, without=tuple(sorted(without)))
+            try:
+                self._exchange(left, run)
+                return run
+            except _LateError as late:
+                without += late.workers
+                # What the late have sent counts nowhere: their codecs keep it for another time.
+                for worker in late.workers:
+                    del left[worker], states[worker]
+            except StalledError:
+                attempts -= 1
+                if not attempts or not self._network.has_epochs:
+                    raise
+            network = run.network
+            for worker, state in states.items():
+                self._codecs[worker].load_state_dict(state)
+            self._network.begin_epoch(self._network.plan.job.absent.union(without))
+
+    def _exchange(self, gradients: Mapping[int, Vector], run: Run) -> None:
+        exchanges: dict[int, Exchange] = {
+            worker: self._codecs[worker].exchange(gradient, len(gradients), checked=True)
+            for worker, gradient in gradients.items()
+        }
+        large = max(gradient.size for gradient in gradients.values()) >= _WORTH_THREADS
+        try:
+            with side_by_side(self._threads if large else 1) as together:
+                self._in_lock_step(exchanges, run, together)
+        finally:
+            for exchange in exchanges.values():
+                exchange.close()  # after a failure: codecs take back what they have not sent
+
+    def _in_lock_step(self, exchanges: Mapping[int, Exchange], run: Run, together: Map) -> None:
+        answers: dict[int, Answer] = dict.fromkeys(exchanges)
+        while True:
+            steps = together(_advance, exchanges.values(), answers.values())
+            segments: dict[int, list[Segment]] = {}
+            for worker, step in zip(exchanges, steps, strict=True):
+                if isinstance(step, Outcome):
+                    run.outcomes[worker] = step
+                else:
+                    segments[worker] = step
+            if run.outcomes:
+                # They decide by what all have received, so they end together.
+                assert not segments
+                return
+            begun = time.perf_counter()
+            try:
+                answers = self._round(segments)
+            finally:
+                run.network += time.perf_counter() - begun
+            run.rounds += 1
+
+    def _round(self, segments: Mapping[int, list[Segment]]) -> dict[int, Answer]:
+        """One exchange: every worker's segments in, what each worker received out."""
+        network = self._network
+        ends = {worker: network.workers[worker] for worker in segments}
+        for worker, end in ends.items():
+            end.start(segments[worker], network.now)
+        try:
+            network.run()
+        except StalledError:
+            if not self._goes_on or not any(end.done for end in ends.values()):
+                raise
+        if self._goes_on:
+            late = {worker for worker, end in ends.items() if not end.done}
+            late.update(*(end.missing for end in ends.values() if end.done))
+            if late:
+                raise _LateError(sorted(late))
+        # The switch tells all workers the same, so they all repeat the round, or none does.
+        hopeful = any(self._codecs[worker].optimistic for worker in ends)
+        if hopeful and any(end.result_flags & Flag.OVERFLOW for end in ends.values()):
+            return dict.fromkeys(ends, OverflowedError("a sum has left int32."))
+        return {worker: end.results() for worker, end in ends.items()}
+
+
+def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
+    """The next round's segments, after the answers to the last; or what it came to."""
+    try:
+        if answer is None:
+            return next(exchange)
+        if isinstance(answer, OverflowedError):
+            return exchange.throw(answer)
+        return exchange.send(answer)
+    except StopIteration as stop:
+        outcome: Outcome = stop.value
+        return outcome

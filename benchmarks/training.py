@@ -10,18 +10,19 @@ the batch of 4, so that both make the same number of steps on the same number of
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from innet.config import CodecDescription, TrainSettings
-from innet.experiments.comparison import completed, epoch_of, run_of_seed, trial_of
+from innet.errors import DivergedError
+from innet.experiments.comparison import ways
 from innet.experiments.model import MODELS
-from innet.experiments.outputs import record_of
 from innet.experiments.papers import papers
-from innet.experiments.runs import Way, one_thread
+from innet.experiments.runs import Way
+from innet.experiments.store import Store
 from innet.record import TRAIN, ExperimentRecord, merge
 from innet.report.curves import draw_training
 from innet.report.training import cells, ways_of
@@ -45,38 +46,38 @@ def run(
     codec: Many = None,
 ) -> None:
     """Train what has no record yet."""
-    folder.mkdir(parents=True, exist_ok=True)
+    store = Store(folder)
     for count in workers or (4, 8):
         for name in model or MODELS:
             for one in codec or CODECS:
                 for seed in range(SEEDS):
-                    _train(folder, name, count, one, seed)
+                    _train(store, name, count, one, seed)
 
 
-def _train(folder: Path, model_name: str, workers: int, codec: str, seed: int) -> None:
-    path = folder / f"{model_name}-{workers}-{codec}-{seed}.json"
-    if path.exists():
+def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> None:
+    settings, way = _asked(model, workers, codec)
+    path = store.path(settings, way, seed)
+    if path is not None and path.exists():
         return
-    model = MODELS.get(model_name)(None)
-    description = _description(codec, model_name)
-    settings = completed(
-        TrainSettings(
-            model=model_name,
-            workers=workers,
-            codecs=(description or "dense",),
-            batch_size=max(1, model.recipe.batch_size * 4 // workers),
-        ),
-        model,
+    try:
+        done = store.run(settings, way, seed).runs[0]
+    except DivergedError as error:
+        print(f"{model}, {workers} workers, {codec}, seed {seed}: {error}", flush=True)
+        return
+    print(f"{path}: {done.final_score:.4f}, {done.wall_seconds:.0f} s", flush=True)
+
+
+def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
+    """The settings, and the way to sum, of a cell of the tables."""
+    description = _description(codec, model)
+    settings = TrainSettings(
+        model=model,
+        workers=workers,
+        codecs=(description or "dense",),
+        batch_size=max(1, MODELS.get(model)(None).recipe.batch_size * 4 // workers),
     )
-    data = model.load("test")
-    own_momentum = codec in {"dgc", "sketched-sgd"}
-    way = Way(codec, "plain float32" if codec == "plain" else codec, description, own_momentum)
-    with one_thread():
-        done = run_of_seed(way, trial_of(settings, model=model, data=data, seed=seed))
-    shared = settings.model_dump(mode="json", exclude={"codecs", "seed", "repeats"})
-    shared |= {"title": model.title, "iterations_per_epoch": epoch_of(settings, data)}
-    record_of(TRAIN, shared, [done], datetime.now(UTC)).save(path)
-    print(f"{path.name}: {done.final_score:.4f}, {done.wall_seconds:.0f} s", flush=True)
+    way = ways(settings)[0 if description is None else 1]
+    return settings, replace(way, title=way.title if description is None else codec)
 
 
 def _description(codec: str, model: str) -> CodecDescription | None:
@@ -89,18 +90,23 @@ def _description(codec: str, model: str) -> CodecDescription | None:
 @app.command()
 def show(folder: Path) -> None:
     """Print a table for each model and number of workers, and draw them."""
+    store = Store(folder)
     for name in MODELS:
         for count in (4, 8):
-            paths = [
-                folder / f"{name}-{count}-{codec}-{seed}.json"
-                for codec in CODECS
-                for seed in range(SEEDS)
-            ]
-            found = [ExperimentRecord.load(path, TRAIN) for path in paths if path.exists()]
+            found, failed = [], []
+            for codec in CODECS:
+                for seed in range(SEEDS):
+                    path = store.path(*_asked(name, count, codec), seed)
+                    assert path is not None
+                    if path.exists():
+                        found.append(ExperimentRecord.load(path, TRAIN))
+                    elif (note := path.with_suffix(".diverged")).exists():
+                        failed.append(f"{codec}, seed {seed}: {note.read_text().strip()}")
             if not found:
                 continue
             record = merge(found)
             _print(record, f"{name}, {count} workers")
+            print("\n".join(["", *failed]))
             draw_training(record, folder / f"{name}-{count}.png")
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from innet.config import CodecDescription, TrainSettings
+from innet.errors import DivergedError
 from innet.experiments import measures
-from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
+from innet.experiments.comparison import ways
 from innet.experiments.model import MODELS
 from innet.experiments.outputs import folder_for
 from innet.experiments.papers import (
@@ -23,9 +24,10 @@ from innet.experiments.papers import (
     Training,
     paper_of,
 )
-from innet.experiments.runs import one_thread
+from innet.experiments.store import Store
 from innet.record import Finding, Machine, Metric, Reproduction, Run, Series, Watcher
 
+RUNS = "runs"  # folder of the trainings in the output folder
 _QUICK_STEPS = 12  # of a training in a quick run
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -57,7 +59,8 @@ def run(
 
     Args:
         codec: a preset with claims.
-        out_dir: made where it is missing; gets ``reproduce-CODEC.json``.
+        out_dir: made where it is missing; gets ``reproduce-CODEC.json``, and in ``runs`` each
+            training, which is not made again as long as it lies there.
         effort: how thoroughly.
         created: the time to put into the record, with a time zone.
         watch: called for each step of each training over the switch.
@@ -72,7 +75,7 @@ def run(
     for claim in paper.claims:  # what is missing is told before hours of work
         if not isinstance(claim.measure, Speed | Aggregation):
             MODELS.get(claim.measure.model)(None)
-    trained = _Trainings(paper, effort, watch)
+    trained = _Trainings(paper, effort, Store(path.parent / RUNS, watch))
     findings = []
     for claim in paper.claims:
         measured = _measure(claim.measure, trained, effort)
@@ -109,50 +112,38 @@ def _measure(measure: Measure, trained: _Trainings, effort: Effort) -> Finding:
 
 
 class _Trainings:
-    """Trainings over the switch; those with plain sums are made once for each model."""
+    """Trainings over the switch, and with plain sums."""
 
-    def __init__(self, paper: Paper, effort: Effort, watch: Watcher | None) -> None:
+    def __init__(self, paper: Paper, effort: Effort, store: Store) -> None:
         self._paper = paper
         self._effort = effort
-        self._watch = watch
-        self._plain: dict[tuple[object, ...], list[Run]] = {}
+        self._store = store
 
     def finding(self, measure: Training) -> Finding:
         """Trains plainly and with the codec, and compares the scores seed by seed."""
         spec = measure.codec or self._paper.codec_for(measure.model)
-        key = (measure.model, measure.workers, measure.epochs, measure.batch_size)
-        if key not in self._plain:
-            self._plain[key] = self._runs(measure, spec, plain=True)
-        plain, coded = self._plain[key], self._runs(measure, spec, plain=False)
-        return _compared(measure, plain, coded, MODELS.get(measure.model)(None).title, self._effort)
+        plain = self._runs(measure, spec, plain=True)
+        title = MODELS.get(measure.model)(None).title
+        try:
+            coded = self._runs(measure, spec, plain=False)
+        except DivergedError as error:
+            return _diverged(measure, title, str(error), self._effort)
+        return _compared(measure, plain, coded, title, self._effort)
 
     def _runs(self, measure: Training, spec: CodecDescription, *, plain: bool) -> list[Run]:
-        model = MODELS.get(measure.model)(None)
-        data = model.load("test")
-        settings = completed(
-            TrainSettings(
-                model=measure.model,
-                workers=measure.workers,
-                codecs=(spec,),
-                epochs=measure.epochs,
-                batch_size=measure.batch_size,
-            ),
-            model,
+        settings = TrainSettings(
+            model=measure.model,
+            workers=measure.workers,
+            codecs=(spec,),
+            epochs=measure.epochs,
+            batch_size=measure.batch_size,
         )
         way = ways(settings)[0 if plain else 1]
-        # A display must not take one model's run for another's.
-        way = replace(way, name=f"{model.name}-{way.name}", title=f"{model.name}, {way.title}")
-        first = self._effort.seed
-        seeds = range(first, first + (1 if self._effort.quick else self._effort.seeds))
-        runs = []
-        with one_thread():
-            for seed in seeds:
-                trial = trial_of(settings, model=model, data=data, seed=seed, watch=self._watch)
-                if self._effort.quick:
-                    steps = min(_QUICK_STEPS, trial.schedule.iterations)
-                    trial = replace(trial, schedule=replace(trial.schedule, iterations=steps))
-                runs.append(run_of_seed(way, trial))
-        return runs
+        first, quick = self._effort.seed, self._effort.quick
+        return [
+            self._store.run(settings, way, seed, _QUICK_STEPS if quick else None).runs[0]
+            for seed in range(first, first + (1 if quick else self._effort.seeds))
+        ]
 
 
 def _compared(
@@ -196,6 +187,17 @@ def _compared(
         },
         series=(_curve("plain float32", plain, metric), _curve("codec", coded, metric)),
         axes=("iteration", f"{metric.name}, %" if metric.unit == "share" else metric.name),
+    )
+
+
+def _diverged(measure: Training, title: str, message: str, effort: Effort) -> Finding:
+    return Finding(
+        claim="",
+        theirs="",
+        setup=f"{title}, {measure.workers} workers",
+        ours=message,
+        criterion="the training does not diverge",
+        holds=None if effort.quick else False,
     )
 
 

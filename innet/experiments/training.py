@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innet.errors import InputError
+from innet.errors import DivergedError
 from innet.experiments.model import Model, Vector
 from innet.experiments.samples import Data, batches, shards, steps_per_epoch
 from innet.record import Report, Step
@@ -60,7 +60,8 @@ def train(
         seed: of the parameters and the batches.
 
     Raises:
-        InputError: a batch does not fit a shard, or the training diverged.
+        InputError: a batch does not fit a shard.
+        DivergedError: the loss is not finite any more.
     """
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = model.initial(for_parameters)
@@ -88,7 +89,7 @@ def train(
 
 def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:
     if not math.isfinite(loss):
-        raise InputError(
+        raise DivergedError(
             f"the training diverged: the loss of iteration {iteration} is {loss}. "
             f"Choose a learning_rate below {learning_rate:g}."
         )

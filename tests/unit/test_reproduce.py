@@ -17,7 +17,7 @@ from innet.cli.app import app
 from innet.codecs import build_codec
 from innet.codecs.catalogue import PRESETS
 from innet.config import validate
-from innet.errors import ConfigError, InputError, UnknownNameError
+from innet.errors import ConfigError, DivergedError, InputError, UnknownNameError
 from innet.experiments import measures, reproduce
 from innet.experiments.model import MODELS
 from innet.experiments.offline import Offline
@@ -256,12 +256,19 @@ class TestComparing:
             assert len(bars.patches) == 1
             assert lines.get_title(loc="left") == "holds here: it learns"
 
-    def test_a_quick_run_judges_nothing(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
-        effort = reproduce.Effort(quick=True)
-        record, _ = reproduce.run("topk", tmp_path, effort=effort, created=NOW)
-        assert (record.quick, record.seeds) == (True, 1)
-        assert [finding.holds for finding in record.findings] == [None, None]
+    def test_a_training_that_diverges_is_a_finding(self, tmp_path, monkeypatch):
+        def runs(self, measure, spec, *, plain):
+            if plain:
+                return []
+            raise DivergedError("the training diverged: the loss of iteration 3 is nan.")
+
+        monkeypatch.setattr(reproduce._Trainings, "_runs", runs)
+        paper = A_PAPER | {"claims": A_PAPER["claims"][:1]}
+        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
+        record, _ = reproduce.run("topk", tmp_path, effort=reproduce.Effort(), created=NOW)
+        (found,) = record.findings
+        assert found.holds is False
+        assert "iteration 3" in found.ours
 
     def test_a_file_that_cannot_be_written_is_told_first(self, tmp_path):
         (tmp_path / "reproduce-topk.json").mkdir()
@@ -288,7 +295,9 @@ class TestCommand:
         arguments = ["reproduce", "topk", "--quick", "-o", str(tmp_path), "--json"]
         made = CliRunner().invoke(app, arguments)
         assert made.exit_code == 0, made.stderr
-        assert json.loads(made.stdout)["format"] == "innet.reproduce"
+        record = json.loads(made.stdout)
+        assert (record["format"], record["quick"], record["seeds"]) == ("innet.reproduce", True, 1)
+        assert [finding["holds"] for finding in record["findings"]] == [None, None]
         plot = tmp_path / "again.png"
         path = str(tmp_path / "reproduce-topk.json")
         shown = CliRunner().invoke(app, ["report", path, "--plot", str(plot)])

@@ -1,0 +1,68 @@
+"""Runs that are kept are found again, and by nothing but what they were asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from innet.config import TrainSettings
+from innet.errors import DivergedError
+from innet.experiments import store as store_module
+from innet.experiments.comparison import ways
+from innet.experiments.store import Store
+
+QUICK = TrainSettings(codecs=("dense", "topk"), workers=2, batch_size=300, epochs=1)
+PLAIN, DENSE, TOPK = ways(QUICK)
+
+
+def test_a_run_is_made_once(tmp_path):
+    seen = []
+    store = Store(tmp_path / "new", seen.append)
+    made = store.run(QUICK, PLAIN, 3)
+    steps = len(seen)
+    assert steps == len(made.runs[0].steps) == 2
+    assert store.run(QUICK, PLAIN, 3) == Store(tmp_path / "new").run(QUICK, PLAIN, 3) == made
+    assert len(seen) == steps
+    assert {event.run for event in seen} == {"digits-cnn-plain-seed-3"}
+    assert made.settings["batch_size"] == 300
+    assert made.settings["learning_rate"] == 0.05  # the model's
+    assert made.runs[0].settings["seed"] == 3
+
+
+def test_whatever_matters_is_another_run(tmp_path):
+    store = Store(tmp_path)
+    denser = ways(QUICK.model_copy(update={"codecs": ({"preset": "topk", "carrier": "dense"},)}))
+    paths = {
+        store.path(QUICK, PLAIN, 0),
+        store.path(QUICK, DENSE, 0),
+        store.path(QUICK, TOPK, 0),
+        store.path(QUICK, denser[1], 0),
+        store.path(QUICK, TOPK, 1),
+        store.path(QUICK, TOPK, 0, 1),
+        store.path(QUICK.model_copy(update={"momentum": 0.5}), TOPK, 0),
+        store.path(QUICK.model_copy(update={"workers": 4}), TOPK, 0),
+    }
+    assert len(paths) == 8
+    # What the model would take anyway, and which codecs were compared, is no difference.
+    same = QUICK.model_copy(update={"momentum": 0.9, "codecs": ("topk",), "repeats": 7})
+    assert store.path(same, TOPK, 0) in paths
+
+
+def test_steps_bound_a_run(tmp_path):
+    assert len(Store(None).run(QUICK, PLAIN, 0, 1).runs[0].steps) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_divergence_is_remembered(tmp_path, monkeypatch):
+    tried = []
+
+    def diverging(way, trial):
+        tried.append(trial.seed)
+        raise DivergedError("the training diverged: the loss of iteration 2 is nan.")
+
+    monkeypatch.setattr(store_module, "run_of_seed", diverging)
+    for _ in range(2):
+        with pytest.raises(DivergedError, match="iteration 2 is nan"):
+            Store(tmp_path).run(QUICK, PLAIN, 0)
+    assert tried == [0]
+    (kept,) = tmp_path.iterdir()
+    assert kept.suffix == ".diverged"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,9 @@ from innet.switch.loader import load_program
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
 #: second for each.
 ENDLESS = {"switch_forever", "queue_growth"}
+FOLDER = Path(__file__).parents[1] / "programs"
 PROGRAMS = [
-    path
-    for path in sorted((Path(__file__).parents[1] / "programs").glob("*.json"))
-    if not JitEngine.unsupported(load_program(path))
+    path for path in sorted(FOLDER.glob("*.json")) if not JitEngine.unsupported(load_program(path))
 ]
 
 
@@ -32,3 +32,14 @@ def test_own_programs_are_supported() -> None:
 def test_random_traffic(path: Path, seed: int) -> None:
     largest = 3 if path.stem in ENDLESS else 200
     check_random_traffic(load_program(path), seed, largest)
+
+
+def test_errors_of_a_program_may_come_first() -> None:
+    """p4c numbers errors in the order in which it meets them: NoError need not be 0."""
+    document = json.loads((FOLDER / "switch_parser.json").read_text())
+    count = len(document["errors"])
+    document["errors"] = [[name, (code + 3) % count] for name, code in document["errors"]]
+    program = load_program(document)
+    assert program.errors["NoError"] == 3
+    statistics = check_random_traffic(program, seed=0, largest=100).statistics
+    assert 0 < statistics.parser_errors < statistics.packets_in

@@ -49,7 +49,7 @@ class Arrival:
         line = self.writer.line
         self._zero_fields()
         line("at = 0")
-        line("parser_error = 0")
+        line(f"parser_error = {self.program.errors['NoError']}")
         length_counts = mentions(self.plan.bodies, PACKET_LENGTH)
         if length_counts or self.program.standard.packet_length in self.live:
             line(f"{PACKET_LENGTH.name} = size")

@@ -182,9 +182,9 @@ class JitEngine:
 
     def _add(self, counts: NDArray[np.int64]) -> None:
         statistics = self._state.statistics
-        for name, position in STATISTICS.items():
-            if counts[position]:
-                setattr(statistics, name, getattr(statistics, name) + int(counts[position]))
+        for name, count in zip(STATISTICS, counts.tolist(), strict=True):
+            if count:
+                setattr(statistics, name, getattr(statistics, name) + count)
 
 
 def _compiled(program: ir.Program) -> Native:

@@ -121,14 +121,14 @@ class Frame:
                     raise TypeError(f"the compiled program takes an array, not {value}")
                 words.append(value)
                 continue
-            if value.dtype != dtype or value.ndim != dimensions or not value.flags.c_contiguous:
+            shape = value.shape
+            if value.dtype != dtype or len(shape) != dimensions or not value.flags.c_contiguous:
                 raise TypeError(
                     f"the compiled program takes a C-contiguous array of {dtype} with "
-                    f"{dimensions} dimensions, not one of {value.dtype}, shape {value.shape}"
+                    f"{dimensions} dimensions, not one of {value.dtype}, shape {shape}"
                 )
-            words += (0, 0, value.size, value.itemsize, address_of(value))
-            words += value.shape
-            words += value.strides
+            address = address_of(value)
+            words += (0, 0, value.size, value.itemsize, address, *shape, *value.strides)
         return words
 
     def write(self, first: int, words: Sequence[int]) -> None:
@@ -173,13 +173,13 @@ class Frame:
         return np.asarray(memory).view(dtype).reshape(shape)
 
 
-_Start = ctypes.c_char * 0
+_start: Any = (ctypes.c_char * 0).from_buffer
 
 
 def address_of(array: NDArray[Any]) -> int:
     """Where the elements of a C-contiguous array are."""
     if array.flags.writeable:  # three times as fast as asking the array
-        return ctypes.addressof(_Start.from_buffer(array.data))
+        return ctypes.addressof(_start(array))
     return int(array.__array_interface__["data"][0])
 
 

@@ -77,6 +77,7 @@ class EntryColumns:
         self.count = 0
         self._used = 1
         self._free: list[int] = []
+        self._probes: dict[int, list[int]] = {}
 
     # ── Rows ──
 
@@ -209,16 +210,20 @@ class EntryColumns:
             return 0
         return int(found[np.argmin(self.words[found, -1])])
 
-    def longest_prefix(self, key: tuple[int, ...], masks: dict[int, tuple[int, ...]]) -> int:
-        """The row of the LPM entry that ``key`` hits; ``masks`` are those of each prefix length
-        that may be there, the longest first.
-        """
-        for prefix, parts in masks.items():
-            words = self.packing.pack(tuple(v & m for v, m in zip(key, parts, strict=True)))
-            self._add_prefix(words, prefix)
-            if row := self.find(words):
+    def longest_prefix(self, key: tuple[int, ...]) -> int:
+        """The row of the LPM entry that ``key`` hits; 0 for none."""
+        words = self.packing.pack(key)
+        for prefix, mask in self._probes.items():
+            probe = [word & part for word, part in zip(words, mask, strict=True)]
+            self._add_prefix(probe, prefix)
+            if row := self.find(probe):
                 return row
         return 0
+
+    def note_prefix(self, prefix: int, masks: tuple[int, ...]) -> None:
+        """Make ``longest_prefix`` look for entries of this length, which have these masks."""
+        self._probes[prefix] = self.packing.pack(masks)
+        self._probes = dict(sorted(self._probes.items(), reverse=True))
 
     # ── What an entry runs ──
 

@@ -27,6 +27,9 @@ BYTES = 1
 _INDEX_BITS = 24
 """A handle is version << 24 | index, as simple_switch gives them out."""
 
+_MOST_HIT = 256
+"""Entries that were hit since a table changed are kept ready, up to so many."""
+
 
 @dataclass(slots=True)
 class Generation:
@@ -109,6 +112,7 @@ class TableState:
         self.counters: NDArray[np.uint64] | None = None
         self._every = tuple((1 << key.width) - 1 for key in table.keys)
         self._prefixes: dict[int, tuple[int, ...]] = {}
+        self._hit: dict[int, RuntimeEntry] = {}
         self._use_default(table.default)
         if table.with_counters:
             what = f"counters of table {table.name}"
@@ -128,12 +132,19 @@ class TableState:
             for value, part in zip(key, self.table.keys, strict=True)
         )
         if self.table.match is ir.MatchKind.LPM:
-            row = self.columns.longest_prefix(masked, self._prefixes)
+            row = self.columns.longest_prefix(masked)
         elif self.columns.has_masks:
             row = self.columns.first_covering(masked)
         else:
             row = self.columns.find(self.columns.packing.pack(masked))
-        return self._entry(row) if row else None
+        if not row:
+            return None
+        entry = self._hit.get(row)
+        if entry is None:
+            if len(self._hit) == _MOST_HIT:
+                self._hit.clear()
+            entry = self._hit[row] = self._entry(row)
+        return entry
 
     def next_node(self, action: int | None, hit: bool) -> ir.Node | None:
         """Where the pipeline goes on after ``action`` ran (None: a miss without default action)."""
@@ -236,6 +247,7 @@ class TableState:
         """Make engines look at the table anew."""
         self.version += 1
         self.generation.bump()
+        self._hit.clear()
 
     def _require_mutable(self) -> None:
         if self.table.immutable:
@@ -267,7 +279,7 @@ class TableState:
         prefix = next(each.prefix for each in matches if isinstance(each, ir.LpmMatch))
         if prefix not in self._prefixes:
             self._prefixes[prefix] = self._masks_of(prefix)
-            self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
+            self.columns.note_prefix(prefix, self._prefixes[prefix])
 
     def _masks_of(self, prefix: int) -> tuple[int, ...]:
         """The masks of the entries of an LPM table with a prefix of this length."""

@@ -61,7 +61,9 @@ def main(
     except MissingToolError as error:
         note = str(error)
     size = Layout(values, "udp").frame_size
-    rates["copying the packets in memory"] = frames / _copying(_packets(job, values, 0), repeats)
+    rates["copying the packets in memory"] = frames / _copying(
+        contributions(job, values, 0), repeats
+    )
     fastest = rates["built-in switch, jit"]
     rows = [
         Row(name, rate, "packets/s", f"{rate * size * 8 / 1e9:.3g} Gb/s in", fastest / rate)
@@ -70,7 +72,9 @@ def main(
     show(f"{program.name}, {WORKERS} workers, batches of {BATCH}", "jit is", rows, as_json, note)
 
 
-def _packets(job: Job, values: int, first_chunk: int, count: int = BATCH * BATCHES) -> PacketBatch:
+def contributions(
+    job: Job, values: int, first_chunk: int, count: int = BATCH * BATCHES
+) -> PacketBatch:
     """``count`` packets: every chunk from every worker, the workers in turn."""
     layout = Layout(values, "udp")
     chunk = first_chunk + np.arange(count // WORKERS)
@@ -115,7 +119,7 @@ def _best(action: Callable[[], object], prepare: Callable[[int], object], repeat
 def _compare(document: dict[str, Any], job: Job, values: int) -> None:
     """The hand-written loop and the compiled program send the same packets in the same order."""
     jit, hand = _ready(document, job, "jit"), SlotsByHand(job, values)
-    packets = _packets(job, values, 0, 2 * BATCH)
+    packets = contributions(job, values, 0, 2 * BATCH)
     one, other = jit.process_batch(packets), hand.process_batch(packets)
     if one.to_packets() != other.to_packets():
         raise AssertionError("the hand-written loop does not do what slots.p4 does")
@@ -127,7 +131,7 @@ def _timed(
     batches: list[PacketBatch] = []
 
     def prepare(repeat: int) -> None:
-        everything = _packets(job, values, repeat * BATCH * BATCHES // WORKERS)
+        everything = contributions(job, values, repeat * BATCH * BATCHES // WORKERS)
         rows: NDArray[np.int64] = np.arange(len(everything))
         batches[:] = [everything.take(part) for part in np.split(rows, BATCHES)]
 
@@ -140,7 +144,7 @@ def _timed(
 
 def _interpreted(document: dict[str, Any], job: Job, values: int, count: int) -> float:
     switch = _ready(document, job, "interpret")
-    packets = _packets(job, values, 0, count)
+    packets = contributions(job, values, 0, count)
     begun = time.perf_counter()
     switch.process_batch(packets)
     return time.perf_counter() - begun
@@ -148,7 +152,7 @@ def _interpreted(document: dict[str, Any], job: Job, values: int, count: int) ->
 
 def _simple_switch(document: dict[str, Any], job: Job, values: int) -> float:
     count = 40_000
-    answer = bmv2.run(document, _packets(job, values, 0, count).to_packets(), job.commands())
+    answer = bmv2.run(document, contributions(job, values, 0, count).to_packets(), job.commands())
     assert sum(map(len, answer.packets.values())) == count
     return count / answer.seconds
 

@@ -90,12 +90,13 @@ class Kernels(Protocol):
         ...
 
     def reaching_maxima(
-        self, x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, /
-    ) -> Ints:
-        """The indices, ascending, with |x + weight · gradient| >= m > 0, computed in float64.
+        self, x: Floats, gradient: Floats, weight: float, chunk: int, /
+    ) -> tuple[Ints, Floats]:
+        """The elements with |x + weight · gradient| >= m > 0, computed in float64, m the largest
+        |x| of the element's chunk of consecutive elements (the last may be shorter).
 
-        m is the element of ``maxima``, shape (ceil(n / chunk),), for the index's chunk of
-        consecutive elements.
+        Returns:
+            Their indices, ascending, and m of each chunk, shape (ceil(n / chunk),).
         """
         ...
 

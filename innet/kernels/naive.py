@@ -85,12 +85,13 @@ def chunk_largest(x: Floats, chunk: int, /) -> Ints:
 
 
 def reaching_maxima(
-    x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, /
-) -> Ints:
+    x: Floats, gradient: Floats, weight: float, chunk: int, /
+) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.reaching_maxima``."""
     h = np.abs(x + gradient.astype(np.float64) * weight)
+    maxima = np.abs(x[chunk_largest(x, chunk)])
     least = maxima[np.arange(x.size) // chunk]
-    return np.flatnonzero((h >= least) & (least > 0)).astype(np.int32)
+    return np.flatnonzero((h >= least) & (least > 0)).astype(np.int32), maxima
 
 
 def quantise(x: Floats, scale: float, /) -> Ints:

@@ -38,17 +38,19 @@ def by_the_paper(g, fresh, width):
 def test_the_kernel(name, data):
     size = data.draw(gradients.sizes())
     x, gradient = (data.draw(gradients.vectors(size)) for _ in range(2))
-    chunk = data.draw(st.sampled_from((1, 2, 50, 64, 500, 1500, 2**31 - 1)))
+    chunk = data.draw(st.sampled_from((1, 2, 15, 16, 17, 31, 50, 64, 500, 1500, 2**31 - 1)))
     weight = data.draw(st.sampled_from((0.0, 0.5, 1.0)))
     kernels = kernel_sets.get(name)
     maxima = np.abs(x[kernels.chunk_largest(x, chunk)])
+    assert maxima.tolist() == [max(abs(x[i : i + chunk])) for i in range(0, size, chunk)]
     expected = [
         i
         for i in range(size)
         if maxima[i // chunk] > 0
         and abs(float(x[i]) + weight * float(gradient[i])) >= float(maxima[i // chunk])
     ]
-    indices = kernels.reaching_maxima(x, gradient, weight, maxima, chunk)
+    indices, found = kernels.reaching_maxima(x, gradient, weight, chunk)
+    assert found.tobytes() == maxima.tobytes()
     assert indices.dtype == np.int32
     assert indices.tolist() == expected
 

@@ -66,6 +66,7 @@ KERNELS = {
     "low_rank._factor_product": "ffnnf",
     "low_rank._project_columns": "ffnnD",
     "low_rank._project_rows": "ffnnD",
+    "maxima._look_up": "fif",
     "maxima._flag": "ffdfnu",
     "packing._pack": "innni",
     "packing._unpack": "inni",

@@ -53,7 +53,7 @@ CASES = {
     "reaching, by many": lambda: cpu.reaching(X, 0.01),
     "reaching_residual": lambda: cpu.reaching_residual(X, Y, 1.0),
     "chunk_largest": lambda: cpu.chunk_largest(X, 2),
-    "reaching_maxima": lambda: cpu.reaching_maxima(X, Y, 1.0, X[: SIZE // 2], 2),
+    "reaching_maxima": lambda: cpu.reaching_maxima(X, Y, 1.0, 2),
     "smallest": lambda: cpu.smallest(X, 0.5),
     "moments": lambda: cpu.moments(X, 0.5, 0.5),
     "product": lambda: cpu.product(X),

@@ -93,11 +93,12 @@ class AdaComp(Selector[AdaCompSettings]):
 
     def _of_layer(self, x: Floats, gradient: Floats, width: int, start: int) -> tuple[Ints, Floats]:
         kernels = self.context.kernels
-        maxima = np.abs(x[kernels.chunk_largest(x, width)])
         weight = self.parameters.scale_factor - 1
-        indices = kernels.reaching_maxima(x, gradient, weight, maxima, width)
+        indices, maxima = kernels.reaching_maxima(x, gradient, weight, width)
         if not indices.size:
             return indices, np.empty(0, np.float32)
         mean = np.float32(maxima[maxima > 0].mean(dtype=np.float64))
-        values = mean * np.sign(x[indices])
+        picked = x[indices]
+        values = np.copysign(mean, picked)
+        values[picked == 0] = 0
         return (indices + np.int32(start) if start else indices), values

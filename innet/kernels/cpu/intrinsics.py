@@ -43,9 +43,18 @@ if TYPE_CHECKING:
         signs is set. Nothing checks the bounds.
         """
 
+    def largest_16(x: Floats, start: int) -> np.int32:
+        """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
+
+    def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
+        """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
+        Nothing checks the bounds.
+        """
+
 else:
     from llvmlite import ir
     from numba import types
+    from numba.core import cgutils
     from numba.extending import intrinsic
 
     _I1, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
@@ -179,3 +188,40 @@ else:
             return context.get_dummy_value()
 
         return types.void(words, types.int64, types.uint64, taken, types.int64), emit
+
+    @intrinsic
+    def largest_16(_typing, x, _start):
+        """A load, an and with all but the signs, a maximum across the vector."""
+
+        def emit(context, builder, signature, arguments):
+            x, start = arguments
+            words = ir.VectorType(_I32, 16)
+            pointer = _vector_at(context, builder, signature.args[0], x, start)
+            loaded = builder.bitcast(builder.load(pointer, align=4), words)
+            magnitudes = builder.and_(loaded, ir.Constant(words, [0x7FFFFFFF] * 16))
+            kind = ir.FunctionType(_I32, [words])
+            name = "llvm.vector.reduce.smax.v16i32"
+            reduce = cgutils.get_or_insert_function(builder.module, kind, name)
+            return builder.call(reduce, [magnitudes])
+
+        return types.int32(x, types.int64), emit
+
+    @intrinsic
+    def reaching_16(_typing, x, y, _start, _weight, _least):
+        """A product, a sum, an and with all but the signs, a comparison; none of them fused."""
+
+        def emit(context, builder, signature, arguments):
+            x, y, start, weight, least = arguments
+            double, longs = ir.VectorType(ir.DoubleType(), 16), ir.VectorType(_I64, 16)
+            values = []
+            for array, kind in ((x, signature.args[0]), (y, signature.args[1])):
+                pointer = _vector_at(context, builder, kind, array, start)
+                values.append(builder.fpext(builder.load(pointer, align=4), double))
+            product = builder.fmul(values[1], _everywhere(builder, weight, 16))
+            bits = builder.bitcast(builder.fadd(values[0], product), longs)
+            bits = builder.and_(bits, ir.Constant(longs, [2**63 - 1] * 16))
+            magnitudes = builder.bitcast(bits, double)
+            flags = builder.fcmp_ordered(">=", magnitudes, _everywhere(builder, least, 16))
+            return builder.zext(builder.bitcast(flags, _I16), _I64)
+
+        return types.uint64(x, y, types.int64, types.float64, types.float64), emit

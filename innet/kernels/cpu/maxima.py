@@ -1,61 +1,70 @@
-"""What reaches the largest magnitude of its chunk once the gradient is added again."""
+"""What reaches the largest magnitude of its chunk once the gradient is added again.
+
+Chunks are short and their lengths odd. So they are looked at in windows of 16 elements, of which
+the last overlaps the one before it: neither a maximum nor a flag minds being taken twice.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu.intrinsics import flag_32, trailing_zeros
+from innet.kernels.arrays import Floats, Ints, Words
+from innet.kernels.cpu import memory
+from innet.kernels.cpu.bitmap import expand_words
+from innet.kernels.cpu.intrinsics import float_of_bits, largest_16, magnitude_bits, reaching_16
 
-_STRETCH = 512  # elements compared at a time, a multiple of the 32 that make a word of flags
+_WINDOW = 16
+_LOW = np.uint64(0xFFFFFFFF)
 
 
 def reaching_maxima(
-    x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, /
-) -> Ints:
-    """See ``innet.kernels.Kernels.reaching_maxima``."""
-    indices = np.empty(_count(x, gradient, weight, maxima, chunk), np.int32)
-    _list(x, gradient, weight, maxima, chunk, indices)
-    return indices
+    x: Floats, gradient: Floats, weight: float, chunk: int, /
+) -> tuple[Ints, Floats]:
+    """See ``innet.kernels.Kernels.reaching_maxima``. Scratch: a bitmap of the elements."""
+    maxima = memory.empty(-(-x.size // chunk), np.float32)
+    bitmap = np.zeros(-(-x.size // 32) + 1, np.uint32)  # a window's flags may begin in any word
+    _flag(x, gradient, weight, chunk, maxima, bitmap)
+    return expand_words(bitmap), maxima
 
 
 @njit(cache=True, nogil=True)
-def _count(x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int) -> int:
-    count = 0
-    for b in range(maxima.size):
-        if maxima[b] == 0:
-            continue
-        own, fresh = x[b * chunk : (b + 1) * chunk], gradient[b * chunk : (b + 1) * chunk]
-        for i in range(own.size):
-            count += int(abs(own[i] + weight * np.float64(fresh[i])) >= maxima[b])
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _list(  # noqa: PLR0917 - compiled functions are called by position
-    x: Floats, gradient: Floats, weight: float, maxima: Floats, chunk: int, indices: Ints
+def _flag(  # noqa: PLR0917 - compiled functions are called by position
+    x: Floats, gradient: Floats, weight: float, chunk: int, maxima: Floats, bitmap: Words
 ) -> None:
-    """Fill in the indices, of which there are as many as was counted."""
-    found = 0
-    reaches = np.zeros(_STRETCH, np.int32)
-    for start in range(0, x.size, _STRETCH):
-        stop = min(start + _STRETCH, x.size)
-        begin = start
-        while begin < stop:  # one chunk after the other, or what of it lies in the stretch
-            b = begin // chunk
-            end = min((b + 1) * chunk, stop)
-            own, fresh = x[begin:end], gradient[begin:end]
-            flags_of = reaches[begin - start : end - start]
-            least = np.float64(maxima[b]) if maxima[b] > 0 else np.inf
-            for i in range(own.size):
-                flags_of[i] = abs(own[i] + weight * np.float64(fresh[i])) >= least
-            begin = end
-        filled = -(-(stop - start) // 32) * 32
-        reaches[stop - start : filled] = 0
-        for i in range(0, filled, 32):
-            flags = flag_32(reaches, i, np.uint32(1), np.uint32(1))
-            while flags != np.uint32(0):
-                indices[found] = start + i + trailing_zeros(flags)
-                flags &= flags - np.uint32(1)
-                found += 1
+    for c in range(maxima.size):
+        begin = c * chunk
+        size = min(chunk, x.size - begin)
+        largest = _largest(x, begin, size)
+        maxima[c] = float_of_bits(largest)
+        if largest == 0:
+            continue
+        least = np.float64(maxima[c])
+        if size < _WINDOW:
+            for i in range(begin, begin + size):
+                reaches = abs(x[i] + weight * np.float64(gradient[i])) >= least
+                _set(bitmap, i, np.uint64(reaches))
+        for k in range(0, size if size >= _WINDOW else 0, _WINDOW):
+            i = begin + min(k, size - _WINDOW)
+            _set(bitmap, i, reaching_16(x, gradient, i, weight, least))
+
+
+@njit(cache=True, nogil=True)
+def _largest(x: Floats, begin: int, size: int) -> np.int32:
+    """The bits of the largest magnitude."""
+    largest = np.int32(0)
+    if size < _WINDOW:
+        for i in range(begin, begin + size):
+            largest = max(largest, magnitude_bits(x[i]))
+    else:
+        for k in range(0, size, _WINDOW):
+            largest = max(largest, largest_16(x, begin + min(k, size - _WINDOW)))
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _set(bitmap: Words, i: int, flags: np.uint64) -> None:
+    """Set the bits from bit i on that are set in the flags, of which there are up to 16."""
+    turned = flags << np.uint64(i & 31)
+    bitmap[i >> 5] |= np.uint32(turned & _LOW)
+    bitmap[(i >> 5) + 1] |= np.uint32(turned >> np.uint64(32))

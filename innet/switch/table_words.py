@@ -89,6 +89,18 @@ class KeyWords:
             piece.put(word, values)
 
     @property
+    def widest_range(self) -> tuple[Piece, ...]:
+        """Those of ``ranges`` that belong to the widest of their fields."""
+        # The first piece of a field is its highest.
+        widest = max(self.ranges, key=lambda piece: piece.skipped + piece.width).field
+        return tuple(piece for piece in self.ranges if piece.field == widest)
+
+    @property
+    def other_ranges(self) -> tuple[Piece, ...]:
+        """Those of ``ranges`` that belong to other fields."""
+        return tuple(piece for piece in self.ranges if piece not in self.widest_range)
+
+    @property
     def starts(self) -> tuple[bool, ...]:
         """Which of ``ranges`` are not the rest of a field that began before."""
         fields = [piece.field for piece in self.ranges]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.engines import check_random_traffic
 
-from innet.switch.jit import JitEngine
+from innet.switch.jit import JitEngine, range_arrays
 from innet.switch.loader import load_program
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
@@ -32,6 +32,13 @@ def test_own_programs_are_supported() -> None:
 def test_random_traffic(path: Path, seed: int) -> None:
     largest = 3 if path.stem in ENDLESS else 200
     check_random_traffic(load_program(path), seed, largest)
+
+
+@pytest.mark.parametrize("name", ["fuzz_priorities", "jit_tables", "jit_wide", "switch_tables"])
+def test_ranges_that_are_sorted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few they are."""
+    monkeypatch.setattr(range_arrays, "_SCANNED", 0)
+    check_random_traffic(load_program(FOLDER / f"{name}.json"), seed=5, largest=100)
 
 
 def test_errors_of_a_program_may_come_first() -> None:

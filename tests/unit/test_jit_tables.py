@@ -14,11 +14,11 @@ from support.guided import number
 
 from innet.errors import ControlError
 from innet.switch import ir
-from innet.switch.jit import runtime, runtime_masks
+from innet.switch.jit import range_arrays, runtime, runtime_masks, runtime_ranges
 from innet.switch.jit.table_arrays import replica_arrays, table_arguments
 from innet.switch.loader import load_program
 from innet.switch.replication import Replication
-from innet.switch.table_words import is_direct, key_words
+from innet.switch.table_words import KeyWords, Piece, is_direct, key_words
 from innet.switch.tables import Generation, RuntimeEntry, TableState
 
 KIND = ir.MatchKind
@@ -65,14 +65,19 @@ def ternary(values: Any, masks: Any, best: Any, keys: Any, rows: Any, key: Any) 
 
 @njit
 def ranges(values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any) -> Any:
-    return runtime.find_range(values, masks, key, lows, highs, numbers)
+    return runtime_ranges.find_range(values, masks, key, lows, highs, numbers)
 
 
 @njit
 def wide_ranges(
     values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any, starts: Any
 ) -> Any:
-    return runtime.find_wide_range(values, masks, key, lows, highs, numbers, starts)
+    return runtime_ranges.find_wide_range(values, masks, key, lows, highs, numbers, starts)
+
+
+@njit
+def interval(groups: Any, best: Any, bounds: Any, rows: Any, key: Any, number: Any) -> Any:
+    return runtime_ranges.find_interval(groups, best, bounds, rows, key, number)
 
 
 def signed(value: int) -> int:
@@ -91,15 +96,27 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
         case KIND.TERNARY:
             return int(order[ternary(*searched, words)])
         case KIND.RANGE:
-            numbers = tuple(signed(piece.of(key)) for piece in packing.ranges)
-            parts = (rest[0], rest[1], words, rest[2], rest[3], numbers)
-            if all(packing.starts):
-                return int(order[ranges(*parts)])
-            return int(order[wide_ranges(*parts, packing.starts)])
+            return int(order[found_range(packing, searched, key, words)])
         case _ if is_direct(state.table):
             return int(rest[0][words[0]])
         case _:
             return int(exact(*rest, words))
+
+
+def found_range(
+    packing: KeyWords, arrays: list[Any], key: tuple[int, ...], words: tuple[int, ...]
+) -> int:
+    def numbers(pieces: tuple[Piece, ...]) -> tuple[int, ...]:
+        return tuple(signed(piece.of(key)) for piece in pieces)
+
+    values, masks, lows, highs, *intervals = arrays
+    if not len(values):
+        others = (*words, *numbers(packing.other_ranges))
+        return int(interval(*intervals, others, numbers(packing.widest_range)))
+    parts = (values, masks, words, lows, highs, numbers(packing.ranges))
+    if all(packing.starts):
+        return int(ranges(*parts))
+    return int(wide_ranges(*parts, packing.starts))
 
 
 def random_match(rng: np.random.Generator, kind: ir.MatchKind, width: int) -> ir.Match:
@@ -198,6 +215,63 @@ def test_ternary_entries_of_few_masks(
         expected = state.lookup(key)
         row = found(base, state, arguments, key)
         assert row == (0 if expected is None else expected.index + 1), key
+
+
+RANGES = {
+    "one": [(KIND.RANGE, 16)],
+    "one of 64 bits": [(KIND.RANGE, 64)],
+    "one of 130 bits": [(KIND.RANGE, 130)],
+    "one with exact": [(KIND.EXACT, 4), (KIND.RANGE, 16)],
+    "one with ternary": [(KIND.RANGE, 16), (KIND.TERNARY, 8)],
+    "one with words": [(KIND.TERNARY, 64), (KIND.RANGE, 100), (KIND.EXACT, 65)],
+    "two": [(KIND.RANGE, 16), (KIND.RANGE, 10)],
+    "two of 70 bits": [(KIND.RANGE, 9), (KIND.RANGE, 70)],
+    "three with ternary": [(KIND.RANGE, 8), (KIND.TERNARY, 3), (KIND.RANGE, 3), (KIND.RANGE, 4)],
+}
+
+
+@pytest.mark.parametrize("shape", RANGES)
+@pytest.mark.parametrize("count", [40, 500])
+def test_many_ranges_are_sorted(
+    base: ir.Program, shape: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_arrays, "_SCANNED", 1)
+    rng = np.random.default_rng([count, list(RANGES).index(shape)])
+    state = table_of(base, *RANGES[shape])
+    masks = {width: [0, (1 << width) - 1] for kind, width in RANGES[shape] if kind is KIND.TERNARY}
+    for _ in range(count):
+        matches = []
+        for kind, width in RANGES[shape]:
+            match = random_match(rng, kind, width)
+            if kind is KIND.TERNARY:
+                mask = masks[width][rng.integers(2)]
+                match = ir.TernaryMatch(number(rng, width) & mask, mask)
+            matches.append(match)
+        with contextlib.suppress(ControlError):  # two entries that match the same
+            state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(99)))
+    arguments = table_arguments(base, state)
+    ordered = state.ordered()
+    for _ in range(300):
+        key = near(rng, ordered[rng.integers(len(ordered))], state)
+        expected = state.lookup(key)
+        row = found(base, state, arguments, key)
+        assert row == (0 if expected is None else expected.index + 1), key
+    if count == 500:
+        _, _, values, *_ = arguments
+        assert not len(values), "no scan"
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 70])
+def test_prefixes_of_a_range(width: int) -> None:
+    rng = np.random.default_rng(width)
+    every = (1 << width) - 1
+    for _ in range(100):
+        low, high = sorted((number(rng, width), number(rng, width)))
+        parts = range_arrays._prefixes(low, high, width)
+        assert sum((~mask & every) + 1 for _, mask in parts) == high - low + 1
+        assert [value for value, _ in parts] == sorted(value & mask for value, mask in parts)
+        assert parts[0][0] == low
+        assert len(parts) <= max(1, 2 * width - 2)
 
 
 def test_large_exact_table(base: ir.Program) -> None:

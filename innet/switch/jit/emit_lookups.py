@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from innet.switch import ir
@@ -9,10 +10,14 @@ from innet.switch.jit import arithmetic
 from innet.switch.jit.arithmetic import Value
 from innet.switch.jit.expressions import Expressions
 from innet.switch.jit.writer import Writer
-from innet.switch.table_words import Piece, found_row, is_direct, key_words
+from innet.switch.table_words import KeyWords, Piece, found_row, is_direct, key_words
 
 #: What ``find_masked`` searches.
 _TERNARY = ("values", "masks", "best", "keys", "rows")
+#: What ``find_range`` and ``find_wide_range`` search, with the key after the first two.
+_SCANNED = ("values", "masks", "lows", "highs")
+#: What ``find_interval`` searches.
+_INTERVALS = ("groups", "best", "bounds", "rows")
 #: What holds rows of the table.
 _ROWS = ("rows", "order")
 
@@ -69,13 +74,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             arrays = (f"t{index}_{name}" for name in _TERNARY)
             found = f"get(t{index}_order, find_masked({', '.join(arrays)}, {key}))"
         case ir.MatchKind.RANGE:
-            numbers = f"({', '.join(_piece(fields, piece) for piece in packing.ranges)},)"
-            found = f"(t{index}_values, t{index}_masks, {key}, t{index}_lows, t{index}_highs, "
-            if all(packing.starts):
-                found = f"find_range{found}{numbers})"
-            else:
-                found = f"find_wide_range{found}{numbers}, {packing.starts})"
-            found = f"get(t{index}_order, {found})"
+            found = f"get(t{index}_order, {_find_range(index, fields, packing, words)})"
         case _ if is_direct(table):
             found = f"get(t{index}_rows, {words[0]})"
         case _:
@@ -86,6 +85,27 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             cell = f"({row} - 1) * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
+
+
+def _find_range(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
+    """Source of a look-up in a table with range keys."""
+
+    def texts(pieces: Iterable[Piece]) -> list[str]:
+        return [_piece(fields, piece) for piece in pieces]
+
+    def group(names: Iterable[str]) -> str:
+        return f"({', '.join(names)},)"
+
+    values, masks, lows, highs = (f"t{index}_{name}" for name in _SCANNED)
+    numbers = group(texts(packing.ranges))
+    scanned = f"{values}, {masks}, {group(words)}, {lows}, {highs}, {numbers}"
+    if all(packing.starts):
+        scan = f"find_range({scanned})"
+    else:
+        scan = f"find_wide_range({scanned}, {packing.starts})"
+    arrays = ", ".join(f"t{index}_{name}" for name in _INTERVALS)
+    key, number = group([*words, *texts(packing.other_ranges)]), group(texts(packing.widest_range))
+    return f"{scan} if len({values}) else find_interval({arrays}, {key}, {number})"
 
 
 def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
@@ -100,7 +120,7 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.TERNARY:
                 names += [*_TERNARY, "order"]
             case ir.MatchKind.RANGE:
-                names += ["values", "masks", "lows", "highs", "order"]
+                names += [*_SCANNED, *_INTERVALS, "order"]
             case _ if is_direct(table):
                 names += ["rows"]
             case _:

@@ -33,6 +33,7 @@ from innet.switch.jit import (
     runtime_meters,
     runtime_queue,
     runtime_random,
+    runtime_ranges,
     wide,
     wide_functions,
 )
@@ -289,6 +290,7 @@ _MODULES = (
     runtime_meters,
     runtime_queue,
     runtime_random,
+    runtime_ranges,
     wide,
     wide_functions,
 )

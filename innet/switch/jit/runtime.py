@@ -28,9 +28,7 @@ __all__ = [  # what emitted code may import
     "divide",
     "find_exact",
     "find_prefix",
-    "find_range",
     "find_ternary",
-    "find_wide_range",
     "get",
     "hidden",
     "in_set",
@@ -339,7 +337,8 @@ def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
 
 
 @inlined
-def _covers(values: Any, masks: Any, key: Any, entry: int) -> bool:
+def covers(values: Any, masks: Any, key: Any, entry: int) -> bool:
+    """Whether key & mask == value of one entry."""
     same = True
     for position in range(len(key)):
         at = entry * len(key) + position
@@ -351,45 +350,7 @@ def _covers(values: Any, masks: Any, key: Any, entry: int) -> bool:
 def find_ternary(values: Any, masks: Any, key: Any) -> int:
     """The first entry with key & mask == value; entries stand in the order of precedence."""
     for entry in range(len(values) // len(key)):
-        if _covers(values, masks, key, entry):
-            return entry + 1
-    return 0
-
-
-@inlined
-def find_range(  # noqa: PLR0917 - called by emitted code only
-    values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any
-) -> int:
-    """As ``find_ternary``, with ``numbers`` in lows .. highs besides."""
-    for entry in range(len(values) // len(key)):
-        same = _covers(values, masks, key, entry)
-        for position in range(len(numbers)):
-            at = entry * len(numbers) + position
-            same &= not less(numbers[position], get(lows, at))
-            same &= not less(get(highs, at), numbers[position])
-        if same:
-            return entry + 1
-    return 0
-
-
-@inlined
-def find_wide_range(  # noqa: PLR0917 - called by emitted code only
-    values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any, starts: Any
-) -> int:
-    """As ``find_range``, of numbers of several words: ``starts`` tells where a number begins."""
-    for entry in range(len(values) // len(key)):
-        same = _covers(values, masks, key, entry)
-        at_low = at_high = True
-        for position in range(len(numbers)):
-            at = entry * len(numbers) + position
-            number, low, high = numbers[position], get(lows, at), get(highs, at)
-            at_low |= starts[position]
-            at_high |= starts[position]
-            same &= not (at_low and less(number, low))
-            same &= not (at_high and less(high, number))
-            at_low &= number == low
-            at_high &= number == high
-        if same:
+        if covers(values, masks, key, entry):
             return entry + 1
     return 0
 

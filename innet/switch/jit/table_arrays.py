@@ -4,8 +4,8 @@ Row 0 of a table is its default entry, so that a miss needs no case of its own; 
 those of ``EntryColumns``, whose arrays are used as they are, and so is its hash index for exact
 tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted intervals: a
 look-up is a binary search, whatever the prefixes. Ternary tables are hash tables by mask
-(``mask_arrays``). Range tables are lists in the order of precedence: a look-up is a scan. What is
-not an entry's own is made anew when the control plane has changed the table.
+(``mask_arrays``), range tables sorted intervals by mask (``range_arrays``). What is not an entry's
+own is made anew when the control plane has changed the table.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from innet.switch.entry_columns import NO_ACTION, EntryColumns
 from innet.switch.jit.group_rows import resolved_rows
 from innet.switch.jit.intervals import intervals
 from innet.switch.jit.mask_arrays import mask_arrays
+from innet.switch.jit.range_arrays import range_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
@@ -78,8 +79,7 @@ def _table_arrays(
             arrays += [*mask_arrays(values, masks), _rows(order)]
         case ir.MatchKind.RANGE:
             order = columns.ordered()
-            lists = (np.ascontiguousarray(each) for each in columns.masked(order))
-            arrays += [*(each.view(np.int64) for each in lists), _rows(order)]
+            arrays += [*range_arrays(columns.packing, *columns.masked(order)), _rows(order)]
         case _ if is_direct(table):
             arrays.append(_direct(table, columns))
         case _:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Protocol
 
@@ -33,6 +34,7 @@ from innet.record import Report, Seconds
 from innet.wire import Flag
 
 Vector = NDArray[np.float32]
+Layers = Sequence[int | Sequence[int]]
 
 TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
@@ -86,6 +88,7 @@ class Participant:
         switch: what runs the program, for the report.
         faults: of this worker's packets, both ways, made here where a network has none of its own.
         timing: this worker's patience, in seconds of the fabric's clock.
+        layers: of the gradient; see ``innet.codecs.build_codec``.
         seed: of the codec's hashes, the same for all workers, and of the faults.
 
     Attributes:
@@ -106,6 +109,7 @@ class Participant:
         switch: str = "unknown",
         faults: Faults | None = None,
         timing: Timing | None = None,
+        layers: Layers | None = None,
         seed: int = 0,
     ) -> None:
         if not 0 <= worker < len(plan.workers):
@@ -113,7 +117,7 @@ class Participant:
         self.plan = plan
         self.worker = worker
         self.outcome: Outcome | None = None
-        self.codec: Codec = build_codec(codec, seed=seed, worker=worker)
+        self.codec: Codec = build_codec(codec, seed=seed, worker=worker, layers=layers)
         self._clock = fabric.now
         self._name = fabric.name
         self._fabric: Fabric = fabric
@@ -242,9 +246,9 @@ def _copied(counters: Counters) -> Counters:
     )
 
 
-def rehearse(codec: CodecSpec, gradient: Vector) -> None:
+def rehearse(codec: CodecSpec, gradient: Vector, layers: Layers | None = None) -> None:
     """Run a codec once without a network, so that what is compiled at first use is compiled."""
-    exchange = build_codec(codec, seed=0, worker=0).exchange(gradient, 1)
+    exchange = build_codec(codec, seed=0, worker=0, layers=layers).exchange(gradient, 1)
     try:
         segments = next(exchange)
         while True:

@@ -147,9 +147,9 @@ def run(
             with workers:
                 for number in range(settings.rounds):
                     watch(f"all-reduce {number + 1} of {settings.rounds}")
-                    before = _packets(net)
+                    before = packets(net)
                     each = workers.all_reduce()
-                    reports.append(combined(gradients, workers, each, _packets(net) - before))
+                    reports.append(combined(gradients, workers, each, packets(net) - before))
             result = NetResult(np.load(workers.output(0)), tuple(reports))
             if inspect is not None:
                 inspect(net, result)
@@ -163,10 +163,20 @@ def combined(
     outcomes = [load(workers.outcome(worker)) for worker in range(len(reports))]
     flat = [gradient.reshape(-1) for gradient in gradients]
     error, error_sent = errors(flat, outcomes)
+    return combined_counts(reports, switch_packets).model_copy(
+        update={
+            "exact": is_exact(outcomes),
+            "max_abs_error": error,
+            "max_abs_error_sent": error_sent,
+        }
+    )
+
+
+def combined_counts(reports: list[Report], switch_packets: int) -> Report:
+    """One report of the workers', without what takes their outcomes to know."""
     first = reports[0]
     return first.model_copy(
         update={
-            "exact": is_exact(outcomes),
             "fabric": f"Mininet, {first.fabric}",
             "packets_sent": sum(each.packets_sent for each in reports),
             "packets_received": sum(each.packets_received for each in reports),
@@ -179,13 +189,11 @@ def combined(
                 total=max(each.seconds.total for each in reports),
             ),
             "switch_packets": switch_packets,
-            "max_abs_error": error,
-            "max_abs_error_sent": error_sent,
         }
     )
 
 
-def _packets(net: Any) -> int:
+def packets(net: Any) -> int:
     """Packets that the switches have processed."""
     return sum(
         each.statistics()["packets_in"]

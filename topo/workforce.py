@@ -97,29 +97,40 @@ class Workforce:
         """Let all workers begin, and wait until they are done; their reports, by worker.
 
         Raises:
-            NetworkError: a worker or a switch ended.
+            NetworkError: a worker, server or switch ended.
             StalledError: a worker gave up, or nothing came in time; says whom it waits for.
         """
+        return [Report.model_validate(event["report"]) for event in self.round()]
+
+    def round(self) -> list[dict[str, Any]]:
+        """The same; all that the workers say of it, by worker."""
         for process in self.processes:
             process.tell("go")
-        reports: dict[int, Report] = {}
+        events: dict[int, dict[str, Any]] = {}
         end = time.monotonic() + self._settings.give_up + _MARGIN
         with selectors.DefaultSelector() as selector:
             for worker, process in enumerate(self.processes):
                 selector.register(process.fileno(), selectors.EVENT_READ, worker)
-            while len(reports) < len(self.processes):
-                check_switches(self._net)
+            while len(events) < len(self.processes):
+                self._check_others()
                 for key, _ in selector.select(_TURN):
                     worker = int(key.data)
                     process = self.processes[worker]
                     event = self._event(process.hear(_READY_SECONDS, "done"), process)
                     if "report" in event:
-                        reports[worker] = Report.model_validate(event["report"])
+                        events[worker] = event
                         selector.unregister(process.fileno())
                 if time.monotonic() > end:
-                    late = [str(i) for i in range(len(self.processes)) if i not in reports]
+                    late = [str(i) for i in range(len(self.processes)) if i not in events]
                     raise StalledError(f"workers {', '.join(late)} were not done in time.")
-        return [reports[worker] for worker in sorted(reports)]
+        return [events[worker] for worker in sorted(events)]
+
+    def _check_others(self) -> None:
+        """Raise NetworkError if a switch or a server has ended."""
+        check_switches(self._net)
+        for server in self._servers:
+            if not server.running:
+                raise server.death()
 
     def _launch(self, worker: int, node: Any) -> NodeProcess:
         gradient = self._folder / f"gradient{worker}.npy"

@@ -17,18 +17,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.config import Model
 from innet.errors import ControlError, InnetError, StalledError
 from innet.experiments import allreduce
 from innet.participant import Participant, connect, rehearse
+from innet.record import Report
 from workers.outcomes import save
-from workers.settings import WorkerSettings, read
+from workers.settings import WorkerSettings, read_as
 
 
 def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
@@ -57,21 +59,32 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
         if wait:
             rehearse(settings.codec, gradient)  # compiled before the first packet, not after
             yield {"ready": True}
-        total = gradient
         for _ in range(settings.rounds):
-            if wait and not sys.stdin.readline():
-                return  # whoever started this process is gone
-            try:
-                total, report = participant.all_reduce(gradient)
-            except StalledError as error:
-                if not wait:
-                    raise
-                raise StalledError(_diagnosis(participant) or str(error)) from None
+            total, report = summed(participant, gradient, wait=wait)
             if settings.outcome is not None and participant.outcome is not None:
                 save(settings.outcome, participant.outcome)
             if settings.output is not None:
                 np.save(settings.output, total)
             yield {"report": report.model_dump(mode="json")}
+
+
+def summed(
+    participant: Participant, gradient: NDArray[np.float32], *, wait: bool
+) -> tuple[NDArray[np.float32], Report]:
+    """One all-reduce, with ``wait`` at a line of standard input.
+
+    Raises:
+        EOFError: there is no such line: whoever started this process is gone.
+        InnetError: see ``Participant.all_reduce``.
+    """
+    if wait and not sys.stdin.readline():
+        raise EOFError
+    try:
+        return participant.all_reduce(gradient)
+    except StalledError as error:
+        if not wait:
+            raise
+        raise StalledError(_diagnosis(participant) or str(error)) from None
 
 
 def _diagnosis(participant: Participant) -> str | None:
@@ -98,16 +111,28 @@ def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
     return allreduce.generate(count, settings.size, settings.density, rng)[-1]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+def main_of(
+    what: str,
+    model: type[Model],
+    run_one: Callable[..., Iterator[dict[str, Any]]],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Run the command line of a worker's program; its exit status.
+
+    Args:
+        what: the program's name in this package.
+        model: of its settings.
+        run_one: takes the settings and ``wait``; yields what is to be printed.
+        arguments: those of the command line.
+    """
     parser = argparse.ArgumentParser(
-        prog="python -m workers.allreduce", description="One worker of an all-reduce."
+        prog=f"python -m workers.{what}", description=f"One worker: {what}."
     )
     parser.add_argument("settings", type=Path, help="TOML or JSON")
     parser.add_argument("--wait", action="store_true", help="for a line before each all-reduce")
     options = parser.parse_args(arguments)
     try:
-        for line in run(read(options.settings), wait=options.wait):
+        for line in run_one(read_as(options.settings, model), wait=options.wait):
             print(json.dumps(line), flush=True)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -115,9 +140,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stalled = isinstance(error, StalledError)
             print(json.dumps({"error": str(error), "stalled": stalled}), flush=True)
         return 1
+    except EOFError:
+        return 0
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    return main_of("allreduce", WorkerSettings, run, arguments)
 
 
 if __name__ == "__main__":

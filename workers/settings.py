@@ -130,15 +130,16 @@ def read(path: Path) -> WorkerSettings:
     Raises:
         ConfigError: the file cannot be read, or names a key that cannot be used.
     """
-    return _read(path, WorkerSettings)
+    return read_as(path, WorkerSettings)
 
 
 def read_server(path: Path) -> ServerSettings:
     """The same for a parameter server."""
-    return _read(path, ServerSettings)
+    return read_as(path, ServerSettings)
 
 
-def _read(path: Path, kind: type[Model]) -> Model:
+def read_as(path: Path, kind: type[Model]) -> Model:
+    """The same for any settings."""
     if path.suffix != ".json":
         return load_toml(path, kind)
     try:

@@ -11,6 +11,9 @@ from innet.cli.allreduce import CodecOption, SetOption, with_parameters
 from innet.cli.output import err, out, say_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topo.allreduce import NetResult, NetSettings
     from topo.topologies import SwitchKind
 
 _HOW_TO_LOOK = (
@@ -25,7 +28,8 @@ def net(
         str,
         typer.Option(
             "--topology",
-            help="star: all at one switch; or with --p4 a file in the JSON of p4lang's tutorials.",
+            help="star: all at one switch; tree: racks below a root (--program tree); or with --p4 "
+            "a file in the JSON of p4lang's tutorials.",
         ),
     ] = "star",
     p4: Annotated[
@@ -47,6 +51,10 @@ def net(
     program: Annotated[
         str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
     ] = None,
+    racks: Annotated[
+        int | None, typer.Option(help="Switches that workers are at, for trees. [default: 2]")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Levels of switches. [default: 2]")] = None,
     values_per_packet: Annotated[
         int | None, typer.Option(help="32, 64 or 256. [default: 64]")
     ] = None,
@@ -98,6 +106,18 @@ def net(
     give_up: Annotated[
         float | None, typer.Option(help="Seconds until a worker gives up. [default: 30]")
     ] = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="With --train: which one. [default: digits-cnn]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="With --train: passes over the samples. [default: 15]")
+    ] = None,
+    out_dir: Annotated[
+        Path, typer.Option("--out", help="With --train: where record and plot go.")
+    ] = Path("innet-out"),
     pcap: Annotated[
         Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
     ] = None,
@@ -117,8 +137,8 @@ def net(
     from innet.errors import InputError, UnknownNameError
 
     file = Path(topology) if topology.endswith(".json") else None
-    if file is None and topology != "star":
-        raise UnknownNameError("topology", topology, ["star", "a file ending in .json"])
+    if file is None and topology not in ("star", "tree"):
+        raise UnknownNameError("topology", topology, ["star", "tree", "a file ending in .json"])
     from topo.network import require_root
 
     require_root("a Mininet network")
@@ -148,16 +168,18 @@ def net(
             ),
         )
         return
-    from topo.allreduce import NetResult, NetSettings, run
+    from topo import allreduce
 
     settings = read_settings(
-        NetSettings,
+        allreduce.NetSettings,
         config,
         {
             "switch": switch,
             "workers": workers,
             "codec": codec,
-            "program": program,
+            "program": program or ("tree" if topology == "tree" else None),
+            "racks": racks,
+            "depth": depth,
             "values_per_packet": values_per_packet,
             "window": window,
             "framing": framing,
@@ -182,6 +204,10 @@ def net(
     if codec_parameters:
         changed = with_parameters(settings.codec, codec_parameters)
         settings = settings.model_copy(update={"codec": changed})
+    if train:
+        given = {"model": model, "epochs": epochs}
+        _train(settings, given, out_dir, _open_cli if cli else None, as_json=as_json)
+        return
     from innet.experiments.outputs import check_writable
     from innet.report.tables import report_table
 
@@ -206,7 +232,7 @@ def net(
             if cli:
                 _open_cli(network)
 
-        run(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)
+        allreduce.run(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)
 
 
 def _open_cli(network: Any) -> None:
@@ -233,3 +259,42 @@ def _switch_options(
     common = {"pcap": None if pcap is None else pcap.resolve()}
     own = bmv2 if switch == "bmv2" else {"engine": engine}
     return common | {name: value for name, value in own.items() if value is not None}
+
+
+def _train(
+    settings: NetSettings,
+    given: dict[str, Any],
+    out_dir: Path,
+    inspect: Callable[[Any], None] | None,
+    *,
+    as_json: bool,
+) -> None:
+    from datetime import UTC, datetime
+
+    from innet.cli.settings import read_settings
+    from innet.config import TrainSettings
+    from innet.report.curves import draw_training
+    from innet.report.progress import ProgressDisplay
+    from innet.report.training import training_table
+    from topo import training
+
+    chosen = read_settings(TrainSettings, None, given)
+    with ProgressDisplay(err) as display:
+        result = training.run(
+            settings,
+            chosen,
+            out_dir,
+            created=datetime.now(UTC),
+            watch=display,
+            draw=draw_training,
+            inspect=inspect,
+        )
+    for note in result.notes:
+        err.print(note, markup=False)
+    if as_json:
+        say_json(result.record.model_dump(mode="json"))
+        return
+    out.print(training_table(result.record))
+    for what, path in {"record": result.record_path, "plot": result.plot_path}.items():
+        if path is not None:
+            out.print(f"{what}: {path}", highlight=False, soft_wrap=True)

@@ -78,13 +78,64 @@ def train(
         loss = math.fsum(worker_loss for worker_loss, _ in results) / schedule.workers
         _check_finite(loss, iteration, schedule.learning_rate)
         total, report = reduce([worker_gradient for _, worker_gradient in results])
-        velocity *= np.float32(schedule.momentum)
-        velocity += total / np.float32(schedule.workers)
-        parameters -= np.float32(schedule.learning_rate) * velocity
+        _descend(schedule, parameters, velocity, total)
         score = None
         if iteration % epoch == 0 or iteration == schedule.iterations:
             score = model.evaluate(parameters, data.test)
         yield Step.of(iteration, loss, score, report)
+
+
+def replica(
+    schedule: Schedule,
+    model: Model,
+    data: Data,
+    reduce: Callable[[Vector], tuple[Vector, Report]],
+    *,
+    seed: int,
+    worker: int,
+) -> Iterator[Step]:
+    """One worker's part of ``train``: its own gradients, and everybody's sum.
+
+    All workers' replicas of one seed stay equal, bit for bit, to each other and to ``train``.
+
+    Args:
+        schedule: how to train, all workers together.
+        model: what to train.
+        data: what to train on, all workers together.
+        reduce: sums this worker's gradient with the others'.
+        seed: of the parameters and the batches.
+        worker: whose part it is. Worker 0 evaluates.
+
+    Yields:
+        Each step when it is made; the loss is that of this worker's batch.
+
+    Raises:
+        InputError: a batch does not fit a shard, or the training diverged.
+    """
+    for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
+    parameters = model.initial(for_parameters)
+    velocity = np.zeros_like(parameters)
+    parts = shards(data.train, schedule.workers)
+    epoch = steps_per_epoch(parts, schedule.batch_size)
+    stream = batches(parts, schedule.batch_size, for_batches)
+    for iteration in range(1, schedule.iterations + 1):
+        part = next(stream)[worker]
+        with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
+            loss, gradient = model.gradient(parameters, part.inputs, part.targets)
+        _check_finite(loss, iteration, schedule.learning_rate)
+        total, report = reduce(gradient)
+        _descend(schedule, parameters, velocity, total)
+        score = None
+        if worker == 0 and (iteration % epoch == 0 or iteration == schedule.iterations):
+            score = model.evaluate(parameters, data.test)
+        yield Step.of(iteration, loss, score, report)
+
+
+def _descend(schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector) -> None:
+    """One step of SGD with momentum, in place."""
+    velocity *= np.float32(schedule.momentum)
+    velocity += total / np.float32(schedule.workers)
+    parameters -= np.float32(schedule.learning_rate) * velocity
 
 
 def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,13 @@ from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
 
 import innet
 from innet.cli import app
+from innet.config import TrainSettings
 from innet.dissect import read_pcap
 from innet.errors import InputError, NetworkError, StalledError
+from innet.experiments import comparison
 
 if not missing():
-    from topo import allreduce
+    from topo import allreduce, training
     from topo.debian import Topo
     from topo.namespaces import network_namespace_of
     from topo.network import network, scratch
@@ -39,7 +42,9 @@ pytestmark = [
 ]
 
 IPV4_END = 34  # bytes of Ethernet and IPv4 headers
-CYCLES = int(os.environ.get("INNET_CYCLES", "3"))
+# Everything, and a hundred networks one after the other: INNET_MININET=full pytest -m mininet
+FULL = os.environ.get("INNET_MININET") == "full"
+CYCLES = 100 if FULL else 3
 
 
 def settings(**chosen):
@@ -57,16 +62,31 @@ def in_memory(chosen):
     return total, report
 
 
+CASES = [
+    (2, "dense", "udp", "slots"),
+    (2, "dense", "raw", "hashed"),
+    (4, "lhc", "raw", "tree"),
+    (8, "scalecom", "udp", "slots"),
+]
+if FULL:
+    CASES = [
+        (workers, codec, "udp", program)
+        for program in ("slots", "tree", "hashed")
+        for codec in ("dense", "lhc", "scalecom")
+        for workers in (2, 4, 8)
+        if (program, codec) != ("hashed", "lhc")  # saturates where LHC's words are to wrap
+    ]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("workers", "codec", "framing"),
-    [(2, "dense", "udp"), (4, "lhc", "raw"), (8, "scalecom", "udp")],
-)
-def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, kind):
+@pytest.mark.parametrize(("workers", "codec", "framing", "program"), CASES)
+def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program, kind):
     chosen = settings(
         workers=workers,
         codec=codec,
         framing=framing,
+        program=program,
+        window=64,
         switch=kind,
         density=1 if codec == "dense" else 0.02,
         loss=0.03,
@@ -75,7 +95,6 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, kind):
         timeout=0.05,
         give_up=60.0,
     )
-
     result = allreduce.run(chosen)
     total, report = in_memory(chosen)
     np.testing.assert_array_equal(result.sum, total)
@@ -89,6 +108,22 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, kind):
         report.codec,
     )
     assert mine.switch_packets > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_is_that_in_memory_bit_for_bit(kind, tmp_path):
+    chosen = settings(workers=2, codec="topk", seed=3, switch=kind, loss=0.01, timeout=0.05)
+    steps = 4
+    small = TrainSettings(epochs=1, batch_size=719 // steps)
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    trained = training.run(chosen, small, tmp_path, created=when).record.runs[1]
+    in_process = small.model_copy(update={"workers": 2, "codecs": ("topk",), "seed": 3})
+    expected = comparison.run(in_process, tmp_path, created=when).record.runs[1]
+    assert len(trained.steps) == steps
+    assert [step.loss for step in trained.steps] == [step.loss for step in expected.steps]
+    assert trained.steps[-1].score == expected.steps[-1].score
+    assert trained.exact_steps == steps
+    assert trained.codec == expected.codec
 
 
 @pytest.mark.parametrize("kind", KINDS)

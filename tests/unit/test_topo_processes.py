@@ -1,0 +1,108 @@
+"""Programs that are waited for with a deadline, and ended; the doctor. No root, no Mininet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from innet.cli import app
+from innet.errors import NetworkError, StalledError
+from topo.doctor import findings
+from topo.processes import NodeProcess
+
+
+def process(tmp_path, code):
+    return NodeProcess("thing", None, [sys.executable, "-c", code], tmp_path / "log")
+
+
+def gone(pid):
+    end = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_lines_come_and_go(tmp_path):
+    each = process(tmp_path, "while True: print(input()[::-1], flush=True)")
+    for word in ("abc", "x" * 100_000):
+        each.tell(word)
+        assert each.hear(30, "answering") == word[::-1]
+    assert each.running
+    each.end()
+    assert not each.running
+    assert gone(each.pid)
+
+
+def test_a_deadline_names_what_was_waited_for(tmp_path):
+    each = process(tmp_path, "input()")
+    with pytest.raises(StalledError, match=r"thing was not ready within 0\.2 s"):
+        each.hear(0.2, "ready")
+    each.end()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import sys; sys.exit('no such port')", r"ended with status 1.*no such port"),
+        ("import os; os.kill(os.getpid(), 9)", r"was ended by SIGKILL.*none"),
+    ],
+)
+def test_a_death_is_told_with_the_last_words(tmp_path, code, words):
+    each = process(tmp_path, code)
+    with pytest.raises(NetworkError, match=f"(?s)thing {words}"):
+        each.hear(30, "ready")
+    each.tell("nobody hears this")
+    each.end()
+
+
+def test_who_ignores_sigterm_or_is_stopped_ends_as_well(tmp_path):
+    code = "import signal; signal.signal(15, signal.SIG_IGN); print('on', flush=True); input()"
+    deaf = process(tmp_path, code)
+    assert deaf.hear(30, "on") == "on"
+    stopped = process(tmp_path, "print('on', flush=True); input()")
+    assert stopped.hear(30, "on") == "on"
+    os.kill(stopped.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    stopped.end()
+    assert time.monotonic() - begun < 4
+    assert gone(stopped.pid)
+    deaf.end()
+    assert gone(deaf.pid)
+
+
+def test_it_dies_with_its_parent(tmp_path):
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom topo.processes import NodeProcess\n"
+        f"child = NodeProcess('child', None, ['sleep', '60'], Path({str(tmp_path / 'log')!r}))\n"
+        "print(child.pid, flush=True)\nsys.stdin.read()"
+    )
+    parent = process(tmp_path, code)
+    child = int(parent.hear(30, "ready"))
+    os.kill(parent.pid, signal.SIGKILL)
+    assert gone(child)
+    parent.end()
+
+
+def test_the_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {each.name: each for each in findings()}
+    assert {"p4c", "simple_switch", "Mininet", "root", "kernel: netem", "torch", "CUDA"} <= set(
+        found
+    )
+    for name in ("p4c", "simple_switch"):
+        assert not found[name].present
+        assert "apt install" in found[name].remedy
+    assert all(each.remedy and each.purpose for each in found.values())
+    monkeypatch.setattr(sys, "argv", ["innet", "doctor", "--json"])
+    assert app.run() == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in listed] == list(found)
+    monkeypatch.setattr(sys, "argv", ["innet", "doctor"])
+    assert app.run() == 0
+    assert "sudo apt install" in capsys.readouterr().out

@@ -1,0 +1,156 @@
+"""A training on a Mininet network: every worker a process that computes its own gradients."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from innet.config import TrainSettings
+from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
+from innet.experiments.model import MODELS
+from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.runs import Trial, Way, one_thread
+from innet.record import TRAIN, Progress, Report, Run, Step, Watcher
+from innet.verification import is_exact
+from topo.allreduce import NetSettings, combined_counts, packets
+from topo.network import network, scratch
+from topo.workforce import Workforce
+from workers.outcomes import load
+from workers.training import TrainingWorkerSettings
+
+RECORD, PLOT = "net-train.json", "net-train.png"  # file names in the output folder
+
+
+def run(
+    settings: NetSettings,
+    training: TrainSettings,
+    out_dir: str | Path,
+    *,
+    created: datetime,
+    watch: Watcher = lambda _: None,
+    draw: Draw | None = None,
+    inspect: Callable[[Any], None] | None = None,
+) -> Result:
+    """Train by plain sums in this process, and the same over a network; write record and plot.
+
+    Args:
+        settings: of the network and the codec.
+        training: the rest; its workers, codecs, seed and values per packet are the network's.
+        out_dir: made where it is missing.
+        created: the time to put into the record, with a time zone.
+        watch: called for each step.
+        draw: see ``innet.experiments.outputs.saved``.
+        inspect: called with Mininet's network before it is taken down.
+
+    Raises:
+        InnetError: something cannot be used, or a part of the network failed; everything is down
+            again.
+    """
+    training = training.model_copy(
+        update={
+            "workers": settings.workers,
+            "codecs": (settings.codec,),
+            "seed": settings.seed,
+            "values_per_packet": settings.values_per_packet,
+            "repeats": 1,
+        }
+    )
+    plain, compressed = ways(training)
+    model = MODELS.get(training.model)(training.framework)
+    training = completed(training, model)
+    data = model.load(training.evaluate)
+    trial = trial_of(training, model=model, data=data, seed=settings.seed, watch=watch)
+    folder = folder_for(out_dir, (RECORD, PLOT))
+    with one_thread():
+        baseline = run_of_seed(plain, trial)
+    trained = _on_network(settings, training, trial, compressed, inspect)
+    about = {"title": model.title, "iterations_per_epoch": _epoch(trial, training)}
+    record = record_of(
+        TRAIN, training.model_dump(mode="json") | about, [baseline, trained], created
+    )
+    return saved(record, folder / RECORD, folder / PLOT, draw)
+
+
+def _epoch(trial: Trial, training: TrainSettings) -> int:
+    assert training.epochs is not None
+    return trial.schedule.iterations // training.epochs
+
+
+def _on_network(
+    settings: NetSettings,
+    training: TrainSettings,
+    trial: Trial,
+    way: Way,
+    inspect: Callable[[Any], None] | None,
+) -> Run:
+    plan = settings.plan()
+    schedule = trial.schedule
+    title = f"{way.title} in Mininet"
+    name = f"{way.name}-net-seed-{trial.seed}"
+    of_worker = TrainingWorkerSettings.model_validate(
+        {
+            **settings.of_worker().model_dump(),
+            "model": training.model,
+            "framework": training.framework,
+            "iterations": schedule.iterations,
+            "batch_size": schedule.batch_size,
+            "learning_rate": schedule.learning_rate,
+            "momentum": 0.0 if way.own_momentum else schedule.momentum,
+        }
+    )
+
+    def tell(step: Step | None = None, note: str = "") -> None:
+        trial.watch(
+            Progress(
+                run=name,
+                title=title,
+                iterations=schedule.iterations,
+                step=step,
+                note=note,
+                metric=trial.model.metric,
+            )
+        )
+
+    begun = time.perf_counter()
+    steps: list[Step] = []
+    codec = ""
+    tell(note="starting the network and the workers")
+    with scratch() as folder:
+        topo = settings.topology(plan, folder)
+        with network(topo, limited=settings.rate is not None) as net:
+            with Workforce(net, plan, of_worker, folder, "workers.training") as workers:
+                for iteration in range(1, schedule.iterations + 1):
+                    before = packets(net)
+                    events = workers.round()
+                    step, codec = _step(iteration, events, workers, packets(net) - before)
+                    steps.append(step)
+                    tell(step)
+            if inspect is not None:
+                inspect(net)
+    return Run(
+        name=name,
+        title=f"{title}, seed {trial.seed}",
+        codec=codec,
+        elements=trial.model.size,
+        metric=trial.model.metric,
+        settings={"codec": way.codec, "way": title, "seed": trial.seed},
+        steps=tuple(steps),
+        wall_seconds=time.perf_counter() - begun,
+    )
+
+
+def _step(
+    iteration: int, events: list[dict[str, Any]], workers: Workforce, switch_packets: int
+) -> tuple[Step, str]:
+    """The workers' parts of an iteration together, and the codec's description."""
+    reports = [Report.model_validate(event["report"]) for event in events]
+    outcomes = [load(workers.outcome(worker)) for worker in range(len(events))]
+    report = combined_counts(reports, switch_packets).model_copy(
+        update={"exact": is_exact(outcomes)}
+    )
+    loss = math.fsum(float(event["loss"]) for event in events) / len(events)
+    return Step.of(iteration, loss, events[0]["score"], report), report.codec

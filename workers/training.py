@@ -1,0 +1,105 @@
+"""One worker of a training, as a process on a host of the network.
+
+    python -m workers.training worker0.toml
+
+The file holds ``TrainingWorkerSettings``. Each iteration prints one line of JSON: {"report": ...,
+"loss": that of this worker's batch, "score": on the test set, from worker 0 after each epoch}. With
+--wait and for errors see ``workers.allreduce``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from innet.config import Framework
+from innet.experiments.model import MODELS, Vector
+from innet.experiments.runs import one_thread
+from innet.experiments.training import Schedule, replica
+from innet.participant import Participant, connect, rehearse
+from innet.record import Report
+from workers.allreduce import main_of, summed
+from workers.outcomes import save
+from workers.settings import WorkerSettings
+
+
+class TrainingWorkerSettings(WorkerSettings):
+    """One worker of a training.
+
+    Attributes:
+        model: a registered model's name.
+        framework: what computes the gradients; None lets the model choose.
+        iterations, batch_size, learning_rate, momentum: as in ``Schedule``.
+    """
+
+    model: str = "digits-cnn"
+    framework: Framework | None = None
+    iterations: Annotated[int, Field(ge=1)]
+    batch_size: Annotated[int, Field(ge=1)]
+    learning_rate: Annotated[float, Field(gt=0)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+
+
+def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
+    """Take part in the training; yields what is to be printed.
+
+    Args:
+        settings: of this worker.
+        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    plan = settings.plan()
+    model = MODELS.get(settings.model)(settings.framework)
+    data = model.load("test")
+    layers = tuple(model.shapes.values())
+    schedule = Schedule(
+        workers=settings.workers,
+        iterations=settings.iterations,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+    )
+    last: list[Report] = []
+    with one_thread(), connect(plan, settings.worker, settings.interface) as fabric:
+        participant = Participant(
+            plan,
+            settings.worker,
+            codec=settings.codec,
+            fabric=fabric,
+            switch=settings.switch,
+            faults=settings.faults(),
+            timing=settings.timing(),
+            layers=layers,
+            seed=settings.seed,
+        )
+
+        def reduce(gradient: Vector) -> tuple[Vector, Report]:
+            total, report = summed(participant, gradient, wait=wait)
+            last[:] = [report]
+            return total, report
+
+        if wait:
+            rng = np.random.default_rng(settings.seed)
+            rehearse(settings.codec, rng.standard_normal(model.size, np.float32), layers)
+            yield {"ready": True}
+        steps = replica(schedule, model, data, reduce, seed=settings.seed, worker=settings.worker)
+        for step in steps:
+            if settings.outcome is not None and participant.outcome is not None:
+                save(settings.outcome, participant.outcome)
+            report = last[0].model_dump(mode="json")
+            yield {"report": report, "loss": step.loss, "score": step.score}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    return main_of("training", TrainingWorkerSettings, run, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -122,6 +122,10 @@ class Collective:
                 f"{self.program} knows no other epoch, which partial results and further attempts "
                 "need; use slots, or leave partial_after and attempts out."
             )
+        if goes_on and not self.network.has_partials:
+            raise InputError(
+                f"{self.program} gives no partial results; use slots, or leave partial_after out."
+            )
         threads = min(workers, cores() if threads is None else max(1, threads))
         self._lockstep = Lockstep(self.codecs, self.network, goes_on=goes_on, threads=threads)
         self._attempts = attempts

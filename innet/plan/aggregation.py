@@ -85,9 +85,11 @@ class Aggregation(ABC):
 
     Attributes:
         has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
+        has_partials: its switches give results that lack workers, on request.
     """
 
     has_epochs: ClassVar[bool] = False
+    has_partials: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:

@@ -83,14 +83,7 @@ class Emulation:
                 end = aggregation.worker_end(plan, host, timing)
                 self.workers.append(end)
                 self.hosts[index] = end
-            else:
-                self.hosts[index] = aggregation.server_end(plan, host)
-        servers = {
-            host.name: self.hosts[number]
-            for number, host in enumerate(plan.hosts, start=1)
-            if host.role == "server"
-        }
-        self._read_slot = aggregation.slot_reader(plan, Probe(self._read_register, servers))
+        self._begin_servers()
         # The trunks have dice of their own, so that the workers' links meet the same fate with any
         # switches behind them.
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))
@@ -130,6 +123,11 @@ class Emulation:
         """Whether ``begin_epoch`` can be."""
         return self._aggregation.has_epochs
 
+    @property
+    def has_partials(self) -> bool:
+        """Whether workers may ask for results that lack others."""
+        return self._aggregation.has_partials
+
     def begin_epoch(self, absent: Iterable[int] = ()) -> None:
         """Go on under the next epoch, on the same switches, with new ends on the same counters.
 
@@ -155,6 +153,16 @@ class Emulation:
                 end = self._aggregation.worker_end(self.plan, host, self._timing)
                 end.counters = self.workers[index].counters
                 self.workers[index] = self.hosts[index + 1] = end
+        self._begin_servers()
+
+    def _begin_servers(self) -> None:
+        servers: dict[str, Host] = {}
+        for number, host in enumerate(self.plan.hosts, start=1):
+            if host.role == "server":
+                servers[host.name] = self._aggregation.server_end(self.plan, host)
+                self.hosts[number] = servers[host.name]
+        probe = Probe(self._read_register, servers)
+        self._read_slot = self._aggregation.slot_reader(self.plan, probe)
 
     def _entries(self, switch: str, table: str) -> list[int]:
         return [entry.handle for entry in self.switches[switch].table_entries(table)]

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from innet.errors import InputError
-from innet.plan.aggregation import Aggregation, Probe, Request, checked, newest
+from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.plan.shape import Node, tree_of
-from innet.plan.wiring import UP_PORT, address, below, delivery, members_of, wire
+from innet.plan.wiring import (
+    UP_PORT,
+    address,
+    below,
+    delivery,
+    members_of,
+    next_epoch,
+    present,
+    wire,
+)
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job
@@ -19,10 +28,18 @@ SERVER = "ps"
 _NEIGHBOURS = "HashedIngress.neighbours"
 _DOWNWARD = "HashedIngress.downward"
 _AGGREGATORS = "HashedIngress.aggregators"
+_TABLES = (
+    f"{_NEIGHBOURS}.workers",
+    f"{_NEIGHBOURS}.trunks",
+    f"{_NEIGHBOURS}.position",
+    f"{_DOWNWARD}.route",
+)
 
 
 class Hashed(Aggregation):
     """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
+
+    has_epochs = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there is one switch; with racks there are two levels."""
@@ -36,14 +53,13 @@ class Hashed(Aggregation):
         job = Job(
             members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
         )
-        parents = {child.name: node for node in root.descend() for child in node.children}
         hosts, links = wire(root, job.members)
         server = PlannedHost(SERVER, Endpoint.of_server(), address(root), "server")
         return Plan(
             aggregation=program.program,
             switches=tuple(
-                PlannedSwitch(node.name, program, commands(node, parents.get(node.name), job))
-                for node in sorted(root.descend(), key=lambda node: node.index)
+                PlannedSwitch(node.name, program, commands(node, parent, job))
+                for node, parent in root.with_parents()
             ),
             hosts=(*hosts, server),
             links=(*links, Link(Port(SERVER, 0), Port(root.name, UP_PORT))),
@@ -72,9 +88,16 @@ class Hashed(Aggregation):
             job=job.number,
             epoch=job.epoch,
             window=job.slots,
+            absent=job.absent,
             source=host.endpoint,
             switch=host.peer,
         )
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """See ``Aggregation``."""
+        return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. Who is at the server or in an aggregator counts as in."""
@@ -103,34 +126,41 @@ class Hashed(Aggregation):
 
 def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
     """What a switch is told, in the dialect of simple_switch_CLI."""
-    spoken = f"{job.number} {job.epoch}"
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
-        if each.node is None:
-            lines.append(
-                f"table_add {_NEIGHBOURS}.workers {_NEIGHBOURS}.worker {each.port} {spoken} "
-                f"{each.worker} => {each.mask}"
-            )
-        else:
-            lines.append(
-                f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.below {each.port} {spoken} => "
-                f"{each.mask}"
-            )
-        lines += [
-            f"table_add {_DOWNWARD}.route {_DOWNWARD}.forward {spoken} {worker} => {each.port}"
-            for worker in (each.node.workers if each.node else [each.worker])
-        ]
         name = each.worker if each.node is None else EVERYBODY
         lines += [
             delivery(each.port, each.endpoint),
             f"mc_node_create {name} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    up = Endpoint.of_server() if parent is None else address(parent)
-    lines += [
+    lines.append(delivery(UP_PORT, Endpoint.of_server() if parent is None else address(parent)))
+    return (*lines, *admissions(node, parent, job))
+
+
+def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
+    """The part of it that is the epoch's: who may speak, and who must."""
+    del parent  # results come from port UP_PORT, whoever is there
+    spoken = f"{job.number} {job.epoch}"
+    lines = []
+    for each in below(node, job.members):
+        mask = present(each.mask, job)
+        workers = each.node.workers if each.node else [each.worker]
+        if each.node is not None:
+            who = f"trunks {_NEIGHBOURS}.below {each.port} {spoken}"
+        else:
+            who = f"workers {_NEIGHBOURS}.worker {each.port} {spoken} {each.worker}"
+        if mask:
+            lines.append(f"table_add {_NEIGHBOURS}.{who} => {mask}")
+        lines += [
+            f"table_add {_DOWNWARD}.route {_DOWNWARD}.forward {spoken} {worker} => {each.port}"
+            for worker in workers
+            if mask >> worker & 1
+        ]
+    members = present(node.mask, job)
+    return [
+        *lines,
         f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.above {UP_PORT} {spoken} =>",
-        f"table_add {_NEIGHBOURS}.position {_NEIGHBOURS}.place {spoken} => {node.mask} {job.group} "
+        f"table_add {_NEIGHBOURS}.position {_NEIGHBOURS}.place {spoken} => {members} {job.group} "
         f"{UP_PORT} {2 * job.slots}",
-        delivery(UP_PORT, up),
     ]
-    return tuple(lines)

@@ -44,6 +44,13 @@ class Node:
         for child in self.children:
             yield from child.descend()
 
+    def with_parents(self, parent: Node | None = None) -> Iterator[tuple[Node, Node | None]]:
+        """This switch and all below with the one right above each, by index of the switch."""
+        pairs = [(self, parent)]
+        for node, _ in pairs:
+            pairs += [(child, node) for child in node.children]
+        yield from sorted(pairs, key=lambda pair: pair[0].index)
+
 
 def tree_of(workers: int, racks: int | None = None, depth: int | None = None) -> Node:
     """The root of a tree with ``racks`` leaves and ``depth`` levels, as even as can be.

@@ -19,6 +19,7 @@ class Star(Aggregation):
     """Worker i is host h(i+1), at port i+1 of switch s1."""
 
     has_epochs = True
+    has_partials = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``; there is one rack and one level."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from innet.plan.aggregation import Aggregation, Probe, Request, checked, newest
+from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
 from innet.plan.network import Plan, PlannedSwitch
 from innet.plan.shape import Node, tree_of
-from innet.plan.wiring import UP_PORT, address, below, delivery, members_of, wire
+from innet.plan.wiring import (
+    UP_PORT,
+    address,
+    below,
+    delivery,
+    members_of,
+    next_epoch,
+    present,
+    wire,
+)
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
 from innet.protocol.admission import Job
@@ -15,8 +24,13 @@ _FAMILY = "TreeIngress.family"
 _SUBTREE = "TreeIngress.subtree"
 
 
+_TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
+
+
 class Tree(Aggregation):
     """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root."""
+
+    has_epochs = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there are two levels and two racks."""
@@ -25,19 +39,24 @@ class Tree(Aggregation):
         job = Job(
             members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
         )
-        parents = {child.name: node for node in root.descend() for child in node.children}
         hosts, links = wire(root, job.members)
         return Plan(
             aggregation=program.program,
             switches=tuple(
-                PlannedSwitch(node.name, program, commands(node, parents.get(node.name), job))
-                for node in sorted(root.descend(), key=lambda node: node.index)
+                PlannedSwitch(node.name, program, commands(node, parent, job))
+                for node, parent in root.with_parents()
             ),
             hosts=tuple(hosts),
             links=tuple(links),
             job=job,
             layout=Layout(size.values, request.framing),
         )
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """See ``Aggregation``."""
+        return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. Who is in the newest chunk at any switch counts as in."""
@@ -58,24 +77,37 @@ class Tree(Aggregation):
 
 def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
     """What a switch of the tree is told, in the dialect of simple_switch_CLI."""
-    spoken = f"{job.number} {job.epoch}"
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
-        said = each.mask if each.node else 0  # workers leave the header's bitmap empty
         lines += [
-            f"table_add {_FAMILY}.admission {_FAMILY}.child {each.port} {spoken} {each.worker} => "
-            f"{each.mask} {each.mask.bit_count()} {said}",
             delivery(each.port, each.endpoint),
             f"mc_node_create {each.worker} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    place = f"{spoken} => {node.mask} {job.group} {job.slot_base} {job.slots - 1}"
+    if parent is not None:
+        lines.append(delivery(UP_PORT, address(parent)))
+    return (*lines, *admissions(node, parent, job))
+
+
+def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
+    """The part of it that is the epoch's: who may speak, and who must."""
+    spoken = f"{job.number} {job.epoch}"
+    lines = []
+    for each in below(node, job.members):
+        mask = present(each.mask, job)
+        said = mask if each.node else 0  # workers leave the header's bitmap empty
+        if mask:
+            lines.append(
+                f"table_add {_FAMILY}.admission {_FAMILY}.child {each.port} {spoken} {each.worker} "
+                f"=> {mask} {mask.bit_count()} {said}"
+            )
+    members = present(node.mask, job)
+    place = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1}"
     if parent is None:
         lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {place}")
-    else:
+    elif members:
         lines += [
             f"table_add {_FAMILY}.admission {_FAMILY}.parent {UP_PORT} {spoken} {node.identity} =>",
-            delivery(UP_PORT, address(parent)),
             f"table_add {_FAMILY}.position {_FAMILY}.inner {place} {UP_PORT} {node.identity}",
         ]
-    return tuple(lines)
+    return lines

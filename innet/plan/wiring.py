@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from innet.plan.network import Link, PlannedHost, Port
-from innet.plan.shape import Node
-from innet.protocol.admission import Member
+from innet.plan.aggregation import EntryFinder
+from innet.plan.network import Link, Plan, PlannedHost, Port
+from innet.plan.shape import Node, tree_of
+from innet.protocol.admission import Job, Member
 from innet.wire import Endpoint
 
 UP_PORT = 100  # towards the root; of the root, towards the server if there is one
@@ -65,6 +67,45 @@ def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list
             end = Port(name, 0 if each.node is None else UP_PORT)
             links.append(Link(end, Port(node.name, each.port)))
     return [hosts[worker] for worker in sorted(hosts)], links
+
+
+def shape_of(plan: Plan) -> Node:
+    """The tree that ``wire`` made the plan's cables of."""
+    where = {a: b for link in plan.links for a, b in (link, (link.b, link.a))}
+    racks = {plan.attachment(host).node for host in plan.workers}
+    switches = {switch.name for switch in plan.switches}
+    depth, node = 1, min(racks)
+    while (above := where.get(Port(node, UP_PORT))) is not None and above.node in switches:
+        depth, node = depth + 1, above.node
+    return tree_of(len(plan.workers), len(racks), depth)
+
+
+def next_epoch(
+    plan: Plan,
+    absent: frozenset[int],
+    entries: EntryFinder,
+    tables: Sequence[str],
+    admissions: Callable[[Node, Node | None, Job], list[str]],
+) -> tuple[Plan, dict[str, list[str]]]:
+    """See ``Aggregation.next_epoch``: the entries of ``tables`` give way to new ``admissions``.
+
+    Who is absent stays in the multicast groups: results reach a host that does not look at them.
+    """
+    job = replace(plan.job, epoch=(plan.job.epoch + 1) % 0x10000, absent=absent)
+    commands: dict[str, list[str]] = {}
+    for node, parent in shape_of(plan).with_parents():
+        commands[node.name] = [
+            f"table_delete {table} {entry}"
+            for table in tables
+            for entry in entries(node.name, table)
+        ]
+        commands[node.name] += admissions(node, parent, job)
+    return replace(plan, job=job), commands
+
+
+def present(mask: int, job: Job) -> int:
+    """Those of the workers in ``mask`` that take part in the job's epoch."""
+    return mask & sum(1 << worker for worker in job.present)
 
 
 def delivery(port: int, endpoint: Endpoint) -> str:

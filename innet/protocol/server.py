@@ -52,6 +52,7 @@ class ParameterServer:
         workers: how many the job has, 1 .. 32.
         job, epoch: as in the header.
         window: slots of the job, a power of two.
+        absent: indices of workers who take no part in this epoch.
         source: its own addresses.
         switch: those of the switch.
 
@@ -72,16 +73,18 @@ class ParameterServer:
         job: int,
         epoch: int,
         window: int,
+        absent: frozenset[int] = frozenset(),
         source: Endpoint,
         switch: Endpoint,
     ) -> None:
         self.layout = layout
-        self.member = Membership(0, workers, job, epoch, window)  # checks the numbers
+        first = min(set(range(workers)) - absent, default=0)
+        self.member = Membership(first, workers, job, epoch, window, absent)  # checks the numbers
         self.counters = Counters()
         self.collisions = 0
         self._source = source
         self._switch = switch
-        self._everybody = np.uint32((1 << workers) - 1)
+        self._everybody = np.uint32(sum(1 << worker for worker in self.member.present))
         copies = 2 * window
         self._used = np.zeros(copies, np.bool_)
         self._sequence = np.zeros(copies, np.uint32)
@@ -278,7 +281,7 @@ class ParameterServer:
                 elements=self._elements[copies],
                 flags=self._marks[copies] | np.uint8(Flag.RESULT),
                 bitmap=self._bitmap[copies],
-                count=self.member.workers,
+                count=len(self.member.present),
                 exponent=self._exponent[copies],
                 message=self._message[copies],
             )

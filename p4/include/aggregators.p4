@@ -21,10 +21,12 @@ control Aggregators(inout headers_t hdr, inout metadata_t meta) {
         bit<64> held;
         key.read(held, meta.index);
         // A worker sends a chunk after it had the results of all that are `span` older: what an
-        // aggregator still holds of those, a late copy has brought.
+        // aggregator still holds of those, a late copy has brought. And what it holds of another
+        // epoch of the same job, nobody asks for any more.
         bit<32> ahead = hdr.innet.sequence - held[31:0];
-        bit<1> over = (bit<1>)(held[63:32] == mine[63:32] && ahead >= meta.span
-                               && ahead < 0x80000000);
+        bit<1> over = (bit<1>)(held[63:48] == mine[63:48]
+                               && (held[47:32] != mine[47:32]
+                                   || (ahead >= meta.span && ahead < 0x80000000)));
         meta.matches = (bit<1>)(held == mine);
         meta.fresh = (bit<1>)(held == 0) | over;
         meta.fresh = meta.fresh & ~(meta.matches | meta.again | meta.descends);

@@ -197,9 +197,9 @@ def test_attempts_repeat_with_the_codecs_as_they_were() -> None:
 
 
 def test_no_attempt_is_no_number_of_attempts() -> None:
-    for changes in ({"attempts": 2}, {"timing": GO_ON}):
-        with pytest.raises(InputError, match="tree-32 knows no other epoch"):
-            collective(program="tree", **changes)
+    for program in ("tree", "hashed"):
+        with pytest.raises(InputError, match=f"{program}-32 gives no partial results"):
+            collective(program=program, timing=GO_ON)
     with pytest.raises(InputError, match="0 attempts"):
         collective(attempts=0)
 

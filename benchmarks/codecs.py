@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
 from innet import kernels
+from innet.codecs import build_codec
 from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
-from innet.kernels import Filter, Limbs
+from innet.kernels import CountLayout, Filter, Limbs
 
 RATIO = 0.01  # of top-k
 DENSITY = 0.05  # of the sparse gradients
@@ -68,8 +70,36 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     values = integers[indices]
     items = indices.size
     yield "sparse decode 5 %", 1, items, lambda: cpu.scatter(indices, values, size)
+    yield from selector_steps(x, residual)
     yield from exact_steps(x)
     yield from sketch_steps(indices, values, size)
+    yield from count_steps(x)
+
+
+def selector_steps(
+    x: NDArray[np.float32], gradient: NDArray[np.float32]
+) -> Iterator[tuple[str, int, int, Step]]:
+    """What SIDCo and AdaComp find: a stage reads twice, the end once more; AdaComp reads two."""
+    cpu = kernels.get("cpu")
+    yield "threshold, 0.1 %, with residual", 3, 0, lambda: cpu.reaching_residual(x, gradient, 3.3)
+    for stages in (1, 2):
+        codec = build_codec(
+            {"preset": "sidco-gp", "selector": {"ratio": 0.001, "stages": stages, "every": 0}}
+        )
+        name = f"sidco-gp, {stages} of its stages"
+        yield name, 2 * stages + 1, 0, partial(codec.selector.select, x)
+    for width in (50, 500):
+        step = partial(cpu.reaching_maxima, x, gradient, 1.0, width)
+        yield f"adacomp, bins of {width}", 2, 0, step
+
+
+def count_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
+    """A count sketch of 5 rows; its cells take part in no roofline, as they stay in a cache."""
+    cpu = kernels.get("cpu")
+    layout = CountLayout(5, max(1, x.size // 100), 0)
+    cells = np.random.default_rng(0).integers(-1000, 1000, layout.cells).astype(np.int32)
+    yield "count sketch, 5 rows", 5, 0, lambda: cpu.count_sketch(x, layout)
+    yield "count sketch, estimates", 2, 0, lambda: cpu.count_estimate(cells, x.size, layout)
 
 
 def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:

@@ -19,7 +19,7 @@ ONE_INTEGER = "one integer"  # exactly one integer for each element
 COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
 ZEROS = "zeros"  # the integers of an element belong to it alone, and are zero where it is zero
 UNMIXED = "unmixed"  # each word of a sum is one integer of one element, and nothing else
-SMALL = "small integers"  # their bounds are known, and usually far below int32's
+SMALL = "small integers"  # their bound is known, and usually far below int32's
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,8 @@ class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
     ``size`` is the gradient's times ``limbs``: so many integers the quantiser makes of an element.
-    ``shared`` where the selector says that the indices are the same on all workers. ``bounds`` are
-    the least and the largest integer that any worker may have, where the quantiser knows them.
+    ``shared`` where the selector says that the indices are the same on all workers. ``bound`` is
+    the largest magnitude of any worker's integers, where the quantiser knows it.
     """
 
     size: int
@@ -85,7 +85,7 @@ class Contribution:
     integers: Ints
     limbs: int = 1
     shared: bool = False
-    bounds: tuple[int, int] | None = None
+    bound: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +228,12 @@ class Scaling(ABC):
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero.
         optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
-        bounds: the least and the largest integer of any worker, None if not known.
+        bound: the largest magnitude of any worker's integers, None if not known.
     """
 
     scale: float
     optimistic: bool = False
-    bounds: tuple[int, int] | None = None
+    bound: int | None = None
 
     @abstractmethod
     def quantise(self, values: Floats) -> Ints:
@@ -250,7 +250,7 @@ class Scaling(ABC):
     def contribute(self, selection: Selection) -> Contribution:
         """The integers of a selection. Override it where an element takes several."""
         integers = self.quantise(selection.values)
-        return Contribution(selection.size, selection.indices, integers, bounds=self.bounds)
+        return Contribution(selection.size, selection.indices, integers, bound=self.bound)
 
     def represented(self, contribution: Contribution) -> Floats | None:
         """What this worker's own integers stand for, for each value of the selection, where the

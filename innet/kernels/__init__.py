@@ -166,22 +166,21 @@ class Kernels(Protocol):
         """
         ...
 
-    def pack(self, integers: Ints, least: int, lanes: int, bits: int, /) -> Ints:
+    def pack(self, integers: Ints, lanes: int, bits: int, /) -> Ints:
         """Words of several small integers each, shape (ceil(n / lanes),) = (w,).
 
-        Integer i, less ``least``, is an unsigned number in the ``bits`` bits of word i mod w from
-        bit (i div w) · bits on. The sum of such words is the words of the sums, as long as these
-        fit: no lane carries into the next.
+        Word j is the sum of its integers j, w + j, 2·w + j, ..., the l-th of them times
+        2**(l · bits). So sums of words are the words of the sums. As long as the magnitudes of
+        these are below 2**(bits - 1) no lane reaches into another, and no word leaves int32.
 
         Args:
-            integers: shape (n,), of which integers - least fits bits without a sign.
-            least: the smallest that may occur.
+            integers: shape (n,), of such magnitudes.
             lanes: integers in a word, 1 .. 32 div bits.
             bits: of each.
         """
         ...
 
-    def unpack(self, words: Ints, least: int, size: int, lanes: int, bits: int, /) -> Ints:
+    def unpack(self, words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
         """The ``size`` integers of which ``pack`` makes such words."""
         ...
 

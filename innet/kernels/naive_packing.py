@@ -7,18 +7,23 @@ import numpy as np
 from innet.kernels.arrays import Ints
 
 
-def pack(integers: Ints, least: int, lanes: int, bits: int, /) -> Ints:
+def pack(integers: Ints, lanes: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.pack``."""
     words = -(-integers.size // lanes)
-    total = np.zeros(words, np.uint32)
+    total = np.zeros(words, np.int64)
     for lane in range(lanes):
-        own = integers[lane * words : (lane + 1) * words].astype(np.int64) - least
-        total[: own.size] |= own.astype(np.uint32) << np.uint32(lane * bits)
-    return total.view(np.int32)
+        own = integers[lane * words : (lane + 1) * words]
+        total[: own.size] += own.astype(np.int64) << (lane * bits)
+    return total.astype(np.int32)
 
 
-def unpack(words: Ints, least: int, size: int, lanes: int, bits: int, /) -> Ints:
+def unpack(words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.unpack``."""
-    mask = np.uint32(2**bits - 1)
-    parts = [(words.view(np.uint32) >> np.uint32(lane * bits)) & mask for lane in range(lanes)]
-    return (np.concatenate(parts)[:size].astype(np.int64) + least).astype(np.int32)
+    left = words.astype(np.int64)
+    half = 1 << (bits - 1)
+    parts = []
+    for _ in range(lanes):
+        part = (left + half) % (1 << bits) - half  # the lowest lane, with its sign
+        parts.append(part)
+        left = (left - part) >> bits
+    return np.concatenate(parts)[:size].astype(np.int32)

@@ -260,14 +260,13 @@ def test_count_sketch(data):
 @some_examples
 @given(st.data())
 def test_packing(data):
-    bits = data.draw(st.sampled_from((1, 7, 10, 31, 32)))
+    bits = data.draw(st.sampled_from((2, 7, 10, 31, 32)))
     rng = np.random.default_rng(data.draw(gradients.seeds))
-    integers = (rng.integers(0, 2**bits, data.draw(SIZES)) - 2 ** (bits - 1)).astype(np.int32)
-    arguments = -(2 ** (bits - 1)), 32 // bits, bits
-    words = naive.pack(integers, *arguments)
-    assert_same(gpu.pack(integers, *arguments), words)
-    least, lanes, bits = arguments
-    assert_same(gpu.unpack(words, least, integers.size, lanes, bits), integers)
+    half, lanes = 2 ** (bits - 1), 32 // bits
+    integers = rng.integers(1 - half, half, data.draw(SIZES)).astype(np.int32)
+    words = naive.pack(integers, lanes, bits)
+    assert_same(gpu.pack(integers, lanes, bits), words)
+    assert_same(gpu.unpack(words, integers.size, lanes, bits), integers)
 
 
 @some_examples

@@ -51,7 +51,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[1, 90, 1, 90], [1, 90, 1, 90]],
     ),
     "qsgd": (
-        "f4b4c6c77caed5ede88809e41521c2f0e271d5bec8007fee50929da895ee919f",
+        "a6a64895747b293a42ac4cd0d478be8371d38bcd76fdfa4fe506d2c3562a9e7f",
         [[1, 667], [1, 667]],
     ),
     "scalecom": (
@@ -75,7 +75,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[1, 100, 1, 8], [1, 100, 1, 8]],
     ),
     "thc": (
-        "c0c455b48587d04ba704ce195a5658ee178f35a826a2be52569471114057e1e3",
+        "f3b1f0aeb83c0084e1035e32ffc577fc7aa658fe6c5a45fa837e086d3afd240e",
         [[1, 512], [1, 512]],
     ),
     "threshold": (

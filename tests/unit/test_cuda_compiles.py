@@ -68,7 +68,7 @@ KERNELS = {
     "low_rank._project_rows": "ffnnD",
     "maxima._look_up": "fif",
     "maxima._flag": "ffdfnu",
-    "packing._pack": "innni",
+    "packing._pack": "inni",
     "packing._unpack": "inni",
     "peel._copy_below": "unu",
     "peel._list_alone": "iii",

@@ -13,14 +13,15 @@ class Packed(Carrier[Settings]):
     """As ``dense`` or, where all workers mean the same coordinates, as ``shared``; but with as many
     integers in a word as the sum of all workers leaves room for.
 
-    The quantiser says between which bounds low <= 0 <= high its integers q lie. A lane holds q -
-    low, from 0 to high - low, and after the sum over N workers at most S = N · (high - low). It has
-    the bits of S, so that no lane carries into the next; floor(32 / bits) lanes share a word, which
-    as an unsigned number stays below 2**32. The switch adds words and knows nothing of lanes:
-    modulo 2**32 its sum of signed words has the same bits. From a lane of the sum N · low is added.
+    The quantiser says that no integer is larger than B in magnitude. Sums over N workers are N · B
+    at most, and a lane has their bits and one for the sign; floor(32 / bits) lanes share a word, as
+    the digits of a number share it, signs included: a word is the sum of its integers times powers
+    of 2**bits. As no digit of a sum reaches 2**(bits - 1), no lane reaches into another and no word
+    leaves int32, however many of the workers have been added up. The switch adds words and knows
+    nothing of lanes.
 
-    Every quantiser keeps N · (high - low) below 2**32, so there is always one lane: the more
-    workers, the fewer lanes, and in the end the form is the dense one.
+    Every quantiser keeps N · B below 2**31, so there is always one lane: the more workers, the
+    fewer lanes, and in the end the form is the dense one.
     """
 
     name = "packed"
@@ -42,16 +43,15 @@ class Packed(Carrier[Settings]):
     ) -> Rounds:
         del answers
         kernels, indices = self.context.kernels, contribution.indices
-        assert contribution.bounds is not None, "what is small has bounds"
-        low, high = contribution.bounds
-        bits = (workers * (high - low)).bit_length()
+        assert contribution.bound is not None, "what is small has a bound"
+        bits = (workers * contribution.bound).bit_length() + 1
         lanes = 32 // bits
         integers = contribution.integers
         if indices is not None and not contribution.shared:
             integers, indices = kernels.scatter(indices, integers, contribution.size), None
-        (summed,) = yield [Segment(Operation.SUM, kernels.pack(integers, low, lanes, bits))]
+        (summed,) = yield [Segment(Operation.SUM, kernels.pack(integers, lanes, bits))]
         watch.enter("decode")
-        total = kernels.unpack(summed, workers * low, integers.size, lanes, bits)
+        total = kernels.unpack(summed, integers.size, lanes, bits)
         if indices is not None:
             total = kernels.scatter(indices, total, contribution.size)
         return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits})

@@ -98,7 +98,7 @@ class QsgdScaling(Scaling):
         self._key = key
         self.scale = levels / largest if largest else 0.0
         self.step = largest / levels
-        self.bounds = (-levels, levels)
+        self.bound = levels
 
     def quantise(self, values: Floats) -> Ints:
         return self._kernels.quantise_randomly(values, self.scale, self._key)

@@ -63,11 +63,11 @@ class Thc(Counting[ThcSettings], Quantiser[ThcSettings]):
     random signs that all workers share, so that its coordinates are nearly normal with the block's
     root mean square R as their deviation. With M = t · R, R the largest of all workers, y is held
     within -M .. M and rounded by chance, without bias, to one of 2**bits values (2·T / g - 1) · M,
-    T from a table of integers. T is what is sent. As the values are linear in T, the sum of the
-    integers stands for the sum of the values, and the inverse rotation of it is the result:
-    sum x = D · H · (2 · sum T - N·g) · M / (g · sqrt(n)).
+    T from a table of integers 0 .. g. T - floor(g / 2) is what is sent. As the values are linear in
+    T, the sum of the integers stands for the sum of the values, and the inverse rotation of it is
+    the result: sum x = D · H · (2 · sum T - N·g) · M / (g · sqrt(n)).
 
-    No overflow. 0 <= T <= g, so N workers' sum is N·g at most. The inverse rotation adds n
+    No overflow. N workers' sum is N·g at most. The inverse rotation adds n
     integers of magnitude N·g at most; block · N · g < 2**31 is checked, and bounds both. The
     rotation adds integers, round(x · s) with s = 2**30 / (n · r), r the worker's own root mean
     square: as the magnitudes of x add up to n · r at most (Cauchy-Schwarz), those of the integers
@@ -83,10 +83,9 @@ class Thc(Counting[ThcSettings], Quantiser[ThcSettings]):
 
     * Blocks are rotated by themselves, as the paper's public code does it, and have norms of their
       own: one float32 word for each.
-    * Workers look the table up themselves and send T, where the paper's send the number of the
-      entry, 4 bits, and its switch looks it up. A switch that only adds is enough here, and takes
-      the bits of N · g for each value both ways (carrier ``packed``), as the paper's takes for the
-      way back.
+    * Workers look the table up themselves and send its entry. The paper's send the entry's number,
+      4 bits, and its switch looks it up. A switch that only adds is enough here, and takes the bits
+      of N · g for each value both ways (carrier ``packed``), as the paper's for the way back.
     * The table is the best of those that are symmetric. The truncated share of 1/32 is the default
       of the paper's public code; a granularity of 30 is this project's choice.
     """
@@ -101,7 +100,7 @@ class Thc(Counting[ThcSettings], Quantiser[ThcSettings]):
         },
         rounds=(1, 1),
         integer_width=32,
-        overflow_bound="granularity, with block * N * granularity < 2**31",
+        overflow_bound="ceil(granularity / 2), with block * N * granularity < 2**31",
         metadata="ceil(d / block)",
     )
 
@@ -186,12 +185,15 @@ class ThcScaling(Scaling):
         self._granularity = int(entries[-1])
         self._indices: Ints | None = None
         self._size = 0  # of the values
-        self.bounds = (0, self._granularity)
+        self._middle = self._granularity // 2
+        self.bound = self._granularity - self._middle
         largest = float(ranges.max(initial=0))
         self.scale = self._granularity / (2 * largest) if largest else 0.0
 
     def quantise(self, values: Floats) -> Ints:
-        """Entries of the table, for the rotated values: as many as the padded blocks have."""
+        """Entries of the table, less the middle of its range, for the rotated values: as many as
+        the padded blocks have.
+        """
         self._size = values.size
         if not self.scale:
             return np.zeros(_padded(values.size, self._block), np.int32)
@@ -202,9 +204,11 @@ class ThcScaling(Scaling):
         # From the fine integers, sqrt(n) · fine to 1, to the table's, g / (2·M) to 1.
         unit = 2 * self._ranges * np.sqrt(lengths) * fine
         coarse = np.divide(self._granularity, unit, out=np.zeros_like(unit), where=unit > 0)
-        return self._kernels.quantise_to_table(
+        integers = self._kernels.quantise_to_table(
             rotated, coarse, self._entries, self._block, self._rounding
         )
+        integers -= np.int32(self._middle)
+        return integers
 
     def dequantise(self, integers: Ints) -> Floats:
         """The values whose rotation the sums of all workers' entries stand for."""
@@ -214,7 +218,7 @@ class ThcScaling(Scaling):
         """The integers belong to no coordinate of the gradient: all are sent."""
         self._indices = selection.indices
         integers = self.quantise(selection.values)
-        return Contribution(integers.size, None, integers, bounds=self.bounds)
+        return Contribution(integers.size, None, integers, bound=self.bound)
 
     def restore(self, total: Ints, size: int) -> Floats:
         values = self.dequantise(total)
@@ -232,7 +236,8 @@ class ThcScaling(Scaling):
     def _rotated_back(self, integers: Ints, workers: int) -> Floats:
         lengths = _lengths(self._size, self._block)
         steps = self._ranges / (self._granularity * np.sqrt(lengths))
-        centred = 2 * integers - np.int32(workers * self._granularity)
+        # Twice the entries, less what is in the middle: an odd granularity has it at a half.
+        centred = 2 * integers - np.int32(workers * (self._granularity % 2))
         return self._kernels.hadamard_back(centred, steps, self._block, self._signs, self._size)
 
 

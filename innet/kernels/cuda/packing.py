@@ -10,38 +10,39 @@ from numba import cuda
 from innet.kernels.cuda.device import Array, back, empty, ints, threads_for
 
 
-def pack(integers: Any, least: int, lanes: int, bits: int, /) -> Any:
+def pack(integers: Any, lanes: int, bits: int, /) -> Any:
     """See ``innet.kernels.Kernels.pack``."""
     own = ints(integers)
     words = empty(-(-own.size // lanes))
-    _pack[threads_for(words.size)](own, least, lanes, bits, words)
+    _pack[threads_for(words.size)](own, lanes, bits, words)
     return back(words, integers)
 
 
-def unpack(words: Any, least: int, size: int, lanes: int, bits: int, /) -> Any:
+def unpack(words: Any, size: int, lanes: int, bits: int, /) -> Any:
     """See ``innet.kernels.Kernels.unpack``."""
-    del lanes  # as many as the words have
     packed, integers = ints(words), empty(size)
-    _unpack[threads_for(size)](packed, least, bits, integers)
+    # Half a lane more in each lane makes all of them positive, so that none borrows from the next.
+    raised = sum(1 << (lane * bits + bits - 1) for lane in range(lanes))
+    _unpack[threads_for(size)](packed, bits, raised, integers)
     return back(integers, words)
 
 
 @cuda.jit
-def _pack(integers: Array, least: int, lanes: int, bits: int, words: Array) -> None:
+def _pack(integers: Array, lanes: int, bits: int, words: Array) -> None:
     for w in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         word = np.int64(0)
         for lane in range(lanes):
             i = lane * words.size + w
             if i < integers.size:
-                word |= (np.int64(integers[i]) - np.int64(least)) << np.int64(lane * bits)
+                word += np.int64(integers[i]) << np.int64(lane * bits)
         words[w] = np.int32(word & np.int64(0xFFFFFFFF))
 
 
 @cuda.jit
-def _unpack(words: Array, least: int, bits: int, integers: Array) -> None:
-    mask = (np.int64(1) << np.int64(bits)) - np.int64(1)
+def _unpack(words: Array, bits: int, raised: int, integers: Array) -> None:
+    half = np.int64(1) << np.int64(bits - 1)
     for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
         lane = i // words.size
-        word = np.int64(words[i - lane * words.size]) & np.int64(0xFFFFFFFF)
-        field = (word >> np.int64(lane * bits)) & mask
-        integers[i] = np.int32(field + np.int64(least))
+        word = (np.int64(words[i - lane * words.size]) + raised) & np.int64(0xFFFFFFFF)
+        field = (word >> np.int64(lane * bits)) & (2 * half - np.int64(1))
+        integers[i] = np.int32(field - half)

@@ -9,7 +9,7 @@ and the workers' chunk counters, and what each worker's codec has held back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, build_codec, check_gradient, check_integer
+from innet.codecs import (
+    Codec,
+    CodecSpec,
+    ModelLayers,
+    build_codec,
+    check_gradient,
+    check_integer,
+)
 from innet.config import Engine
 from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, Recorder
@@ -30,7 +37,6 @@ from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
 
 Vector = NDArray[np.float32]
-Layers = Sequence[int | Sequence[int]]
 Frame = tuple[float, int, bytes]
 
 
@@ -74,7 +80,7 @@ class Collective:
         *,
         workers: int = 4,
         codec: CodecSpec = "dense",
-        layers: Layers | None = None,
+        layers: ModelLayers | None = None,
         program: str = "slots",
         values_per_packet: int = 64,
         racks: int | None = None,
@@ -388,7 +394,7 @@ def all_reduce(
     program: str = "slots",
     engine: Engine = "jit",
     *,
-    layers: Layers | None = None,
+    layers: ModelLayers | None = None,
     values_per_packet: int = 64,
     racks: int | None = None,
     depth: int | None = None,

@@ -10,14 +10,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, Outcome, build_codec, check_gradient
+from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec, check_gradient
 from innet.errors import (
     GradientError,
     InputError,
@@ -34,7 +33,6 @@ from innet.record import Report, Seconds
 from innet.wire import Flag
 
 Vector = NDArray[np.float32]
-Layers = Sequence[int | Sequence[int]]
 
 TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
@@ -109,7 +107,7 @@ class Participant:
         switch: str = "unknown",
         faults: Faults | None = None,
         timing: Timing | None = None,
-        layers: Layers | None = None,
+        layers: ModelLayers | None = None,
         seed: int = 0,
     ) -> None:
         if not 0 <= worker < len(plan.workers):
@@ -246,7 +244,7 @@ def _copied(counters: Counters) -> Counters:
     )
 
 
-def rehearse(codec: CodecSpec, gradient: Vector, layers: Layers | None = None) -> None:
+def rehearse(codec: CodecSpec, gradient: Vector, layers: ModelLayers | None = None) -> None:
     """Run a codec once without a network, so that what is compiled at first use is compiled."""
     exchange = build_codec(codec, seed=0, worker=0, layers=layers).exchange(gradient, 1)
     try:

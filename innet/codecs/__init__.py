@@ -17,6 +17,7 @@ from innet.codecs.catalogue import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTISER
 from innet.codecs.checks import check_gradient, check_integer
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.compose import CodecSpec, build_codec
+from innet.codecs.layers import ModelLayers
 
 __all__ = [
     "CARRIERS",
@@ -28,6 +29,7 @@ __all__ = [
     "Capabilities",
     "Codec",
     "CodecSpec",
+    "ModelLayers",
     "Outcome",
     "build_codec",
     "check_gradient",

@@ -87,5 +87,6 @@ def joined(parts: Iterable[Capabilities]) -> dict[str, Any]:
         "integer_width": next((part.integer_width for part in each if part.integer_width), None),
         "overflow_bound": next((part.overflow_bound for part in each if part.overflow_bound), None),
         "index": next((part.index for part in each if part.index), None),
-        "metadata": " + ".join(part.metadata for part in each if part.metadata != "0") or "0",
+        # Two words are the workers' agreement.
+        "metadata": " + ".join(["2", *(part.metadata for part in each if part.metadata != "0")]),
     }

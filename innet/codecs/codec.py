@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import SAME_INDICES, joined
 from innet.codecs.checks import check_gradient
 from innet.codecs.layers import check_layers
@@ -161,7 +162,8 @@ class Codec:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
             StateError: what the codec remembers is of a gradient of another length, or another
                 exchange of this codec is still under way.
-            InputError: no workers, or the network answered with other lengths than it was sent.
+            InputError: no workers; the network answered with other lengths than it was sent; or the
+                workers' codecs differ.
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
@@ -231,17 +233,31 @@ class Codec:
             "feedback": self.feedback,
         }
 
+    def _common(self, size: int, workers: int) -> str:
+        """What all workers must have in common, for one all-reduce."""
+        known = {kind: part.common() for kind, part in self._parts().items()}
+        said = [f"{self.describe()}, {size} elements, {workers} workers"]
+        said.append(f"seed {self._context.seed}")
+        if self._context.layers is not None:
+            said.append(f"layers {self._context.layers}")
+        said += [f"state of the {kind} {state}" for kind, state in known.items() if state]
+        return ", ".join(said)
+
     def _stages(self, gradient: Floats, workers: int, watch: Stopwatch) -> Stages:
         """The exchange itself; rounds and seconds are filled in by who runs it."""
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
         magnitude, nonzero, _ = self._context.kernels.survey(numbers)
         selection = Selection(size, places, numbers, magnitude, nonzero)
+        agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
         opening = Opening(
-            self.quantiser.announce(selection), self.carrier.announce(selection, workers)
+            agreement.announce(),
+            self.quantiser.announce(selection),
+            self.carrier.announce(selection, workers),
         )
         answers = (yield opening.segments) if gradient.size else opening.nothing()
-        of_quantiser, of_carrier = opening.split(answers)
+        of_agreement, of_quantiser, of_carrier = opening.split(answers)
+        agreement.check(of_agreement)
         scaling = self.quantiser.agree(of_quantiser, workers)
         shared = SAME_INDICES in self.selector.capabilities.provides
         overflows = 0

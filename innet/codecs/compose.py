@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from innet import kernels as kernel_sets
@@ -12,7 +12,7 @@ from innet.codecs import capabilities
 from innet.codecs.catalogue import PARTS, PRESETS
 from innet.codecs.checks import check_integer
 from innet.codecs.codec import Codec
-from innet.codecs.layers import as_shapes
+from innet.codecs.layers import ModelLayers, as_shapes
 from innet.codecs.parts import Context
 from innet.codecs.stopwatch import Clock
 from innet.config import validate
@@ -29,7 +29,7 @@ def build_codec(
     *,
     seed: int = 0,
     worker: int = 0,
-    layers: Sequence[int | Sequence[int]] | None = None,
+    layers: ModelLayers | None = None,
     kernels: str = "cpu",
     clock: Clock = time.perf_counter,
 ) -> Codec:

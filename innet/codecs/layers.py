@@ -11,6 +11,9 @@ from pydantic import Field
 
 from innet.errors import InputError, StateError
 
+ModelLayers = Sequence[int | Sequence[int]]
+"""Of each layer the shape or the number of elements, in the order of the gradient."""
+
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 
@@ -22,7 +25,7 @@ in the order of the gradient. None: as the codec is told, else one layer.
 """
 
 
-def as_shapes(layers: Sequence[int | Sequence[int]]) -> Shapes:
+def as_shapes(layers: ModelLayers) -> Shapes:
     """Shapes of a model's layers; a number n stands for n elements in a row.
 
     Raises:

@@ -123,6 +123,13 @@ class Part(ABC, Generic[P]):
         inside = ", ".join(f"{key}={value}" for key, value in given.items())
         return f"{self.name}({inside})" if inside else self.name
 
+    def common(self) -> tuple[object, ...]:
+        """What the part remembers that must be the same on all workers; empty if nothing must.
+
+        Workers compare a hash of it, as text, in every all-reduce.
+        """
+        return ()
+
     def state_dict(self) -> dict[str, Any]:
         """What the part remembers from one all-reduce to the next; copies."""
         return {}

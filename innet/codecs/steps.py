@@ -19,6 +19,9 @@ class Counting(Part[P]):
         super().__init__(parameters, context)
         self._step = 0
 
+    def common(self) -> tuple[object, ...]:
+        return (self._step,)
+
     def state_dict(self) -> dict[str, Any]:
         return {"step": self._step}
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import gradients
-from support.lockstep import all_reduce, integer_oracle, sent_oracle, shares
+from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
-from innet.codecs.capabilities import COEFFICIENTS, LARGEST, WHOLE_STEP
+from innet.codecs.capabilities import LARGEST
 from innet.errors import CompositionError
 
 
@@ -51,31 +51,6 @@ each_codec = pytest.mark.parametrize("spec", SPECS, ids=str)
 
 def workers(spec, count, **keywords):
     return [build_codec(spec, worker=worker, **keywords) for worker in range(count)]
-
-
-def promised(codec, job, outcomes):
-    """Where float32 holds the sum for sure, and how far off it may be there; both of shape (d,)."""
-    sent = np.abs(shares(outcomes, job[0].size))
-    exact = np.abs(sent_oracle(outcomes, job[0].size))
-    fits = exact < gradients.LARGEST * (1 - 1e-5)  # others may round to infinity
-    tolerance = exact * 2.0**-24 + 2.0**-149  # the rounding, and that of this oracle
-    tolerance += 2.0**-52 * len(job) * np.sum(np.abs(job), axis=0, dtype=np.float64)
-    # Half a step of the quantiser for each worker, or a whole one where it says so.
-    step = 1 if WHOLE_STEP in codec.quantiser.capabilities.provides else 0.5
-    if outcomes[0].represented is not None:
-        # What the integers stand for is known but for rounding; float32's end is held, not passed.
-        step = 0
-        fits &= (sent < gradients.LARGEST).all(axis=0)
-        tolerance += np.sum(sent * 2.0**-24 + 2.0**-149, axis=0)
-    error = step * len(job) / outcomes[0].scale * (1 + 1e-6)
-    if COEFFICIENTS in codec.selector.capabilities.provides:
-        # A coefficient is a column of the matrix times a vector of length 1, and so no larger than
-        # this. Rows of an orthonormal factor are no longer than 1: the errors of the coefficients
-        # behind an element, their steps and their float32's, add up to the root of the rank.
-        largest = len(job) * sent.max() * np.sqrt(job[0].size)
-        fits &= largest < gradients.LARGEST
-        error = (error + largest * 2.0**-22) * np.sqrt(codec.selector.parameters.rank)
-    return fits, tolerance + error
 
 
 def assert_same_outcome(one, other):

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
+from innet.codecs.capabilities import COEFFICIENTS, WHOLE_STEP
 from innet.errors import OverflowedError
 from innet.words import Operation, Segment, combine
+from support import gradients
 
 Ints = NDArray[np.int32]
 Watcher = Callable[[list[list[Segment]]], None]
@@ -98,3 +100,33 @@ def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
         counted[applied] = oracle[applied]
         return counted
     return oracle
+
+
+def promised(
+    codec: Codec, job: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Where float32 holds the sum for sure, and how far off it may be there; both of shape (d,).
+
+    Only where the scale is not zero.
+    """
+    sent = np.abs(shares(outcomes, job[0].size))
+    exact = np.abs(sent_oracle(outcomes, job[0].size))
+    fits = exact < gradients.LARGEST * (1 - 1e-5)  # others may round to infinity
+    tolerance = exact * 2.0**-24 + 2.0**-149  # the rounding, and that of this oracle
+    tolerance += 2.0**-52 * len(job) * np.sum(np.abs(job), axis=0, dtype=np.float64)
+    # Half a step of the quantiser for each worker, or a whole one where it says so.
+    step = 1 if WHOLE_STEP in codec.quantiser.capabilities.provides else 0.5
+    if outcomes[0].represented is not None:
+        # What the integers stand for is known but for rounding; float32's end is held, not passed.
+        step = 0
+        fits &= (sent < gradients.LARGEST).all(axis=0)
+        tolerance += np.sum(sent * 2.0**-24 + 2.0**-149, axis=0)
+    error = step * len(job) / outcomes[0].scale * (1 + 1e-6)
+    if COEFFICIENTS in codec.selector.capabilities.provides:
+        # A coefficient is a column of the matrix times a vector of length 1, and so no larger than
+        # this. Rows of an orthonormal factor are no longer than 1: the errors of the coefficients
+        # behind an element, their steps and their float32's, add up to the root of the rank.
+        largest = len(job) * sent.max() * np.sqrt(job[0].size)
+        fits &= largest < gradients.LARGEST
+        error = (error + largest * 2.0**-22) * np.sqrt(codec.selector.parameters.rank)
+    return fits, tolerance + error

@@ -124,7 +124,7 @@ def test_capabilities_are_data():
         "integer_width": 32,
         "overflow_bound": "floor((2**31 - 1) / N)",
         "index": "bitmap, Bloom filter or none",
-        "metadata": "1 + at most ceil(d / 32) + 2",
+        "metadata": "2 + 1 + at most ceil(d / 32) + 2",
     }
 
 

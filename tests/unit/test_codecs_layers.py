@@ -11,9 +11,8 @@ import innet
 from innet.codecs import build_codec
 from innet.codecs.selectors.scalecom import rate_of
 from innet.errors import ConfigError, InputError, StateError
-from innet.experiments import cnn
+from innet.experiments import cnn, digits
 from innet.experiments.runs import OverNetwork, Trial
-from innet.experiments.training import FRAMEWORKS
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
 SIZES = tuple(math.prod(shape) for shape in SHAPES)
@@ -85,7 +84,7 @@ def test_training_tells_the_networks_layers():
         def all_reduce(self, gradients):
             return gradients[0], None
 
-    OverNetwork("scalecom", Trial(settings, 1, 0, None, FRAMEWORKS.get("numpy"), Summing, print))
+    OverNetwork("scalecom", Trial(settings, None, 0, digits.model(), None, Summing, print))
     assert made[0]["layers"] == tuple(cnn.SHAPES.values())
 
 

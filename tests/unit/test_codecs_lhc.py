@@ -70,7 +70,7 @@ def test_index_and_sketch_travel_in_one_round():
         [Operation.MAX, Operation.SUM],
         [Operation.OR, Operation.SUM],
     ]
-    assert [segment.words.size for segment in rounds[0][0]] == [2, 1]
+    assert [segment.words.size for segment in rounds[0][0]] == [4, 1]
     assert outcomes[0].details["union"] == np.count_nonzero(np.any(job, axis=0))
 
 

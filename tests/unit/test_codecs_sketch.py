@@ -247,7 +247,7 @@ def test_rounds_and_words(name):
     assert sent == [
         [(Operation.MAX, 1)],
         [(Operation.SUM, 1200)],
-        [(Operation.MAX, 1)],
+        [(Operation.MAX, 2 + 1)],
         [(Operation.SUM, values)],
     ]
     assert outcomes[0].rounds == 4

@@ -121,6 +121,9 @@ class Lhc(Carrier[LhcSettings]):
         seed = (seed + self._sketches * 0xD1B54A32D192ED03) % 2**63
         return plan(self.expected_union(census), census.size, self.parameters, seed)
 
+    def common(self) -> tuple[object, ...]:
+        return self._overlap, self._sketches
+
     def state_dict(self) -> dict[str, Any]:
         return {"overlap": self._overlap, "sketches": self._sketches}
 

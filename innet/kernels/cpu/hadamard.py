@@ -95,17 +95,24 @@ def _hadamard_back(  # noqa: PLR0917 - compiled code takes no keywords
 
 @njit(cache=True, nogil=True)
 def _flip(integers: Ints, first: int, key: np.uint64) -> None:
-    """Random signs. ``first`` is the index of the first of them in the whole vector."""
-    i = 0
-    while i < integers.size:
+    """Random signs. ``first`` is the index of the first of them in the whole vector, a multiple of
+    32 where there are so many.
+    """
+    whole = integers.size // 32 * 32
+    for start in range(0, whole, 32):
+        at = first + start
+        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key)
+        bits = np.uint32(word >> np.uint64(at & 63))
+        own = integers[start : start + 32]
+        for j in range(32):
+            # All ones where bit j is set: (v ^ -1) + 1 is -v, without a branch.
+            negate = np.int32(np.uint32(bits << np.uint32(31 - j))) >> np.int32(31)
+            own[j] = np.int32(np.int32(own[j] ^ negate) - negate)
+    for i in range(whole, integers.size):
         at = first + i
-        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key) >> np.uint64(at & 63)
-        count = min(64 - (at & 63), integers.size - i)
-        for j in range(count):
-            # All ones where the bit is set: (v ^ -1) + 1 is -v, without a branch.
-            negate = -np.int32((word >> np.uint64(j)) & np.uint64(1))
-            integers[i + j] = np.int32((integers[i + j] ^ negate) - negate)
-        i += count
+        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key)
+        if (word >> np.uint64(at & 63)) & np.uint64(1):
+            integers[i] = np.int32(-integers[i])
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,192 @@
+"""What every codec does with input at the edge, and with what is wrong; docs/codecs.md says it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import gradients
+from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
+
+import innet
+from innet.codecs import PARTS, PRESETS, build_codec
+from innet.errors import ConfigError, GradientError, InputError, StateError
+from innet.words import combine
+
+each_preset = pytest.mark.parametrize("preset", PRESETS.names())
+
+# Values that are refused, by the name of the parameter.
+OUT_OF_RANGE = {
+    "beta": [0.0, 1.5],
+    "bin": [0],
+    "bits": [0, 9],
+    "block": [0],
+    "candidates": [0],
+    "columns": [0],
+    "first": [0.0, 1.0],
+    "granularity": [0],
+    "k": [0, -1],
+    "lanes": [0, 3],
+    "levels": [0],
+    "margin": [-0.1],
+    "matrix_bin": [0],
+    "momentum": [-0.1, 1.0],
+    "rank": [0],
+    "rate": [0],
+    "ratio": [0.0, -0.1, 1.1],
+    "rows": [0, 4],
+    "sample": [0.0, 1.1],
+    "threshold": [0.0, -1.0],
+    "truncated": [0.0, 1.0],
+}
+EDGES = {
+    "one element": np.array([-2.5], np.float32),
+    "one zero": np.zeros(1, np.float32),
+    "all zero": np.zeros(700, np.float32),
+    "all negative zero": np.full(700, -0.0, np.float32),
+    "all equal": np.full(700, 0.3, np.float32),
+    "the smallest denormals": np.full(700, gradients.TINIEST, np.float32),
+    "denormals": (np.arange(-350, 350) * gradients.TINIEST).astype(np.float32),
+    "one of many": np.eye(1, 700, 600, dtype=np.float32)[0],
+}
+
+
+def parameters():
+    for kind, registry in PARTS.items():
+        for name in registry.names():
+            for field in registry.get(name).settings.model_fields:
+                for value in OUT_OF_RANGE.get(field, ()):
+                    yield pytest.param(kind, name, field, value, id=f"{name}.{field}={value}")
+
+
+@pytest.mark.parametrize(("kind", "name", "field", "value"), list(parameters()))
+def test_parameters_out_of_range_are_refused_by_name(kind, name, field, value):
+    with pytest.raises(ConfigError, match=field):
+        build_codec({kind: {"name": name, field: value}})
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_no_parameter_takes_what_is_no_number(kind):
+    tried = 0
+    for name in PARTS[kind].names():
+        for field, about in PARTS[kind].get(name).settings.model_fields.items():
+            if "float" in str(about.annotation):
+                tried += 1
+                for value in (np.nan, np.inf, -np.inf, "1"):
+                    with pytest.raises(ConfigError, match=field):
+                        build_codec({kind: {"name": name, field: value}})
+    assert tried or kind == "carrier"
+
+
+@pytest.mark.parametrize("preset", ["topk", "gtopk", "gs-sgd", "sketched-sgd"])
+@pytest.mark.parametrize("k", [5, 6, 10**9])
+def test_a_k_of_all_or_more_sends_everything(preset, k):
+    x = np.array([1, -2, 0, 4, 0.5], np.float32)
+    spec = {"preset": preset, "selector": {"k": k}}
+    outcomes = all_reduce([build_codec(spec, worker=worker) for worker in range(3)], [x] * 3)
+    np.testing.assert_allclose(outcomes[0].sum, 3 * x, rtol=1e-6)
+
+
+@each_preset
+@pytest.mark.parametrize("edge", EDGES)
+def test_edges_are_summed_like_everything_else(preset, edge):
+    codecs = [build_codec(preset, worker=worker) for worker in range(3)]
+    job = [EDGES[edge], -3 * EDGES[edge], EDGES[edge] * 0]
+    for _ in range(3):  # the residuals are at the edge, too
+        outcomes = all_reduce(codecs, job)
+        size = outcomes[0].contribution.size
+        np.testing.assert_array_equal(outcomes[0].integer_sum, integer_oracle(outcomes, size))
+        assert np.isfinite(outcomes[0].sum).all()
+        if outcomes[0].scale:
+            fits, tolerance = promised(codecs[0], job, outcomes)
+            assert fits.all()
+            exact = sent_oracle(outcomes, job[0].size)
+            assert (np.abs(outcomes[0].sum - exact) <= tolerance).all()
+        else:
+            assert not outcomes[0].sum.any()
+
+
+@each_preset
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_and_changes_nothing(preset, value):
+    rng = np.random.default_rng(0)
+    jobs = [list(rng.standard_normal((2, 500)).astype(np.float32)) for _ in range(2)]
+    wrong = jobs[0][1].copy()
+    wrong[37] = value
+    asked, spared = ([build_codec(preset, worker=worker) for worker in range(2)] for _ in range(2))
+    all_reduce(asked, jobs[0])
+    all_reduce(spared, jobs[0])
+    with pytest.raises(GradientError, match=f"worker 1 is {value} at index 37"):
+        next(asked[1].exchange(wrong, 2))
+    for one, other in zip(all_reduce(asked, jobs[1]), all_reduce(spared, jobs[1]), strict=True):
+        assert one.sum.tobytes() == other.sum.tobytes()
+
+
+# ------------------------------------------------------------------ workers that disagree
+
+
+@each_preset
+def test_a_worker_of_another_seed_is_noticed_by_all(preset):
+    """Every segment has the length of the others' here: without a check the sum would be wrong."""
+    network = innet.Collective(workers=3, codec=preset)
+    network.codecs[1] = build_codec(preset, worker=1, seed=5)
+    job = [np.linspace(-1, 1, 3000, dtype=np.float32)] * 3
+    with pytest.raises(InputError, match=r"codecs disagree; that of worker 0 is: .*seed 0"):
+        network.all_reduce(job)
+    with pytest.raises(StateError, match="failed half-way"):
+        network.all_reduce(job)
+
+
+def opened(codec, size=3000, workers=2):
+    """An exchange, up to its opening round, and the words it sends in that."""
+    exchange = codec.exchange(np.linspace(-1, 1, size, dtype=np.float32), workers)
+    return exchange, next(exchange)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"spec": "topk"}, {"spec": {"preset": "topk", "selector": {"ratio": 0.02}}}),
+        ({"spec": "topk"}, {"spec": {"preset": "topk", "carrier": {"lanes": 8}}}),
+        ({"spec": "topk"}, {"spec": "gtopk"}),
+        ({"spec": "topk"}, {"spec": "threshold"}),
+        ({"spec": "qsgd"}, {"spec": {"preset": "qsgd", "quantiser": {"levels": 7}}}),
+        ({"spec": "lhc"}, {"spec": "lhc", "seed": 1}),
+        ({"spec": "sidco-e", "layers": [3000]}, {"spec": "sidco-e", "layers": [1000, 2000]}),
+        ({"spec": "adacomp", "layers": [3000]}, {"spec": "adacomp", "layers": [(100, 30)]}),
+    ],
+    ids=str,
+)
+def test_what_workers_must_have_in_common(one, other):
+    pairs = [opened(build_codec(worker=i, **each)) for i, each in enumerate((one, other))]
+    columns = zip(*(segments for _, segments in pairs), strict=True)
+    answers = [combine(own[0].operation, [each.words for each in own]) for own in columns]
+    for worker, (exchange, _) in enumerate(pairs):
+        with pytest.raises(InputError, match=f"codecs disagree; that of worker {worker} is"):
+            exchange.send(answers)
+
+
+@pytest.mark.parametrize("preset", ["lhc", "qsgd", "thc"])
+def test_states_of_different_times_are_noticed(preset):
+    job = [np.eye(1, 3000, 7, dtype=np.float32)[0]] * 2
+    codecs = [build_codec(preset, worker=worker) for worker in range(2)]
+    all_reduce(codecs, job)
+    codecs[1] = build_codec(preset, worker=1)  # as a worker that starts again without its state
+    pairs = [opened(codec) for codec in codecs]
+    columns = zip(*(segments for _, segments in pairs), strict=True)
+    answers = [combine(own[0].operation, [each.words for each in own]) for own in columns]
+    with pytest.raises(InputError, match="states of one time"):
+        pairs[0][0].send(answers)
+
+
+def test_other_numbers_of_workers_are_noticed():
+    pairs = [opened(build_codec("dense", worker=worker), workers=2 + worker) for worker in range(2)]
+    answer = np.maximum(*(segments[0].words for _, segments in pairs))
+    with pytest.raises(InputError, match="3000 elements, 2 workers"):
+        pairs[0][0].send([answer])
+
+
+def test_kernels_and_spelt_out_defaults_are_no_disagreement():
+    spelt = {"preset": "topk", "selector": {"ratio": None, "k": None}, "carrier": {"name": "lhc"}}
+    codecs = [build_codec("topk"), build_codec(spelt, worker=1, kernels="naive")]
+    job = [np.linspace(-1, 1, 300, dtype=np.float32)] * 2
+    assert all_reduce(codecs, job)[0].sum.any()

@@ -227,6 +227,9 @@ class Collective:
     def rejoin(self, worker: int) -> None:
         """A worker who left takes part again, under the next epoch, with the codec that it had.
 
+        What the codecs must have in common it takes over from one who stayed; what it held back it
+        still has.
+
         Raises:
             InputError: no such worker.
             StateError: it never left, or the protocol has no epochs.
@@ -234,6 +237,7 @@ class Collective:
         self._check_worker(worker)
         if worker in self.present:
             raise StateError(f"worker {worker} takes part already.")
+        self.codecs[worker].adopt(self.codecs[self.present[0]].state_dict())
         self.network.begin_epoch(self.plan.job.absent - {worker})
 
     @contextmanager

@@ -198,6 +198,39 @@ class Codec:
             StateError: the state is of another version or of a codec of other parts, parameters,
                 layers or seed. Nothing has changed.
         """
+        self._check_state(state)
+        before = {kind: part.state_dict() for kind, part in self._parts().items()}
+        try:
+            for kind, part in self._parts().items():
+                part.load_state_dict(state["parts"][kind])
+        except BaseException:
+            for kind, part in self._parts().items():
+                part.load_state_dict(before[kind])
+            raise
+
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Catch up with the workers who went on without this one.
+
+        What must be the same on all (how many all-reduces there were, factors that go on from one
+        to the next) becomes what it is in ``state``, the saved state of one of them. What this
+        worker holds back stays.
+
+        Raises:
+            StateError: the state is of a codec of other parts, parameters, layers or seed.
+        """
+        self._check_state(state)
+        for kind, part in self._parts().items():
+            part.adopt(state["parts"][kind])
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "selector": self.selector,
+            "quantiser": self.quantiser,
+            "carrier": self.carrier,
+            "feedback": self.feedback,
+        }
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
         if self._busy:
             raise StateError("an exchange is under way; finish or close it before loading state.")
         if state.get("version") != _STATE_VERSION:
@@ -216,22 +249,6 @@ class Codec:
                     f"the saved state is of a codec with {key} {state.get(key)!r}, this one has "
                     f"{value!r}; build the codec that the state was saved from."
                 )
-        before = {kind: part.state_dict() for kind, part in self._parts().items()}
-        try:
-            for kind, part in self._parts().items():
-                part.load_state_dict(state["parts"][kind])
-        except BaseException:
-            for kind, part in self._parts().items():
-                part.load_state_dict(before[kind])
-            raise
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "selector": self.selector,
-            "quantiser": self.quantiser,
-            "carrier": self.carrier,
-            "feedback": self.feedback,
-        }
 
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""

@@ -130,6 +130,10 @@ class Part(ABC, Generic[P]):
         """
         return ()
 
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Take over from the saved state of another worker's part what must be the same on all."""
+        del state
+
     def state_dict(self) -> dict[str, Any]:
         """What the part remembers from one all-reduce to the next; copies."""
         return {}

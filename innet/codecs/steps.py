@@ -22,6 +22,9 @@ class Counting(Part[P]):
     def common(self) -> tuple[object, ...]:
         return (self._step,)
 
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        self._step = loaded_step(state)
+
     def state_dict(self) -> dict[str, Any]:
         return {"step": self._step}
 

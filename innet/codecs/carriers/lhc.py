@@ -124,6 +124,9 @@ class Lhc(Carrier[LhcSettings]):
     def common(self) -> tuple[object, ...]:
         return self._overlap, self._sketches
 
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        self.load_state_dict(state)
+
     def state_dict(self) -> dict[str, Any]:
         return {"overlap": self._overlap, "sketches": self._sketches}
 

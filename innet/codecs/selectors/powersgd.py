@@ -155,6 +155,9 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
         self._lefts = []
         return None
 
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        self.load_state_dict(state)
+
     def state_dict(self) -> dict[str, Any]:
         basis = None if self._basis is None else self._basis.copy()
         return {**super().state_dict(), "basis": basis}

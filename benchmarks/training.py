@@ -1,7 +1,8 @@
-"""Every codec on every model with 4 and 8 workers: the tables of docs/training.md.
+"""Every codec on every model with 4 and 8 workers: the tables of docs/results.md.
 
     python -m benchmarks.training run runs      # hours; goes on where it was stopped
     python -m benchmarks.training show runs     # Markdown tables, and plots beside the records
+    python -m benchmarks.training claims out    # the same of what innet reproduce left in out
 
 Each run is a record of its own, so a run that is stopped loses one training. Codecs are set as in
 ``innet/experiments/papers.toml``; what has no paper there is taken as it comes. 8 workers have half
@@ -23,8 +24,9 @@ from innet.experiments.model import MODELS
 from innet.experiments.papers import papers
 from innet.experiments.runs import Way
 from innet.experiments.store import Store
-from innet.record import TRAIN, ExperimentRecord, merge
+from innet.record import TRAIN, ExperimentRecord, Reproduction, merge
 from innet.report.curves import draw_training
+from innet.report.reproduction import verdict
 from innet.report.training import cells, ways_of
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
@@ -108,6 +110,20 @@ def show(folder: Path) -> None:
             _print(record, f"{name}, {count} workers")
             print("\n".join(["", *failed]))
             draw_training(record, folder / f"{name}-{count}.png")
+
+
+@app.command()
+def claims(folder: Path) -> None:
+    """Print what `innet reproduce` found, of all records in a folder, as one Markdown table."""
+    print("| codec | claim | paper | here | holds here |")
+    print("|---|---|---|---|---|")
+    for name in papers():
+        path = folder / f"reproduce-{name}.json"
+        if not path.exists():
+            continue
+        for finding in Reproduction.load(path).findings:
+            row = (f"`{name}`", finding.claim, finding.theirs, finding.ours, verdict(finding))
+            print(f"| {' | '.join(row)} |")
 
 
 def _print(record: ExperimentRecord, title: str) -> None:

@@ -53,7 +53,8 @@ class BuildUp(Settings):
         model: what is trained, without a network, for a few steps.
         counts: of workers.
         codecs: what selects, by label.
-        constant: the claim holds where this one's union is the same for all counts.
+        constant: the claim holds where this one's union is the same for all counts, and those of
+            the others at least double.
     """
 
     kind: Literal["build-up"]

@@ -172,7 +172,7 @@ def _compared(
         f"{coded[0].codec}",
         ours=f"{metric.name} {_mean(plain, metric)} plain, {_mean(coded, metric)} with the codec; "
         f"{_worse(lost, unit)}; {compression:.1f}{_TIMES} fewer bytes, {selected * 100:.3g} % of "
-        f"the elements sent by each worker, {union * 100:.3g} % by any"
+        f"the elements selected by each worker, {union * 100:.3g} % by any"
         + ("" if exact else "; SOME SUMS WERE NOT EXACT"),
         criterion=criterion,
         holds=None if effort.quick else holds,

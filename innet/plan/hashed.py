@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from innet.errors import InputError
 from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
@@ -42,7 +44,13 @@ class Hashed(Aggregation):
     has_epochs = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
-        """See ``Aggregation``. By default there is one switch; with racks there are two levels."""
+        """See ``Aggregation``. By default there is one switch; with racks there are two levels.
+
+        The window is by default a quarter of the aggregators: CRC-32 is linear, and of so many
+        chunks in a row hardly any two have the same one.
+        """
+        if request.window is None:
+            request = replace(request, window=program.dimensions().slots // 2)
         size, window = checked(program, request)
         if not request.job:
             raise InputError("the job's number is 0, which marks a free aggregator; give another.")

@@ -243,6 +243,14 @@ def test_hashed_chunks_without_an_aggregator_are_summed_by_the_server():
         assert server.collisions > 0 or racks
 
 
+def test_hashed_a_default_window_hardly_collides_with_itself():
+    net = network("hashed", 2, window=512)
+    rng = np.random.default_rng(2)
+    for _ in range(2):
+        all_reduce(net, contributions(rng, 2, [(Operation.SUM, 32 * 1500)]))
+    assert collided(net) < 2 * 2 * 1500 // 20
+
+
 def test_hashed_exact_while_aggregators_come_and_go():
     """Half of them are taken by others, others again in every round."""
     rng = np.random.default_rng(1)

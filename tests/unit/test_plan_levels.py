@@ -80,5 +80,6 @@ def test_a_server_is_at_the_root():
     assert [host.name for host in plan.servers] == ["ps"]
     assert plan.attachment(plan.servers[0]) == Port("s1", 100)
     assert len(make_plan("hashed", 32, Request(workers=4)).switches) == 1
+    assert make_plan("hashed", 32, Request(workers=4)).window == 512
     with pytest.raises(InputError, match="job's number is 0"):
         make_plan("hashed", 32, Request(workers=4, job=0))

@@ -27,6 +27,7 @@ from workers.settings import JobSettings, WorkerSettings
 
 AnyPath = Annotated[Path, Strict(False)]
 LogLevel = Literal["off", "trace", "debug", "info", "warn", "error"]
+_WINDOW_OF_BMV2 = 64
 Watch = Callable[[str], None]
 
 
@@ -36,7 +37,6 @@ class NetSettings(JobSettings):
     Attributes:
         switch: "builtin" or "bmv2".
         engine: how the built-in switch runs the program.
-        window: chunks of a worker under way at once, a power of two.
         size: elements of each worker's generated gradient.
         density: share of its elements that are not zero.
         input: NumPy files (.npz or .npy) with the workers' gradients instead.
@@ -50,7 +50,6 @@ class NetSettings(JobSettings):
 
     switch: SwitchKind = "builtin"
     engine: Engine = "jit"
-    window: Annotated[int, Field(ge=1)] | None = 256
     size: Annotated[int, Field(ge=0, le=2**30)] = 100_000
     density: Annotated[float, Field(ge=0, le=1)] = 1.0
     input: tuple[AnyPath, ...] = Field(default=(), strict=False)
@@ -60,6 +59,12 @@ class NetSettings(JobSettings):
     simple_switch: AnyPath | None = None
     thrift_port: Annotated[int, Field(ge=1, le=65535)] = 9090
     log_level: LogLevel = "off"
+
+    def completed(self) -> NetSettings:
+        """With a window: all slots, or as many as simple_switch gets through in a timeout."""
+        if self.window is None and self.switch == "bmv2":
+            return self.model_copy(update={"window": _WINDOW_OF_BMV2})
+        return self
 
     def gradients(self) -> list[Vector]:
         """The workers' gradients: those that ``innet allreduce`` has by the same settings."""
@@ -128,7 +133,7 @@ def run(
             everything is down again.
     """
     gradients = settings.gradients()
-    settings = settings.model_copy(update={"workers": len(gradients)})
+    settings = settings.model_copy(update={"workers": len(gradients)}).completed()
     plan = settings.plan()
     for worker, gradient in enumerate(gradients):
         check_gradient(gradient.reshape(-1), worker)

@@ -59,6 +59,7 @@ def run(
             "repeats": 1,
         }
     )
+    settings = settings.completed()
     plain, compressed = ways(training)
     model = MODELS.get(training.model)(training.framework)
     training = completed(training, model)

@@ -59,7 +59,8 @@ def net(
         int | None, typer.Option(help="32, 64 or 256. [default: 64]")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(help="Packets of a worker under way at once. [default: 256]")
+        int | None,
+        typer.Option(help="Packets of a worker under way. [default: all slots; bmv2: 64]"),
     ] = None,
     framing: Annotated[str | None, typer.Option(help="udp or raw Ethernet. [default: udp]")] = None,
     size: Annotated[
@@ -121,6 +122,9 @@ def net(
     pcap: Annotated[
         Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
     ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="Draw the network into this PNG file, and do nothing else.")
+    ] = None,
     cli: Annotated[
         bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")
     ] = False,
@@ -139,9 +143,10 @@ def net(
     file = Path(topology) if topology.endswith(".json") else None
     if file is None and topology not in ("star", "tree"):
         raise UnknownNameError("topology", topology, ["star", "tree", "a file ending in .json"])
-    from topo.network import require_root
+    if draw is None:
+        from topo.network import require_root
 
-    require_root("a Mininet network")
+        require_root("a Mininet network")
     if p4 is not None or file is not None:
         if not cli:
             raise InputError(
@@ -204,6 +209,11 @@ def net(
     if codec_parameters:
         changed = with_parameters(settings.codec, codec_parameters)
         settings = settings.model_copy(update={"codec": changed})
+    if draw is not None:
+        from innet.report.topology import draw_plan
+
+        draw_plan(settings.plan(), draw)
+        return
     if train:
         given = {"model": model, "epochs": epochs}
         _train(settings, given, out_dir, _open_cli if cli else None, as_json=as_json)

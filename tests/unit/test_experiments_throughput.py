@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from datetime import UTC, datetime
@@ -19,13 +20,24 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL = ThroughputSettings(workers=(1, 2), windows=(4, 16), size=2000, rounds=2)
 
 
+@functools.cache
+def measured():
+    """A point that was measured, for tests that are about what comes after."""
+    point = Point(switch="memory", workers=2, codec="dense", values_per_packet=64, window=4)
+    return throughput.in_memory(point, SMALL)
+
+
+def quick(point, settings):
+    return [each.model_copy(update={"workers": point.workers}) for each in measured()]
+
+
 def sweep(path, settings=SMALL, measures=None, **options):
-    measures = measures or {"memory": throughput.in_memory}
+    measures = measures or {"memory": quick}
     return throughput.run(settings, path, created=NOW, measures=measures, **options)
 
 
 def test_every_combination_is_measured_once(tmp_path):
-    record = sweep(tmp_path / "t.json")
+    record = sweep(tmp_path / "t.json", measures={"memory": throughput.in_memory})
     asked = [(each.point.workers, each.point.window) for each in record.measurements]
     assert asked == [(1, 4), (1, 16), (2, 4), (2, 16)]
     for each in record.measurements:
@@ -47,7 +59,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
         seen.append(point)
         if len(seen) == 3:
             raise InputError("enough")
-        return throughput.in_memory(point, settings)
+        return quick(point, settings)
 
     with pytest.raises(InputError, match="enough"):
         sweep(path, measures={"memory": failing})
@@ -81,10 +93,13 @@ def test_files_that_are_no_records_are_refused(tmp_path, text):
 def test_ratios_are_of_equal_points(tmp_path):
     def of(switch, factor):
         def measure(point, settings):
-            reports = throughput.in_memory(point, settings)
+            reports = quick(point, settings)
             return [
                 report.model_copy(
-                    update={"seconds": report.seconds.model_copy(update={"total": factor})}
+                    update={
+                        "seconds": report.seconds.model_copy(update={"total": factor}),
+                        "elements": throughput.all_reduce_settings(point, settings).size,
+                    }
                 )
                 for report in reports
             ]

@@ -72,6 +72,8 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     yield "sparse decode 5 %", 1, items, lambda: cpu.scatter(indices, values, size)
     yield from selector_steps(x, residual)
     yield from exact_steps(x)
+    yield from rotation_steps(x)
+    yield from low_rank_steps(x)
     yield from sketch_steps(indices, values, size)
     yield from count_steps(x)
 
@@ -110,6 +112,41 @@ def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
     yield "lowest set bit", 1, 0, lambda: cpu.grain(x)
     yield "split into 2 limbs", 3, 0, lambda: cpu.split(x, limbs)
     yield "join 2 limbs", 3, 0, lambda: cpu.join(sums, limbs)
+
+
+def rotation_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
+    """Quantiser thc, with blocks of 4096, and four of its integers in a word."""
+    cpu = kernels.get("cpu")
+    block = 4096
+    scales = np.full(-(-x.size // block), 2.0**30 / block / 8)
+    table = np.arange(0, 32, 2, dtype=np.int32)
+    rotated = cpu.hadamard(x, scales, block, 1)
+    coarse = 15 / (2 * scales * np.sqrt(block))
+    integers = cpu.quantise_to_table(rotated, coarse, table, block, 1)
+    words = cpu.pack(integers, 4, 8)
+    yield "sums of squares of blocks", 1, 0, lambda: cpu.block_squares(x, block)
+    yield "Hadamard transform", 2, 0, lambda: cpu.hadamard(x, scales, block, 1)
+    yield (
+        "round to a table", 2, 0,
+        lambda: cpu.quantise_to_table(rotated, coarse, table, block, 1),
+    )  # fmt: skip
+    yield (
+        "Hadamard transform back", 2, 0,
+        lambda: cpu.hadamard_back(integers, scales, block, 1, x.size),
+    )  # fmt: skip
+    yield "pack four in a word", 1, 0, lambda: cpu.pack(integers, 4, 8)
+    yield "unpack them", 1, 0, lambda: cpu.unpack(words, integers.size, 4, 8)
+
+
+def low_rank_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
+    """Selector powersgd, with rank 2, of a matrix of 1024 columns."""
+    cpu = kernels.get("cpu")
+    columns = 1024
+    matrix = x[: x.size // columns * columns]
+    right, left = matrix[: 2 * columns], matrix[: 2 * (matrix.size // columns)]
+    yield "matrix times 2 vectors", 1, 0, lambda: cpu.project_rows(matrix, columns, right)
+    yield "the transposed matrix", 1, 0, lambda: cpu.project_columns(matrix, columns, left)
+    yield "product of 2 factors", 1, 0, lambda: cpu.factor_product(left, right, 2)
 
 
 def sketch_steps(

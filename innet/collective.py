@@ -29,7 +29,7 @@ from innet.config import Engine
 from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, Recorder
 from innet.lockstep import Lockstep, Run
-from innet.plan import Emulation, Plan, Request, make_plan
+from innet.plan import Emulation, Plan, Request, check_codec, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
 from innet.threads import cores
@@ -72,7 +72,7 @@ class Collective:
 
     Raises:
         InputError: a number out of range, an unknown program or engine.
-        CompositionError: the codec's parts do not fit each other.
+        CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class Collective:
         self.codecs: list[Codec] = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
+        check_codec(plan, self.codecs[0])
         self.network = Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
         self.layout = plan.layout
         goes_on = timing is not None and timing.partial_after is not None

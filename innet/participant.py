@@ -27,7 +27,7 @@ from innet.errors import (
 from innet.fabric import Fabric, Faults, FaultyFabric, drive
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
-from innet.plan import Plan, PlannedHost, Probe, RegisterReader, aggregation_of
+from innet.plan import Plan, PlannedHost, Probe, RegisterReader, aggregation_of, check_codec
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 from innet.wire import Flag
@@ -94,7 +94,7 @@ class Participant:
 
     Raises:
         InputError: no such worker.
-        CompositionError: the codec's parts do not fit each other.
+        CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class Participant:
         self.worker = worker
         self.outcome: Outcome | None = None
         self.codec: Codec = build_codec(codec, seed=seed, worker=worker, layers=layers)
+        check_codec(plan, self.codec)
         self._clock = fabric.now
         self._name = fabric.name
         self._fabric: Fabric = fabric

@@ -37,6 +37,8 @@ class Capabilities:
         index: how the receiver knows which coordinates arrived: "none", "bitmap", ...
         metadata: words besides values, for d elements, as a formula.
         lossless: the integers arrive exactly.
+        wraps: its sums may leave int32 and mean what they are modulo 2**32; switches that keep
+            such sums at the end of the range are not for it.
     """
 
     provides: frozenset[str] = frozenset()
@@ -49,6 +51,7 @@ class Capabilities:
     index: str | None = None
     metadata: str = "0"
     lossless: bool = True
+    wraps: bool = False
 
 
 def check(parts: Mapping[str, tuple[str, Capabilities]]) -> None:

@@ -102,6 +102,11 @@ class Codec:
         self._optimistic = False
 
     @property
+    def wraps(self) -> bool:
+        """Needs sums modulo 2**32: see ``Capabilities``."""
+        return any(part.capabilities.wraps for part in self._parts().values())
+
+    @property
     def optimistic(self) -> bool:
         """Sums of the round under way may leave int32. If one did, ``exchange`` is thrown an
         ``OverflowedError`` in place of the round's answers, on all workers, and begins it again.

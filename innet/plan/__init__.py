@@ -8,6 +8,7 @@ from innet.plan.aggregation import (
     Request,
     WorkerEnd,
     aggregation_of,
+    check_codec,
     make_plan,
 )
 from innet.plan.emulation import Emulation
@@ -27,5 +28,6 @@ __all__ = [
     "Request",
     "WorkerEnd",
     "aggregation_of",
+    "check_codec",
     "make_plan",
 ]

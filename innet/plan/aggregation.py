@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import programs
-from innet.errors import InputError, StateError
+from innet.codecs import Codec
+from innet.errors import CompositionError, InputError, StateError
 from innet.fabric import Host
 from innet.plan.network import Plan, PlannedHost
 from innet.programs import CompiledProgram
@@ -86,10 +87,12 @@ class Aggregation(ABC):
     Attributes:
         has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
         has_partials: its switches give results that lack workers, on request.
+        saturates: sums that leave int32 stay at its end, and are not what they are modulo 2**32.
     """
 
     has_epochs: ClassVar[bool] = False
     has_partials: ClassVar[bool] = False
+    saturates: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
@@ -159,6 +162,20 @@ def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
     """
     compiled = programs.find(program, values_per_packet)
     return aggregation_of(program).plan(compiled, request)
+
+
+def check_codec(plan: Plan, codec: Codec) -> None:
+    """Refuse a codec whose sums would be wrong on the network of ``plan``.
+
+    Raises:
+        CompositionError: it needs sums modulo 2**32, and the switches' sums saturate.
+    """
+    if codec.wraps and aggregation_of(plan.aggregation).saturates:
+        raise CompositionError(
+            f"the codec {codec.describe()} needs sums modulo 2**32, but those of "
+            f"{plan.aggregation} stay at the ends of int32; choose another program, such as slots, "
+            "or the carrier dense."
+        )
 
 
 def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimensions, int]:

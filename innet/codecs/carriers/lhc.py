@@ -63,6 +63,7 @@ class Lhc(Carrier[LhcSettings]):
 
     name = "lhc"
     capabilities = Capabilities(
+        wraps=True,
         requires={
             INT32: "the cells of the sketch are 32-bit integers.",
             ZEROS: "its sketch saves what is zero, and must know where that is.",

@@ -26,6 +26,7 @@ class Packed(Carrier[Settings]):
 
     name = "packed"
     capabilities = Capabilities(
+        wraps=True,
         requires={
             INT32: "the switch adds 32-bit integers.",
             SMALL: "integers that fill a word leave nothing to pack; use carrier 'dense'.",

@@ -28,6 +28,7 @@ from workers.settings import JobSettings, WorkerSettings
 AnyPath = Annotated[Path, Strict(False)]
 LogLevel = Literal["off", "trace", "debug", "info", "warn", "error"]
 _WINDOW_OF_BMV2 = 64
+_QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, whatever its rate
 Watch = Callable[[str], None]
 
 
@@ -61,10 +62,15 @@ class NetSettings(JobSettings):
     log_level: LogLevel = "off"
 
     def completed(self) -> NetSettings:
-        """With a window: all slots, or as many as simple_switch gets through in a timeout."""
+        """With a window: all slots, or what simple_switch or a limited link has room for."""
+        windows = [self.window]
         if self.window is None and self.switch == "bmv2":
-            return self.model_copy(update={"window": _WINDOW_OF_BMV2})
-        return self
+            windows.append(_WINDOW_OF_BMV2)
+        if self.window is None and self.rate is not None:
+            fitting = _QUEUE_OF_LINK // self.plan().layout.frame_size
+            windows.append(1 << (fitting.bit_length() - 1))  # a power of two
+        known = [window for window in windows if window is not None]
+        return self.model_copy(update={"window": min(known, default=None)})
 
     def gradients(self) -> list[Vector]:
         """The workers' gradients: those that ``innet allreduce`` has by the same settings."""

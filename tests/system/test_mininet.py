@@ -151,6 +151,16 @@ def test_a_capture_of_the_network_replays_to_the_same_outputs(kind, tmp_path):
         assert seen == again
 
 
+def test_links_with_a_rate_limit_what_passes():
+    chosen = settings(rate=10.0, size=30_000)
+    result = allreduce.run(chosen)
+    assert chosen.completed().window == 32
+    assert result.report.exact
+    bits = 8 * result.report.bytes_sent
+    # A bucket of 15 kB is sent at once.
+    assert result.report.seconds.network > 0.9 * (bits - 8 * 15_000) / 10e6
+
+
 def test_start_and_stop_leave_nothing():
 
     for _ in range(CYCLES):

@@ -8,7 +8,8 @@
 // knows by the bitmap what it has counted. Any number of levels, all running this program.
 //
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (half the number of aggregators),
-// ECN_DEPTH (packets that wait on the way out of the switch, from which on they are marked).
+// ECN_DEPTH (packets that wait on the way out of the switch, from which on they are marked),
+// SATURATING (if defined, sums stay at the ends of int32, as ATP's do, where they wrap otherwise).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -20,8 +21,6 @@
 #ifndef ECN_DEPTH
 #define ECN_DEPTH 32
 #endif
-
-#define SATURATING // sums stay at the ends of int32, and say so
 
 #include "include/headers.p4"
 

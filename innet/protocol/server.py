@@ -40,7 +40,6 @@ from innet.words import Operation
 EVERYBODY = 0xFFFF
 """The addressee of a result that is for all workers of the job."""
 
-_INT32 = np.iinfo(np.int32)
 _MARKS = int(Flag.OVERFLOW | Flag.ECN)  # what a result says if any part of it did
 
 
@@ -243,10 +242,10 @@ class ParameterServer:
             return
         held = self._sums[copies]
         values = batch.frames["values"][rows].astype(np.int32)
-        exact = held.astype(np.int64) + values
-        result = np.clip(exact, _INT32.min, _INT32.max).astype(np.int32)
-        sums = header["operation"] == Operation.SUM
-        over = sums & (result != exact).any(axis=1)
+        result = held + values  # modulo 2**32, as the switches add
+        # A sum has left int32 where its sign is neither that of the one summand nor of the other.
+        left = ((held ^ result) & (values ^ result) < 0).any(axis=1)
+        over = left & (header["operation"] == Operation.SUM)
         chosen = header["operation"] == Operation.OR
         result[chosen] = held[chosen] | values[chosen]
         chosen = header["operation"] == Operation.MAX

@@ -54,27 +54,16 @@ def test_engines_and_framings(program, engine, framing):
 @pytest.mark.parametrize("program", ["tree", "hashed"])
 def test_sums_that_leave_int32_say_so(program):
     net = network(program, 4, racks=2)
-    words = np.full(40, 2**30, np.int32)
+    words = np.full(40, 2**30 + 1, np.int32)  # four times that is 4, modulo 2**32
     words[::2] = 1
     for end in net.workers:
         end.start([Segment(Operation.SUM, words)], net.now)
     net.run()
     for end in net.workers:
         assert Flag.OVERFLOW in end.result_flags
-        assert (end.results()[0][::2] == 4).all()
+        assert (end.results()[0] == 4).all()
     all_reduce(net, contributions(np.random.default_rng(0), 4, MIXED))
     assert all(Flag.OVERFLOW not in end.result_flags for end in net.workers)
-
-
-@pytest.mark.parametrize("program", ["tree", "hashed"])
-def test_hashed_saturates_and_tree_wraps(program):
-    net = network(program, 4, racks=2)
-    for end in net.workers:
-        end.start([Segment(Operation.SUM, np.full(32, 2**30, np.int32))], net.now)
-    net.run()
-    expected = 2**31 - 1 if program == "hashed" else 0
-    for end in net.workers:
-        assert (end.results()[0] == expected).all()
 
 
 @pytest.mark.parametrize("program", ["tree", "hashed"])

@@ -108,14 +108,14 @@ def test_a_resent_contribution_is_answered_and_a_copy_is_not():
 @pytest.mark.parametrize(
     ("operation", "words", "expected", "marks"),
     [
-        (Operation.SUM, (LARGEST, 1), LARGEST, Flag.OVERFLOW),
-        (Operation.SUM, (-LARGEST, -2), -LARGEST - 1, Flag.OVERFLOW),
+        (Operation.SUM, (LARGEST, 1), -LARGEST - 1, Flag.OVERFLOW),
+        (Operation.SUM, (-LARGEST, -2), LARGEST, Flag.OVERFLOW),
         (Operation.SUM, (LARGEST, -1), LARGEST - 1, 0),
         (Operation.MAX, (-5, 3), 3, 0),
         (Operation.OR, (0b1100, 0b0101), 0b1101, 0),
     ],
 )
-def test_operations_and_saturation(operation, words, expected, marks):
+def test_operations_and_overflow(operation, words, expected, marks):
     end = server(2)
     for worker, word in enumerate(words):
         end.receive(packet(1 << worker, word, operation=operation), 0.0)

@@ -119,11 +119,11 @@ def header_sum(data: Any, start: int) -> Any:
 @kernel
 def packet_sum(data: Any, start: int, values: int) -> Any:
     """The sum of the 16-bit words of an innet header and its values, not folded."""
-    total = np.uint64(0)
+    total = 0
     words = hidden(INNET // 4 + values)
     for k in range(words):
-        total += np.uint64(load32(data, start + 4 * k))
-    return np.int64(total)
+        total += load32(data, start + 4 * k)
+    return total
 
 
 @kernel

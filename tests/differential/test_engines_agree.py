@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.engines import check_random_traffic
+from support.large_program import large_program
 
 from innet.switch.jit import JitEngine, range_arrays
 from innet.switch.loader import load_program
@@ -50,3 +51,11 @@ def test_errors_of_a_program_may_come_first() -> None:
     assert program.errors["NoError"] == 3
     statistics = check_random_traffic(program, seed=0, largest=100).statistics
     assert 0 < statistics.parser_errors < statistics.packets_in
+
+
+def test_a_generated_program_of_many_tables() -> None:
+    program = load_program(large_program(tables=40))
+    assert len(program.tables) > 40
+    state = check_random_traffic(program, seed=0, largest=40, rounds=2)
+    hit = [table.counters is not None and bool(table.counters.any()) for table in state.tables]
+    assert sum(hit) >= 4

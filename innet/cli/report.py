@@ -18,17 +18,23 @@ def report(
 ) -> None:
     """Show the record of an earlier run again."""
     from innet.record import REPRODUCE, TRAIN, ExperimentRecord, Reproduction, format_of
+    from innet.record.files import THROUGHPUT
+    from innet.record.throughput import ThroughputRecord
     from innet.report.curves import draw_training
     from innet.report.plots import draw_demo
     from innet.report.reproduction import draw_reproduction, reproduction_table
     from innet.report.tables import demo_table
+    from innet.report.throughput import draw_throughput, throughput_table
     from innet.report.training import training_table
 
     kind = format_of(record)
-    loaded: ExperimentRecord | Reproduction
+    loaded: ExperimentRecord | Reproduction | ThroughputRecord
     if kind == REPRODUCE:
         loaded = claims = Reproduction.load(record)
         table, draw = partial(reproduction_table, claims), partial(draw_reproduction, claims)
+    elif kind == THROUGHPUT:
+        loaded = sweep = ThroughputRecord.load(record)
+        table, draw = partial(throughput_table, sweep), partial(draw_throughput, sweep)
     else:
         loaded = runs = ExperimentRecord.load(record)
         trained = kind == TRAIN

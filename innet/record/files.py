@@ -14,7 +14,8 @@ from innet.errors import InputError
 DEMO = "innet.demo"  # format of the demonstration's record
 TRAIN = "innet.train"  # of the record of ``innet train``
 REPRODUCE = "innet.reproduce"  # of the record of ``innet reproduce``
-FORMATS = (DEMO, TRAIN, REPRODUCE)
+THROUGHPUT = "innet.throughput"  # of the record of ``innet experiment throughput``
+FORMATS = (DEMO, TRAIN, REPRODUCE, THROUGHPUT)
 VERSION = 2  # of the records' layout; grows when an older innet would misread a record
 
 Record = TypeVar("Record", bound=BaseModel)

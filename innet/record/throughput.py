@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
-from innet.errors import InputError
+from innet.record import files
+from innet.record.files import THROUGHPUT
 from innet.record.machine import Machine
 from innet.record.report import Frozen, Report
 
-THROUGHPUT: Literal["innet.throughput"] = "innet.throughput"
 _FLOAT = 4  # bytes of a float32
 
 
@@ -82,8 +81,8 @@ class ThroughputRecord(Frozen):
         measurements: in the order in which they were made.
     """
 
-    format: Literal["innet.throughput"] = THROUGHPUT
-    version: Literal[1] = 1
+    format: str = THROUGHPUT
+    version: int = files.VERSION
     innet: str
     created: AwareDatetime
     machine: Machine
@@ -113,12 +112,7 @@ class ThroughputRecord(Frozen):
         Raises:
             InputError: the file cannot be written.
         """
-        partial = path.with_name(path.name + ".part")
-        try:
-            partial.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-            partial.replace(path)
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+        files.write(path, self, self.format)
 
     @classmethod
     def load(cls, path: Path) -> ThroughputRecord:
@@ -127,15 +121,4 @@ class ThroughputRecord(Frozen):
         Raises:
             InputError: no such file, or no such record.
         """
-        try:
-            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "its top level"
-            raise InputError(
-                f"{path} is no record of a throughput sweep: {where}: {first['msg']}."
-            ) from None
-        except ValueError as error:
-            raise InputError(f"{path} is no JSON: {error}.") from None
+        return files.parsed(path, files.read(path, (THROUGHPUT,))[1], cls)

@@ -40,12 +40,24 @@ def run(arguments, folder, say=None):
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("line", sorted({p.values[0] for p in commands()}))
+def on_a_network(line):
+    return line.startswith(NEEDS_ROOT) or "--switch builtin" in line
+
+
+def grouped(line):
+    """One after the other with other tests that look at what their networks leave behind."""
+    return pytest.mark.xdist_group("mininet") if on_a_network(line) else ()
+
+
+LINES = sorted({p.values[0] for p in commands()})
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, marks=grouped(line)) for line in LINES])
 def test_command(line, tmp_path):
     for needing, tool in NEEDS.items():
         if needing in line and not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
-    if (line.startswith(NEEDS_ROOT) or "--switch builtin" in line) and missing():
+    if on_a_network(line) and missing():
         pytest.skip(missing())
     for name in ("p4", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)

@@ -125,6 +125,11 @@ def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):
     record = ThroughputRecord.load(tmp_path / "throughput.json")
     assert len(record.measurements) == 1
     assert (tmp_path / "throughput.png").read_bytes().startswith(b"\x89PNG")
+    again = ["report", str(tmp_path / "throughput.json"), "--plot", str(tmp_path / "again.png")]
+    monkeypatch.setattr(sys, "argv", ["innet", *again])
+    assert app.run() == 0
+    assert "memory" in capsys.readouterr().out
+    assert (tmp_path / "again.png").exists()
 
 
 def test_nothing_is_no_picture(tmp_path):

@@ -205,6 +205,11 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
         climb();
     }
 
+    // What an aggregator remembers by itself, a packet on its own must carry (RFC 3168).
+    action congested() {
+        hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
+    }
+
     action collide() {
         hdr.innet.flags = hdr.innet.flags | FLAG_COLLISION;
         collided.count(0);
@@ -226,6 +231,9 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
         } else if (meta.matches == 0 && meta.fresh == 0) {
             if (meta.again == 0) {
                 collide();
+            }
+            if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 == 3) {
+                congested();
             }
             pass_on();
         } else {

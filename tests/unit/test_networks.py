@@ -11,7 +11,7 @@ from innet.fabric import Faults
 from innet.packets import PacketBatch
 from innet.protocol import Timing
 from innet.protocol.server import ParameterServer
-from innet.wire import Endpoint, Flag, Layout, pack, parse
+from innet.wire import Endpoint, Flag, Layout, internet_checksum, pack, parse
 from innet.words import Operation, Segment
 
 SHAPES = [
@@ -238,6 +238,29 @@ def test_hashed_a_default_window_hardly_collides_with_itself():
     for _ in range(2):
         all_reduce(net, contributions(rng, 2, [(Operation.SUM, 32 * 1500)]))
     assert collided(net) < 2 * 2 * 1500 // 20
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("program", ["tree", "hashed"])
+def test_congestion_met_anywhere_is_told_to_all(program, taken):
+    """One worker's packets say "congestion experienced", also where they find no aggregator."""
+    net = network(program, 4, racks=2)
+    if taken and program == "hashed":
+        net.switches["s2"].registers["aggregators.key"][:] = 99 << 48 | 1 << 32 | 5
+    speak = net.workers[1].outgoing
+
+    def marked(now):
+        frames = speak(now)
+        records = net.plan.layout.view(frames)
+        records["ipv4"]["tos"] |= 3
+        records["ipv4"]["checksum"] = 0
+        headers = np.ascontiguousarray(records["ipv4"])[:, None].view(np.uint8)
+        records["ipv4"]["checksum"] = internet_checksum(headers)
+        return frames
+
+    net.workers[1].outgoing = marked
+    one_chunk(net)
+    assert all(Flag.ECN in end.result_flags for end in net.workers)
 
 
 def test_hashed_exact_while_aggregators_come_and_go():

@@ -13,7 +13,7 @@ from innet import programs
 from innet.cli.output import err, out, say_json, write_text
 from innet.errors import InputError, UnknownNameError
 
-app = typer.Typer(help="P4 programs: list, compile, export.", no_args_is_help=True)
+app = typer.Typer(help="P4 programs: list, compile, export, check.", no_args_is_help=True)
 
 P4cOption = Annotated[
     Path | None, typer.Option("--p4c", help="The compiler. [default: p4c-bm2-ss or p4c on PATH]")
@@ -82,6 +82,30 @@ def compile_program(
     document = programs.compile_p4(source, _definitions(define or []), compiler)
     write_text(path, json.dumps(document, indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
+
+
+@app.command("check")
+def check(
+    program: Annotated[
+        str, typer.Argument(help="JSON that p4c wrote, or a compiled program, e.g. slots-64.")
+    ],
+    stages: Annotated[
+        bool, typer.Option("--stages", help="Show what would be in which stage.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate whether a program fits one pipe of a Tofino 1; exit code 1 if not."""
+    from innet.budget import estimate
+    from innet.cli import p4_check
+    from innet.tools.opening import open_document
+
+    found = estimate(open_document(program), program)
+    if as_json:
+        say_json(found.document())
+    else:
+        p4_check.show(found, stages=stages)
+    if not found.fits:
+        raise typer.Exit(1)
 
 
 def _definitions(texts: list[str]) -> dict[str, int]:

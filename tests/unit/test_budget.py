@@ -1,0 +1,224 @@
+"""Estimates for a pipe: small programs with known amounts, one for each thing that is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from innet import programs
+from innet.budget import Severity, estimate
+from innet.cli.app import app
+from innet.switch.loader import read_document
+
+PROGRAMS = Path(__file__).parents[1] / "programs" / "budget"
+
+
+def of(name):
+    return estimate(read_document(PROGRAMS / f"budget_{name}.json"))
+
+
+def errors(found):
+    return [each for each in found.findings if each.severity is Severity.ERROR]
+
+
+def line_of(text, source):
+    """The first line of a source that says ``text``."""
+    lines = (PROGRAMS / source).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+@pytest.mark.p4c
+@pytest.mark.parametrize(
+    ("name", "source", "parameters"),
+    [
+        ("pool_4", "pool", {"VALUES": 4}),
+        ("pairs_both", "pairs", {"BOTH": 1}),
+        ("limits_7", "limits", {"WRONG": 7}),
+    ],
+)
+def test_compiled_from_the_source_beside_it(name, source, parameters):
+    if not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")):
+        pytest.skip("p4c is not installed")
+    committed = read_document(PROGRAMS / f"budget_{name}.json")
+    now = programs.compile_p4(PROGRAMS / f"budget_{source}.p4", parameters)
+    if now["__meta__"] != committed["__meta__"]:
+        pytest.skip("compiled by another version of p4c")
+    assert now["actions"] == committed["actions"]
+    assert now["pipelines"] == committed["pipelines"]
+
+
+# ── Amounts ──
+
+
+@pytest.mark.parametrize(("values", "stages"), [(4, 3), (32, 10)])
+def test_a_small_pool_fits_with_one_alu_for_each_array(values, stages):
+    found = of(f"pool_{values}")
+    assert found.fits
+    assert not found.findings
+    assert found.used("stateful ALUs") == values + 2
+    assert found.used("register accesses per packet") == 1
+    assert found.used("output words per stateful ALU") == 1
+    assert found.used("SRAM blocks") == values + 2 + 1  # the last for the entries of one table
+    assert found.used("parser depth, ingress, bytes") == 8 + 4 * values
+    metadata = 32 + 32 + 16 + 16 + 32 + 32  # index, bitmap, count, egress_spec, two temporaries
+    assert found.used("header vector bits") == 8 * (8 + 4 * values) + metadata
+    assert found.used("stages by dependencies alone") == 3  # index; who is in; what then is done
+    assert found.used("stages") == stages  # four arrays to a stage, the first beside the bitmap
+
+
+def test_no_stage_has_more_than_four_arrays():
+    for stage in of("pool_32").layout:
+        assert len([name for name in stage if "value" in name or "bitmap" in name]) <= 4
+
+
+def test_tables_take_blocks_by_their_keys_entries_and_data():
+    found = of("limits_0")
+    assert found.fits
+    # 2,048 entries of 64 + 9 + 16 bits, one to a word of 128: two blocks of 1,024 words. And the
+    # ternary table's 1,024 actions of 9 + 16 bits, five to a word: one.
+    assert found.used("SRAM blocks") == 2 + 1
+    assert found.used("TCAM blocks") == 2 * 2  # 64 bits in columns of 44, 1,024 rows of 512
+
+
+# ── Verdicts ──
+
+
+def test_64_values_are_told_to_become_pairs_and_to_be_harvested():
+    found = of("pool_64")
+    assert not found.fits
+    assert found.used("stateful ALUs") == 66
+    (reason,) = [each for each in errors(found) if each.resource == "stateful ALUs"]
+    assert "32 register pairs" in reason.remedy
+    assert "34 ALUs altogether" in reason.remedy
+    assert "one output word" in reason.remedy
+    assert "second (harvest) pass" in reason.remedy
+    assert re.fullmatch(r"budget_pool\.p4:\d+", reason.where)
+
+
+def test_pairs_that_give_both_words_at_once_do_not_fit():
+    found = of("pairs_both")
+    assert found.used("stateful ALUs") == 32
+    assert found.used("output words per stateful ALU") == 2
+    (reason,) = errors(found)
+    assert "takes 2 words" in reason.text
+    assert "harvest" in reason.remedy
+
+
+def test_pairs_that_are_harvested_by_a_second_pass_fit():
+    found = of("pairs_harvest")
+    assert found.fits
+    assert found.used("stateful ALUs") == 32
+    assert found.used("output words per stateful ALU") == 1
+    assert found.used("recirculations and resubmissions") == 1
+    (note,) = found.findings
+    where = line_of("recirculate_preserving", "budget_pairs.p4")
+    assert note.where == f"budget_pairs.p4:{where}"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "resource", "says", "line"),
+    [
+        (1, "register accesses per packet", "one is accessed 2 times", "action twice"),
+        (2, "arithmetic", "no stage computes *", "hdr.data.a * hdr.data.b"),
+        (3, "arithmetic", "<< by something that is not constant", "hdr.data.a << hdr.data.b"),
+        (4, "stateful ALUs", "3 words of the packet", "action words"),
+        (5, "stateful ALUs", "3 comparisons", "action comparisons"),
+        (6, "stages", "takes 14 stages", None),
+        (7, "recirculations and resubmissions", "keeps 80 bits", "resubmit_preserving"),
+        (8, "stages", "wait for each other", None),
+        (9, "stateful ALUs", "has 96 bits", None),
+        (10, "parser depth, egress, bytes", "176 bytes deep", None),
+        (11, "header vector bits", "4224 bits", None),
+    ],
+)
+def test_one_thing_that_is_wrong_is_the_one_that_is_told(wrong, resource, says, line):
+    found = of(f"limits_{wrong}")
+    assert not found.fits
+    (reason,) = errors(found)
+    assert reason.resource == resource
+    assert says in reason.text
+    assert reason.remedy
+    if line is not None:
+        source = "budget_limits.p4"
+        number = line_of(line, source) + line.startswith("action")  # the statement after its head
+        assert f"{source}:{number}" in reason.where
+
+
+# ── Shipped programs ──
+
+
+@pytest.mark.parametrize("name", sorted(programs.catalogue()))
+def test_shipped_programs_touch_an_array_once(name):
+    found = estimate(programs.catalogue()[name].json(), name)
+    assert found.used("register accesses per packet") == 1
+    assert found.used("output words per stateful ALU") == 1
+
+
+def test_slots_32_has_alus_enough_and_stages_too_few():
+    found = estimate(programs.find("slots", 32).json())
+    assert found.used("stateful ALUs") == 32 + 8
+    assert {each.resource for each in errors(found)} == {"stages"}
+    carried = next(each for each in errors(found) if "carries" in each.text)
+    assert "metadata_t.signs through 32 statements" in carried.text
+    assert carried.where.startswith("include/values.p4:")
+
+
+def test_slots_64_is_told_what_switchml_does():
+    found = estimate(programs.find("slots", 64).json())
+    assert found.used("stateful ALUs") == 64 + 8
+    (reason,) = [each for each in errors(found) if each.resource == "stateful ALUs"]
+    assert "32 register pairs" in reason.remedy
+    assert "40 ALUs altogether" in reason.remedy
+    assert "second (harvest) pass" in reason.remedy
+
+
+def test_positions_may_be_missing():
+    document = read_document(PROGRAMS / "budget_pool_64.json")
+
+    def bare(item):
+        if isinstance(item, dict):
+            return {key: bare(each) for key, each in item.items() if key != "source_info"}
+        return [bare(each) for each in item] if isinstance(item, list) else item
+
+    with_places, without = estimate(document), estimate(bare(document))
+    assert with_places.usages == without.usages
+    assert {each.where for each in without.findings} == {""}
+
+
+# ── The command ──
+
+
+def check(*arguments):
+    return CliRunner().invoke(app, ["p4", "check", *map(str, arguments)])
+
+
+def test_command_says_yes_with_code_0_and_no_with_code_1():
+    fits = check(PROGRAMS / "budget_pool_4.json", "--stages")
+    assert fits.exit_code == 0
+    assert "stage 2: " in fits.stdout
+    assert "budget_pool_4.json fits, by this estimate" in fits.stdout
+    does_not = check("slots-64")
+    assert does_not.exit_code == 1
+    assert "32 register pairs" in does_not.stdout
+    assert "slots-64 does not fit" in does_not.stdout
+
+
+def test_command_prints_json():
+    result = check("slots-64", "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["fits"] is False
+    used = {each["resource"]: each["used"] for each in document["usages"]}
+    assert used["stateful ALUs"] == 72
+    assert all(each["severity"] in {"error", "warning", "note"} for each in document["findings"])
+
+
+def test_command_names_what_there_is_for_a_name_that_is_not():
+    result = check("slots-33")
+    assert result.exit_code != 0
+    assert "slots-32" in str(result.exception)

@@ -168,6 +168,21 @@ def test_slots_32_has_alus_enough_and_stages_too_few():
     assert carried.where.startswith("include/values.p4:")
 
 
+def test_slots_32_without_overflow_detection_takes_19_stages():
+    document = programs.find("slots", 32).json()
+    (adding,) = [each for each in document["actions"] if each["name"].endswith("values.sum")]
+    adding["primitives"] = [
+        each
+        for each in adding["primitives"]
+        if each["op"] != "assign" or each["parameters"][0]["value"][-1] != "metadata_t.signs"
+    ]
+    found = estimate(document)
+    assert found.used("stages by dependencies alone") == 12
+    assert found.used("stages") == 19
+    first = next(i for i, stage in enumerate(found.layout) if any(".value0" in n for n in stage))
+    assert first == 9
+
+
 def test_slots_64_is_told_what_switchml_does():
     found = estimate(programs.find("slots", 64).json())
     assert found.used("stateful ALUs") == 64 + 8

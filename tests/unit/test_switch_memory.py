@@ -68,6 +68,42 @@ def test_a_router_of_ten_thousand_routes_and_next_hops(monkeypatch: pytest.Monke
     assert grown <= 2 * data, grown / data
 
 
+@pytest.mark.parametrize("name", ["ternaries", "ranges"])
+def test_tables_that_are_kept_in_order_of_precedence(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fresh_memory, "_LARGE", 1 << 62)  # so that all is traced
+    document = json.loads((ROOT / "tests/programs/fuzz_priorities.json").read_text("utf-8"))
+    for table in (each for pipeline in document["pipelines"] for each in pipeline["tables"]):
+        table["max_size"] = 2000
+    switch = Switch.load(document, engine="jit")
+    packet = [(1, bytes(64))]
+    switch.process(packet)
+    table = switch.control.table(f"I.{name}")
+    action = table.table.actions[0]
+    entry = ir.ActionEntry(action, (1,) * len(switch.program.actions[action].parameters))
+    rng = np.random.default_rng(0)
+    makers = {
+        ir.MatchKind.EXACT: lambda low, _: ir.ExactMatch(low),
+        ir.MatchKind.TERNARY: ir.TernaryMatch,
+        ir.MatchKind.RANGE: ir.RangeMatch,
+    }
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            pairs = np.sort(rng.integers(0, 256, (len(table.table.keys), 2))).tolist()
+            keys = [makers[k.match](*pair) for k, pair in zip(table.table.keys, pairs, strict=True)]
+            table.add(keys, entry, number)
+        switch.process(packet)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    data = data_bytes(table, switch.program.actions)
+    assert grown <= 2 * data, grown / data
+
+
 MANY = """
 import os, sys
 sys.path.insert(0, "tests/unit")

@@ -35,8 +35,10 @@ SEEDS = 3
 CODECS = (
     *("plain", "dense", "topk", "lhc", "scalecom", "adacomp", "sidco-e", "dgc", "gtopk"),
     *("gs-sgd", "sketched-sgd", "qsgd", "thc", "powersgd"),
-    *("sidco-gp", "sidco-p", "exact", "threshold"),
+    *("sidco-gp", "sidco-p", "exact", "threshold", "block"),
 )
+# What has no preset: OmniReduce's blocks, of whatever is not zero.
+COMPOSED: dict[str, CodecDescription] = {"block": {"preset": "lhc", "carrier": "block"}}
 Many = Annotated[list[str] | None, typer.Option(help="Repeatable. [default: all]")]
 
 
@@ -79,12 +81,16 @@ def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
         batch_size=max(1, MODELS.get(model)(None).recipe.batch_size * 4 // workers),
     )
     way = ways(settings)[0 if description is None else 1]
-    return settings, replace(way, title=way.title if description is None else codec)
+    if description is None:
+        return settings, way
+    return settings, replace(way, title=codec, name=codec if codec in COMPOSED else way.name)
 
 
 def _description(codec: str, model: str) -> CodecDescription | None:
     if codec == "plain":
         return None
+    if codec in COMPOSED:
+        return COMPOSED[codec]
     paper = papers().get(codec)
     return codec if paper is None else paper.codec_for(model)
 

@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# Test processes share the cores: threads of matrix kernels in each would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Small arrays leave a GPU idle; numba-cuda warns of it, and here warnings are errors.
 os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")
 

@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,15 @@ from innet.errors import (
 from innet.fabric import Fabric, Faults, FaultyFabric, drive
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
-from innet.plan import Plan, PlannedHost, Probe, RegisterReader, aggregation_of, check_codec
+from innet.plan import (
+    Plan,
+    PlannedHost,
+    Probe,
+    RegisterReader,
+    WorkerEnd,
+    aggregation_of,
+    check_codec,
+)
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 from innet.wire import Flag
@@ -36,6 +45,11 @@ Vector = NDArray[np.float32]
 
 TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
+
+
+Renew: TypeAlias = Callable[[tuple[int, ...]], Plan]
+"""(workers to go on without) -> the plan of the job's next epoch. It returns once all others that
+take part have asked for the same, and the switches let the new epoch in."""
 
 
 class ClockedFabric(Fabric, Protocol):
@@ -85,15 +99,20 @@ class Participant:
         fabric: the connection to the switch.
         switch: what runs the program, for the report.
         faults: of this worker's packets, both ways, made here where a network has none of its own.
-        timing: this worker's patience, in seconds of the fabric's clock.
+        timing: this worker's patience, in seconds of the fabric's clock. With ``partial_after`` set
+            an all-reduce goes on without workers who are late by so much, if there is ``renew``.
         layers: of the gradient; see ``innet.codecs.build_codec``.
         seed: of the codec's hashes, the same for all workers, and of the faults.
+        renew: how this worker and the others get to the job's next epoch; None if nobody leads
+            them there: what lacks a worker, or stalls, is then an error.
+        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch.
 
     Attributes:
+        plan: the job as it is now.
         outcome: of the last all-reduce, for whoever compares the workers'.
 
     Raises:
-        InputError: no such worker.
+        InputError: no such worker; or further attempts, and nobody who leads to the next epoch.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -109,7 +128,14 @@ class Participant:
         timing: Timing | None = None,
         layers: ModelLayers | None = None,
         seed: int = 0,
+        renew: Renew | None = None,
+        attempts: int = 1,
     ) -> None:
+        if attempts < 1 or (attempts > 1 and renew is None):
+            raise InputError(
+                f"{attempts} attempts; one is the least, and more need renew, which leads the "
+                "workers to the job's next epoch."
+            )
         if not 0 <= worker < len(plan.workers):
             raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
         self.plan = plan
@@ -125,30 +151,39 @@ class Participant:
             self._fabric = FaultyFabric(fabric, faults, dice)
             self._name = f"{fabric.name} with faults"
         self._switch = switch
-        self._end = aggregation_of(plan.aggregation).worker_end(
-            plan, plan.workers[worker], timing or TIMING
-        )
+        self._timing = timing or TIMING
+        self._renew = renew
+        self._attempts = attempts
+        self._completed = 0  # all-reduces
         self._failed: str | None = None
+        self._end = self._new_end(plan)
 
     def all_reduce(self, gradient: Vector) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
+
+        All or nothing, as ``Collective.all_reduce``: if a single sum lacks a worker, the workers
+        who are in begin again without that one, under the next epoch and with their codecs as they
+        were. All of them have received the same sums, so all ask for the same.
 
         Args:
             gradient: float32, of the same shape on all workers. It is not modified.
 
         Returns:
             The sum as decoded, float32 of that shape, and a report of what this worker did. What
-            takes all workers to know is None or 0 there; see ``innet.verification``.
+            takes all workers to know is None or 0 there; see ``innet.verification``. If workers
+            were left out because they were late, ``report.details["without"]`` names them.
 
         Raises:
             GradientError: a wrong dtype, or a value that is not finite; nothing was sent.
-            StalledError: it waited too long for a slot; says which.
+            StalledError: it waited too long for a slot, and says for which; or sums lack workers,
+                and there is no ``renew``; or the others went on without this one.
             NetworkError: the interface went away.
-            StateError: an earlier all-reduce failed half-way.
+            StateError: an earlier all-reduce failed half-way, and ``begin_epoch`` was not called.
         """
         if self._failed is not None:
             raise StateError(
-                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job."
+                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job, or go "
+                "on under the next epoch (begin_epoch)."
             )
         if not isinstance(gradient, np.ndarray) or gradient.dtype != np.float32:
             raise GradientError(
@@ -158,12 +193,15 @@ class Participant:
         flat = np.ascontiguousarray(gradient).reshape(-1)
         check_gradient(flat, self.worker)
         before = _copied(self._end.counters)
+        state = self.codec.state_dict()
         try:
-            outcome, network = self._exchange(flat)
+            outcome, network, without = self._until_whole(flat, state)
         except BaseException as error:
             self._failed = type(error).__name__
+            self.codec.load_state_dict(state)  # nothing of this gradient was summed
             raise
         self.outcome = outcome
+        self._completed += 1
         spent = time.perf_counter() - begun
         seconds = Seconds(
             encode=outcome.encode_seconds,
@@ -171,7 +209,71 @@ class Participant:
             decode=outcome.decode_seconds,
             total=spent,
         )
-        return outcome.sum.reshape(gradient.shape), self._report(flat, outcome, before, seconds)
+        total = outcome.sum.reshape(gradient.shape)
+        return total, self._report(flat, outcome, before, seconds, without)
+
+    def begin_epoch(self, plan: Plan) -> None:
+        """Go on under another epoch of the job: after a failure, or with other workers.
+
+        What the codec holds back stays with it; an all-reduce that failed is as if it had not been
+        begun. Workers that do not agree on how many all-reduces were completed get no sum from
+        each other.
+
+        Args:
+            plan: that of the epoch, on the same fabric. All workers get the same.
+
+        Raises:
+            InputError: this worker is absent in it.
+        """
+        end = self._new_end(plan)
+        end.counters = self._end.counters
+        self._end = end
+        self.plan = plan
+        self._failed = None
+
+    def _new_end(self, plan: Plan) -> WorkerEnd:
+        host = plan.workers[self.worker]
+        return aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
+
+    def _until_whole(
+        self, flat: Vector, state: dict[str, Any]
+    ) -> tuple[Outcome, float, tuple[int, ...]]:
+        """As often as it takes and is allowed: outcome, seconds in the network, who is left out."""
+        attempts = self._attempts
+        without: list[int] = []
+        network = 0.0
+        while True:
+            leaving: tuple[int, ...] = ()
+            begun = time.perf_counter()
+            try:
+                outcome, seconds = self._exchange(flat)
+                return outcome, network + seconds, tuple(sorted(without))
+            except StalledError:
+                attempts -= 1
+                if not attempts or self._renew is None:
+                    raise
+            except _LateError as late:
+                leaving = self._allowed(late.workers)
+                without += leaving
+            network += time.perf_counter() - begun
+            self.codec.load_state_dict(state)
+            assert self._renew is not None
+            self.begin_epoch(self._renew(leaving))
+
+    def _allowed(self, late: tuple[int, ...]) -> tuple[int, ...]:
+        """``late``, if this worker may go on without them."""
+        names = ", ".join(map(str, late))
+        if self.worker in late:
+            raise StalledError(
+                f"the others went on without worker {self.worker}, which was late; it can come "
+                "back under a later epoch (begin_epoch)."
+            ) from None
+        if self._renew is None:
+            raise StalledError(
+                f"sums of this round lack the workers {names}, who were late; begin the job's next "
+                "epoch without them, or pass renew, which does it."
+            ) from None
+        return late
 
     def diagnose(self, read: RegisterReader) -> str | None:
         """After a ``StalledError``: whom it waits for, by what the switches' registers hold.
@@ -185,21 +287,19 @@ class Participant:
 
     def _exchange(self, flat: Vector) -> tuple[Outcome, float]:
         """The codec's rounds; the outcome, and the seconds in the network."""
-        exchange = self.codec.exchange(flat, len(self.plan.workers), checked=True)
+        exchange = self.codec.exchange(flat, len(self.plan.job.present), checked=True)
         network = 0.0
         try:
             segments = next(exchange)
             while True:
                 begun = time.perf_counter()
                 now = self._clock()
+                self._end.label = self._completed
                 self._end.start(segments, now)
                 drive({0: self._end}, self._fabric, now)
                 network += time.perf_counter() - begun
                 if self._end.missing:
-                    raise StalledError(
-                        f"sums of this round lack the workers {self._end.missing}, who were late; "
-                        "begin the job anew without them."
-                    )
+                    raise _LateError(self._end.missing)
                 if self.codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
                     segments = exchange.throw(OverflowedError("a sum has left int32."))
                 else:
@@ -210,12 +310,20 @@ class Participant:
         finally:
             exchange.close()
 
-    def _report(self, flat: Vector, outcome: Outcome, before: Counters, seconds: Seconds) -> Report:
+    def _report(
+        self,
+        flat: Vector,
+        outcome: Outcome,
+        before: Counters,
+        seconds: Seconds,
+        without: tuple[int, ...],
+    ) -> Report:
         layout, counters = self.plan.layout, self._end.counters
         chunks = -(-len(flat) // layout.values)
+        left_out: dict[str, Any] = {"without": list(without)} if without else {}
         return Report(
             exact=None,
-            workers=len(self.plan.workers),
+            workers=len(self.plan.job.present),
             codec=self.codec.describe(),
             program=self.plan.switches[0].program.name,
             engine=self._switch,
@@ -232,8 +340,16 @@ class Participant:
             max_abs_error=None,
             max_abs_error_sent=None,
             infinite=int(np.count_nonzero(np.isinf(outcome.sum))),
-            details=dict(outcome.details),
+            details={**outcome.details, **left_out},
         )
+
+
+class _LateError(Exception):
+    """Sums of this round lack ``workers``."""
+
+    def __init__(self, workers: tuple[int, ...]) -> None:
+        super().__init__(workers)
+        self.workers = workers
 
 
 def _copied(counters: Counters) -> Counters:

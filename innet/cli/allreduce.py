@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from innet.cli.outages import outages
 from innet.cli.output import out, say_json
 from innet.cli.settings import read_settings
 from innet.config import AllReduceSettings, shortened
@@ -63,6 +64,21 @@ def allreduce(
     truncate: Annotated[float | None, typer.Option(help="Share that arrives cut short.")] = None,
     mark: Annotated[float | None, typer.Option(help="Share that congestion marks.")] = None,
     delay: Annotated[float | None, typer.Option(help="Seconds on each link.")] = None,
+    crash: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORKER:BEGIN[:END]",
+            help="A worker is cut off from BEGIN to END s, or for ever; repeatable.",
+        ),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BEGIN:END", help="All workers are cut off; repeatable."),
+    ] = None,
+    restart: Annotated[
+        list[float] | None,
+        typer.Option(metavar="SECONDS", help="The switches lose all registers; repeatable."),
+    ] = None,
     window_control: Annotated[
         str | None, typer.Option(help="fixed or aimd. [default: fixed]")
     ] = None,
@@ -91,6 +107,8 @@ def allreduce(
         "truncate": truncate,
         "mark": mark,
         "delay": delay,
+        "outages": outages(crash or (), partition or ()) or None,
+        "restarts": restart or None,
     }
     settings = read_settings(
         AllReduceSettings,

@@ -70,6 +70,7 @@ class WorkerEnd(Host, Protocol):
 
     counters: Counters
     result_flags: Flag
+    label: int
 
     @property
     def missing(self) -> tuple[int, ...]: ...

@@ -62,14 +62,14 @@ class SlotState(enum.IntEnum):
     WAITING = 2
 
 
-def _tag(first_chunk: int, segments: Sequence[Segment]) -> int:
+def _tag(label: int, first_chunk: int, segments: Sequence[Segment]) -> int:
     """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
 
     Workers that reduce the same thing at the same point of the job agree on it; of others, whose
     packets would be taken for one sum, all but one in 65,536 do not.
     """
     shape = [(int(segment.operation), len(segment.words)) for segment in segments]
-    return zlib.crc32(repr((first_chunk, shape)).encode()) & 0xFFFF
+    return zlib.crc32(repr((label, first_chunk, shape)).encode()) & 0xFFFF
 
 
 class SlotWorker:
@@ -86,6 +86,9 @@ class SlotWorker:
     Attributes:
         counters: what was sent, received and refused.
         result_flags: flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...).
+        label: what else the tag of the next all-reduce covers. Workers in processes of their own
+            put the number of the all-reduce there: after a failure they may differ in it, while
+            chunks begin at 0 again for all.
         window: how many chunks may be under way.
         round_trip: what the timers have measured.
     """
@@ -107,6 +110,7 @@ class SlotWorker:
         self.timing = timing or Timing()
         self.counters = Counters()
         self.result_flags = Flag(0)
+        self.label = 0
         self._source = source
         self._switch = switch
         window = member.window
@@ -149,7 +153,7 @@ class SlotWorker:
         self._now = now
         self._open = self._message.chunks
         self._base = self._cursor
-        self._tag = _tag(self._base, segments)
+        self._tag = _tag(self.label, self._base, segments)
         self._cursor += self._open
         self.result_flags = Flag(0)
         self._who = np.zeros(self._open, np.uint32)

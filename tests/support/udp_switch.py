@@ -10,7 +10,7 @@ import numpy as np
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from innet.plan import Plan
+from innet.plan import Plan, aggregation_of
 from innet.switch import Switch
 from innet.wire import Endpoint
 
@@ -43,6 +43,7 @@ class UdpSwitch:
         self._socket.bind((where.ip, where.udp_port))
         self._socket.settimeout(0.05)
         self._open = True
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self):
@@ -69,6 +70,43 @@ class UdpSwitch:
                 / UDP(sport=host.endpoint.udp_port, dport=host.peer.udp_port)
             )
             frame = bytes(headers / payload)
-            for port, data in self.switch.process([(self.plan.attachment(host).port, frame)]):
+            with self._lock:
+                leaving = self.switch.process([(self.plan.attachment(host).port, frame)])
+            for port, data in leaving:
                 to = by_port[port].endpoint
                 self._socket.sendto(data[HEADERS:], (to.ip, to.udp_port))
+
+    def next_epoch(self, absent: frozenset[int]) -> Plan:
+        """The job's next epoch, let in by the switch."""
+        with self._lock:
+            self.plan, commands = aggregation_of(self.plan.aggregation).next_epoch(
+                self.plan,
+                absent,
+                lambda _, table: [entry.handle for entry in self.switch.table_entries(table)],
+            )
+            for lines in commands.values():
+                self.switch.commands("\n".join(lines))
+            return self.plan
+
+
+class Leader:
+    """Leads participants in threads from epoch to epoch: what ``Participant`` calls ``renew``."""
+
+    def __init__(self, network: UdpSwitch) -> None:
+        self._network = network
+        self._turn = threading.Condition()
+        self._asked: list[tuple[int, ...]] = []
+        self._plan = network.plan
+
+    def renew(self, without: tuple[int, ...]) -> Plan:
+        with self._turn:
+            before = self._plan
+            self._asked.append(without)
+            absent = before.job.absent.union(*self._asked)
+            if len(self._asked) == len(before.job.members) - len(absent):
+                assert len(set(self._asked)) == 1  # all have seen the same
+                self._asked.clear()
+                self._plan = self._network.next_epoch(absent)
+                self._turn.notify_all()
+            assert self._turn.wait_for(lambda: self._plan is not before, timeout=20)
+            return self._plan

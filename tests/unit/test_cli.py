@@ -366,10 +366,33 @@ def test_allreduce_goes_on_without_a_dead_worker(tmp_path):
     assert (report["exact"], report["workers"], report["details"]["without"]) == (True, 2, [2])
 
 
+def test_outages_are_options_of_allreduce():
+    small = ("allreduce", "--workers", "3", "--size", "3000", "--delay", "0.001", "--json")
+    result = innet(*small, "--crash", "1:0.001", "--partial-after", "0.1")
+    assert json.loads(result.stdout)["details"]["without"] == [1]
+    result = innet(*small, "--crash", "0:0.001:0.05", "--crash", "1:0.02:0.07")
+    assert json.loads(result.stdout)["exact"]
+    assert json.loads(result.stdout)["retransmissions"] > 0
+    result = innet(*small, "--partition", "0.003:0.05")
+    assert json.loads(result.stdout)["retransmissions"] > 0
+    result = innet(*small, "--restart", "0.0035", "--attempts", "2")
+    assert json.loads(result.stdout)["exact"]
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("--loss", "1.5", "faults.loss"), ("--window-control", "cubic", "window_control")],
+    [
+        ("--loss", "1.5", "faults.loss"),
+        ("--window-control", "cubic", "window_control"),
+        ("--crash", "2", "WORKER:BEGIN"),
+        ("--crash", "a:0.1", "WORKER:BEGIN"),
+        ("--crash", "1:soon", "times in seconds"),
+        ("--crash", "1:0.2:0.1", "it ends after it begins"),
+        ("--partition", "0.1", "BEGIN:END"),
+        ("--partition", "-1:2", "faults.outages"),
+        ("--restart", "-1", "faults.restarts"),
+    ],
 )
 def test_impossible_networks_are_refused(option, value, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(InnetError, match=said):
         innet("allreduce", option, value)

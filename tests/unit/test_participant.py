@@ -7,7 +7,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from support.udp_switch import UdpSwitch, on_loopback
+from support.udp_switch import Leader, UdpSwitch, on_loopback
 
 import innet
 from innet.errors import GradientError, InputError, NetworkError, StalledError, StateError
@@ -85,6 +85,101 @@ def test_who_is_missing_is_named(plan):
         assert "waits for worker 1" in said
         with pytest.raises(StateError, match="half-way"):
             pair[0].all_reduce(gradients()[0])
+
+
+# ---------------------------------------------------------------- going on after a failure
+
+GOING_ON = Timing(timeout=0.02, max_timeout=0.1, give_up=10.0, partial_after=0.2)
+
+
+@pytest.mark.parametrize("codec", ["dense", "topk"])
+def test_the_others_go_on_without_whoever_is_late(codec):
+    """As a collective does: the same sums, the same workers left out, and no gradient lost."""
+    plan = on_loopback(make_plan("slots", 32, Request(workers=3, window=16)))
+    rng = np.random.default_rng(2)
+    given = [rng.laplace(size=300).astype(np.float32) for _ in range(3)]
+    reference = innet.Collective(workers=3, codec=codec, values_per_packet=32, seed=3)
+    expected = [reference.all_reduce(given)[0]]
+    reference.leave(1)
+    expected += [reference.all_reduce(given)[0] for _ in range(2)]
+    with UdpSwitch(plan) as network, contextlib.ExitStack() as stack:
+        leader = Leader(network)
+        made = [
+            Participant(
+                plan,
+                worker,
+                codec=codec,
+                fabric=stack.enter_context(connect(plan, worker)),
+                timing=GOING_ON,
+                seed=3,
+                renew=leader.renew,
+            )
+            for worker in range(3)
+        ]
+        for total, _ in all_reduce(made, given):
+            np.testing.assert_array_equal(total, expected[0])
+        others = [made[0], made[2]]  # worker 1 has died
+        for number in (1, 2):
+            for total, report in all_reduce(others, [given[0], given[2]]):
+                np.testing.assert_array_equal(total, expected[number])
+                assert report.workers == 2
+                assert report.details.get("without") == ([1] if number == 1 else None)
+        assert {each.plan.job.epoch for each in others} == {1}
+        with pytest.raises(InputError, match="worker 1 is absent"):
+            made[1].begin_epoch(others[0].plan)
+
+
+def test_a_stall_is_tried_again_under_the_next_epoch(plan):
+    """The switch loses its registers when one worker has its result and the other has not."""
+    quick = Timing(timeout=0.02, max_timeout=0.1, give_up=0.5)
+    with UdpSwitch(plan) as network, participants(plan, "dense", timing=quick) as pair:
+        expected = all_reduce(pair, gradients())[0][0]
+        with pytest.raises(StalledError):  # the other one is not there
+            pair[0].all_reduce(gradients()[0])
+        following = network.next_epoch(frozenset())
+        for each in pair:
+            each.begin_epoch(following)
+        for total, _ in all_reduce(pair, gradients()):
+            np.testing.assert_array_equal(total, expected)
+    with UdpSwitch(plan) as network:
+        leader = Leader(network)
+        options = {"timing": quick, "renew": leader.renew, "attempts": 2}
+        with participants(plan, "dense", **options) as pair:
+            network.switch.registers["SlotsIngress.pool.owner"][:] = 1 << 16
+            network.switch.registers["SlotsIngress.pool.sequence"][:] = 0
+            network.switch.command("table_clear SlotsIngress.admission.admission")
+            for total, _ in all_reduce(pair, gradients()):
+                np.testing.assert_array_equal(total, expected)
+            assert pair[0].plan.job.epoch == 1
+
+
+def test_workers_at_different_all_reduces_get_no_sum_from_each_other(plan):
+    """One has completed an all-reduce that the other has not, and an epoch begins for both."""
+    quick = Timing(timeout=0.02, max_timeout=0.1, give_up=0.3)
+    with UdpSwitch(plan) as network, participants(plan, "dense", timing=quick) as pair:
+        all_reduce(pair, gradients())
+        following = network.next_epoch(frozenset())
+        restarted = Participant(
+            plan, 1, codec="dense", fabric=pair[1]._fabric, seed=3, timing=quick
+        )
+        for each in (pair[0], restarted):
+            each.begin_epoch(following)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            tries = [pool.submit(each.all_reduce, gradients()[0]) for each in (pair[0], restarted)]
+            assert all(isinstance(each.exception(), StalledError) for each in tries)
+        refused = network.switch.counters["SlotsIngress.refused"].packets
+        assert refused[8] > 0  # they disagree
+
+
+def test_who_may_not_go_on(plan):
+    with pytest.raises(InputError, match="2 attempts"):
+        Participant(plan, 0, codec="dense", fabric=None, attempts=2)
+    hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=2.0, partial_after=0.1)
+    with UdpSwitch(plan), participants(plan, "dense", timing=hasty) as pair:
+        with pytest.raises(StalledError, match="lack the workers 1, who were late"):
+            pair[0].all_reduce(gradients()[0])
+        with pytest.raises(StalledError, match="the others went on without worker 1"):
+            pair[1].all_reduce(gradients()[1])
 
 
 def test_gradients_are_checked(plan):

@@ -13,6 +13,8 @@ from innet.plan.aggregation import (
 )
 from innet.plan.emulation import Emulation
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.plan.sharing import SharedPlan, plan_jobs
+from innet.plan.topologies import TopologyName
 
 __all__ = [
     "AGGREGATIONS",
@@ -26,8 +28,11 @@ __all__ = [
     "Probe",
     "RegisterReader",
     "Request",
+    "SharedPlan",
+    "TopologyName",
     "WorkerEnd",
     "aggregation_of",
     "check_codec",
     "make_plan",
+    "plan_jobs",
 ]

@@ -16,6 +16,7 @@ from innet.codecs import Codec
 from innet.errors import CompositionError, InputError, StateError
 from innet.fabric import Host
 from innet.plan.network import Plan, PlannedHost
+from innet.plan.topologies import TopologyName
 from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotReader, SlotRegisters, SlotWorker, Timing
 from innet.protocol.serial import serial_distance
@@ -54,6 +55,10 @@ class Request:
         racks: switches that workers are attached to, for programs that know several levels; None
             lets the program choose.
         depth: levels of switches; None lets the program choose.
+        topology: another network than a tree of these, for the same programs.
+        ports: of each switch of a fat-tree.
+        beside: jobs that are on the network already: this one gets hosts, ports and slots of its
+            own. They asked for the same network.
     """
 
     workers: int
@@ -63,6 +68,9 @@ class Request:
     epoch: int = 0
     racks: int | None = None
     depth: int | None = None
+    topology: TopologyName | None = None
+    ports: int | None = None
+    beside: tuple[Plan, ...] = ()
 
 
 class WorkerEnd(Host, Protocol):
@@ -89,11 +97,13 @@ class Aggregation(ABC):
         has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
         has_partials: its switches give results that lack workers, on request.
         saturates: sums that leave int32 stay at its end, and are not what they are modulo 2**32.
+        shares: its switches serve several jobs of one network at once.
     """
 
     has_epochs: ClassVar[bool] = False
     has_partials: ClassVar[bool] = False
     saturates: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:

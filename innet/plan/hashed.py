@@ -7,17 +7,10 @@ from dataclasses import replace
 from innet.errors import InputError
 from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
-from innet.plan.shape import Node, tree_of
-from innet.plan.wiring import (
-    UP_PORT,
-    address,
-    below,
-    delivery,
-    members_of,
-    next_epoch,
-    present,
-    wire,
-)
+from innet.plan.shape import Node
+from innet.plan.sharing import job_for
+from innet.plan.topologies import shape
+from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present, wire
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job
@@ -55,22 +48,29 @@ class Hashed(Aggregation):
         if not request.job:
             raise InputError("the job's number is 0, which marks a free aggregator; give another.")
         depth = request.depth
-        if depth is None:
+        if depth is None and request.topology is None:
             depth = 1 if request.racks in (None, 1) else 2
-        root = tree_of(request.workers, request.racks, depth)
-        job = Job(
-            members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
+        network = shape(
+            request.topology,
+            request.workers,
+            racks=request.racks,
+            depth=depth,
+            ports=request.ports,
         )
+        root, job = network.root, job_for(request, size.slots, window)
         hosts, links = wire(root, job.members)
         server = PlannedHost(SERVER, Endpoint.of_server(), address(root), "server")
         return Plan(
             aggregation=program.program,
-            switches=tuple(
-                PlannedSwitch(node.name, program, commands(node, parent, job))
-                for node, parent in root.with_parents()
+            switches=(
+                *(
+                    PlannedSwitch(node.name, program, commands(node, parent, job))
+                    for node, parent in root.with_parents()
+                ),
+                *(PlannedSwitch(name, program, ()) for name in network.spare),
             ),
             hosts=(*hosts, server),
-            links=(*links, Link(Port(SERVER, 0), Port(root.name, UP_PORT))),
+            links=(*links, Link(Port(SERVER, 0), Port(root.name, UP_PORT)), *network.cables),
             job=job,
             layout=Layout(size.values, request.framing),
         )

@@ -20,7 +20,7 @@ class Node:
         name: s1 is the root; then level by level, from left to right.
         index: 0 for the root, in the same order.
         workers: indices of all workers below, in order, without gaps.
-        children: the switches right below; empty for a leaf, which has workers instead.
+        children: the switches right below; empty for a leaf.
     """
 
     name: str
@@ -32,6 +32,12 @@ class Node:
     def mask(self) -> int:
         """The workers below, as bits of the header's bitmap."""
         return sum(1 << worker for worker in self.workers)
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The workers at its own ports: of a leaf all, else those that no child has."""
+        theirs = {worker for child in self.children for worker in child.workers}
+        return tuple(worker for worker in self.workers if worker not in theirs)
 
     @property
     def identity(self) -> int:

@@ -7,42 +7,44 @@ from dataclasses import replace
 from innet.errors import InputError
 from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.plan.sharing import Taken, job_for
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
-from innet.protocol.admission import Job, Member
 from innet.wire import Endpoint, Layout
 
 SWITCH = "s1"
 
 
 class Star(Aggregation):
-    """Worker i is host h(i+1), at port i+1 of switch s1."""
+    """Worker i is host h(i+1), at port i+1 of switch s1; those of a second job follow."""
 
     has_epochs = True
     has_partials = True
+    shares = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``; there is one rack and one level."""
-        for name in ("racks", "depth"):
+        for name in ("racks", "depth", "topology", "ports"):
             if getattr(request, name) not in (None, 1):
                 raise InputError(
                     f"{name} is {getattr(request, name)}; {program.program} knows one switch only. "
                     "Leave it out, or choose a program for several, such as tree."
                 )
         size, window = checked(program, request)
-        members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(request.workers)]
-        job = Job(members, number=request.job, epoch=request.epoch, slots=window)
+        job = job_for(request, size.slots, window)
         hosts = [
-            PlannedHost(f"h{i + 1}", member.endpoint, Endpoint.of_switch(), "worker", i)
-            for i, member in enumerate(members)
+            PlannedHost(f"h{member.port}", member.endpoint, Endpoint.of_switch(), "worker", i)
+            for i, member in enumerate(job.members)
         ]
+        taken = Taken.by(request.beside)
+        commands = job.commands(taken.nodes.get(SWITCH, 0))
         return Plan(
             aggregation=program.program,
-            switches=(PlannedSwitch(SWITCH, program, tuple(job.commands())),),
+            switches=(PlannedSwitch(SWITCH, program, tuple(commands)),),
             hosts=tuple(hosts),
             links=tuple(
                 Link(Port(host.name, 0), Port(SWITCH, member.port))
-                for host, member in zip(hosts, members, strict=True)
+                for host, member in zip(hosts, job.members, strict=True)
             ),
             job=job,
             layout=Layout(size.values, request.framing),

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
-from innet.plan.network import Plan, PlannedSwitch
-from innet.plan.shape import Node, tree_of
-from innet.plan.wiring import (
-    UP_PORT,
-    address,
-    below,
-    delivery,
-    members_of,
-    next_epoch,
-    present,
-    wire,
-)
+from innet.plan.network import Plan, PlannedSwitch, Port
+from innet.plan.shape import Node
+from innet.plan.sharing import Taken, job_for
+from innet.plan.topologies import shape
+from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present, wire
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
 from innet.protocol.admission import Job
@@ -28,26 +21,35 @@ _TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
 
 
 class Tree(Aggregation):
-    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root."""
+    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root. A second job's follow."""
 
     has_epochs = True
+    shares = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there are two levels and two racks."""
         size, window = checked(program, request)
-        root = tree_of(request.workers, request.racks, request.depth)
-        job = Job(
-            members_of(request.workers), number=request.job, epoch=request.epoch, slots=window
+        network = shape(
+            request.topology,
+            request.workers,
+            racks=request.racks,
+            depth=request.depth,
+            ports=request.ports,
         )
+        root, job = network.root, job_for(request, size.slots, window)
         hosts, links = wire(root, job.members)
+        taken = Taken.by(request.beside)
         return Plan(
             aggregation=program.program,
-            switches=tuple(
-                PlannedSwitch(node.name, program, commands(node, parent, job))
-                for node, parent in root.with_parents()
+            switches=(
+                *(
+                    PlannedSwitch(node.name, program, commands(node, parent, job, taken))
+                    for node, parent in root.with_parents()
+                ),
+                *(PlannedSwitch(name, program, ()) for name in network.spare),
             ),
             hosts=tuple(hosts),
-            links=tuple(links),
+            links=(*links, *network.cables),
             job=job,
             layout=Layout(size.values, request.framing),
         )
@@ -75,16 +77,25 @@ class Tree(Aggregation):
         return reader
 
 
-def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
-    """What a switch of the tree is told, in the dialect of simple_switch_CLI."""
+def commands(node: Node, parent: Node | None, job: Job, taken: Taken) -> tuple[str, ...]:
+    """What a switch of the tree is told, in the dialect of simple_switch_CLI.
+
+    Args:
+        node: the switch.
+        parent: the one above.
+        job: whose tree it is.
+        taken: what jobs that it serves already have told it.
+    """
     lines = [f"mc_mgrp_create {job.group}"]
-    for number, each in enumerate(below(node, job.members)):
+    first = taken.nodes.get(node.name, 0)
+    for number, each in enumerate(below(node, job.members), start=first):
+        if Port(node.name, each.port) not in taken.ports:
+            lines.append(delivery(each.port, each.endpoint))
         lines += [
-            delivery(each.port, each.endpoint),
             f"mc_node_create {each.worker} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    if parent is not None:
+    if parent is not None and Port(node.name, UP_PORT) not in taken.ports:
         lines.append(delivery(UP_PORT, address(parent)))
     return (*lines, *admissions(node, parent, job))
 

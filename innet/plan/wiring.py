@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from innet.plan.aggregation import EntryFinder
 from innet.plan.network import Link, Plan, PlannedHost, Port
-from innet.plan.shape import Node, tree_of
+from innet.plan.shape import Node
 from innet.protocol.admission import Job, Member
 from innet.wire import Endpoint
 
@@ -44,23 +45,24 @@ def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbour]:
     for position, child in enumerate(node.children):
         port = _FIRST_CHILD_PORT + position
         yield Neighbour(port, child, child.identity, child.mask, address(child))
-    for worker in () if node.children else node.workers:
+    for worker in node.own:
         member = members[worker]
         yield Neighbour(member.port, None, worker, 1 << worker, member.endpoint)
 
 
-def members_of(workers: int) -> list[Member]:
-    """Worker i with its default address, at port i + 1 of its leaf."""
-    return [Member(worker + 1, Endpoint.of_worker(worker)) for worker in range(workers)]
+def members_of(workers: int, first: int = 0) -> list[Member]:
+    """Where workers are: host ``first + i``, with its default address, at that port of its leaf."""
+    hosts = range(first, first + workers)
+    return [Member(host + 1, Endpoint.of_worker(host)) for host in hosts]
 
 
 def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list[Link]]:
-    """The workers, called h1, h2, ... by index, and all cables of the tree."""
+    """The workers, called h1, h2, ... by their ports, and all cables of the tree."""
     hosts: dict[int, PlannedHost] = {}
     links: list[Link] = []
     for node in root.descend():
         for each in below(node, members):
-            name = f"h{each.worker + 1}" if each.node is None else each.node.name
+            name = f"h{each.port}" if each.node is None else each.node.name
             if each.node is None:
                 host = PlannedHost(name, each.endpoint, address(node), "worker", each.worker)
                 hosts[each.worker] = host
@@ -70,14 +72,24 @@ def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list
 
 
 def shape_of(plan: Plan) -> Node:
-    """The tree that ``wire`` made the plan's cables of."""
-    where = {a: b for link in plan.links for a, b in (link, (link.b, link.a))}
-    racks = {plan.attachment(host).node for host in plan.workers}
-    switches = {switch.name for switch in plan.switches}
-    depth, node = 1, min(racks)
-    while (above := where.get(Port(node, UP_PORT))) is not None and above.node in switches:
-        depth, node = depth + 1, above.node
-    return tree_of(len(plan.workers), len(racks), depth)
+    """The tree that ``wire`` made the plan's cables of; the first of its switches is the root."""
+    index = {switch.name: number for number, switch in enumerate(plan.switches)}
+    racks: dict[str, list[int]] = defaultdict(list)
+    for host in plan.workers:
+        assert host.worker is not None
+        racks[plan.attachment(host).node].append(host.worker)
+    children: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for link in plan.links:
+        for low, high in (link, (link.b, link.a)):
+            if low.port == UP_PORT and {low.node, high.node} <= set(index):
+                children[high.node].append((high.port, low.node))
+
+    def node(name: str) -> Node:
+        below = tuple(node(child) for _, child in sorted(children[name]))
+        workers = [*racks[name], *(worker for child in below for worker in child.workers)]
+        return Node(name, index[name], range(min(workers), max(workers) + 1), below)
+
+    return node(plan.switches[0].name)
 
 
 def next_epoch(

@@ -2,81 +2,108 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from innet.plan import Plan
+from innet.plan import Plan, SharedPlan
 from innet.report.figures import COLOURS, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SWITCH, _WORKER, _SERVER = COLOURS[0], COLOURS[2], COLOURS[1]
+_SWITCH, _WORKER, _SERVER, _IDLE = COLOURS[0], COLOURS[2], COLOURS[1], "#aaaaaa"
 
 
-def draw_plan(plan: Plan, path: Path) -> None:
-    """Draw a plan's network into a PNG file: the root above, hosts below.
+def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
+    """Draw a plan's network into a PNG file: the root above, hosts below. What no job
+    uses is grey and thin.
 
     Raises:
         MissingToolError: matplotlib is not installed.
         InputError: the file cannot be written.
     """
     places = layout(plan)
-    width = max(6.0, 1.1 * len(plan.hosts))
+    columns = [column for column, _ in places.values()]
+    width = max(6.0, 1.1 * (1 + max(columns) - min(columns)))
     depth = 1 + max(level for _, level in places.values())
     figure = new_figure(width, 1.2 + 1.1 * depth)
     axes = figure.subplots()
+    hosts = {host.name for host in plan.hosts}
+    idle = {switch.name for switch in plan.switches if not switch.commands}
     for a, b in plan.links:
-        (xa, ya), (xb, yb) = places[a.node], places[b.node]
-        axes.plot([xa, xb], [-ya, -yb], color="#888888", zorder=1)
-        for end, (x, y), (to_x, to_y) in ((a, (xa, ya), (xb, yb)), (b, (xb, yb), (xa, ya))):
-            if any(end.node == switch.name for switch in plan.switches):
-                at = (x + 0.3 * (to_x - x), -(y + 0.3 * (to_y - y)))
-                label = str(end.port)
-                axes.annotate(
-                    label, at, fontsize=7, ha="center", va="center",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-                )  # fmt: skip
+        if {a.node, b.node} & idle:
+            _line(axes, places[a.node], places[b.node], 0.4)
+            continue
+        _line(axes, places[a.node], places[b.node], 1.5)
+        for end, other in ((a, b), (b, a)):
+            if end.node not in hosts:
+                _port(axes, end.port, places[end.node], places[other.node])
     for switch in plan.switches:
         label = f"{switch.name}\n{switch.program.name}"
-        _box(axes, label, places[switch.name], _SWITCH, "square,pad=0.5")
-    for host in plan.hosts:
-        role = f"worker {host.worker}" if host.role == "worker" else "parameter server"
-        colour = _WORKER if host.role == "worker" else _SERVER
-        _box(axes, f"{host.name}\n{role}", places[host.name], colour, "round,pad=0.4")
-    axes.set_xlim(-0.8, max(x for x, _ in places.values()) + 0.8)
+        colour = _IDLE if switch.name in idle else _SWITCH
+        _box(axes, label, places[switch.name], colour, "square,pad=0.5")
+    jobs = plan.jobs if isinstance(plan, SharedPlan) else (plan,)
+    for job in jobs:
+        for host in job.hosts:
+            role = f"worker {host.worker}" if host.role == "worker" else "parameter server"
+            if len(jobs) > 1:
+                role = f"job {job.job.number}\n{role}"
+            colour = _WORKER if host.role == "worker" else _SERVER
+            _box(axes, f"{host.name}\n{role}", places[host.name], colour, "round,pad=0.4")
+    axes.set_xlim(min(columns) - 0.8, max(columns) + 0.8)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
     save(figure, path)
 
 
-def layout(plan: Plan) -> dict[str, tuple[float, int]]:
+def layout(plan: Plan | SharedPlan) -> dict[str, tuple[float, int]]:
     """Where each node goes: (column, level). Hosts stand in a row, switches above their middle."""
     neighbours: dict[str, list[str]] = defaultdict(list)
     for a, b in plan.links:
         neighbours[a.node].append(b.node)
         neighbours[b.node].append(a.node)
     hosts = {host.name for host in plan.hosts}
-    level = {plan.switches[0].name: 0}
-    order = [plan.switches[0].name]
+    height = {host.name: 0 for host in plan.hosts if host.role == "worker"}
+    order = list(height)
     for node in order:
         for other in neighbours[node]:
-            if other not in level and other not in hosts:
-                level[other] = level[node] + 1
+            if other not in height and other not in hosts:
+                height[other] = height[node] + 1
                 order.append(other)
-    bottom = max(level.values()) + 1
-    places: dict[str, tuple[float, int]] = {
-        host.name: (float(column), bottom) for column, host in enumerate(plan.hosts)
-    }
-    for node in reversed(order):
-        below = [
-            places[other][0]
-            for other in neighbours[node]
-            if other in places and places[other][1] > level[node]
-        ]
-        places[node] = (sum(below) / len(below) if below else 0.0, level[node])
-    return places
+    bottom = max(height.values())
+    columns = {host.name: float(column) for column, host in enumerate(plan.hosts)}
+    switches = sorted((node for node in order if node not in hosts), key=height.__getitem__)
+    for level, row in itertools.groupby(switches, key=height.__getitem__):
+        names = list(row)
+        for node in names:
+            below = [columns[each] for each in neighbours[node] if height.get(each, level) < level]
+            columns[node] = sum(below) / len(below) if below else 0.0
+        _spread(names, columns, len(hosts))
+    return {node: (columns[node], bottom - height.get(node, 0)) for node in columns}
+
+
+def _spread(names: list[str], columns: dict[str, float], width: int) -> None:
+    """Nodes of one level that would cover each other stand apart, over the whole width."""
+    names = sorted(names, key=columns.__getitem__)
+    places = [columns[name] for name in names]
+    if any(right - left < 1 for left, right in itertools.pairwise(places)):
+        share = max(1.0, width / len(names))
+        for number, name in enumerate(names):
+            columns[name] = (number + 0.5) * share - 0.5
+
+
+def _line(axes: Axes, a: tuple[float, int], b: tuple[float, int], width: float) -> None:
+    axes.plot([a[0], b[0]], [-a[1], -b[1]], color="#888888", linewidth=width, zorder=1)
+
+
+def _port(axes: Axes, number: int, own: tuple[float, int], other: tuple[float, int]) -> None:
+    at = (own[0] + 0.3 * (other[0] - own[0]), -(own[1] + 0.3 * (other[1] - own[1])))
+    axes.annotate(
+        str(number), at, fontsize=7, ha="center", va="center",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )  # fmt: skip
 
 
 def _box(axes: Axes, text: str, place: tuple[float, int], colour: str, shape: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from innet.fabric import Faults
 from innet.packets import PacketBatch
-from innet.plan import Emulation, Plan, Request, make_plan
+from innet.plan import Emulation, Plan, Request, TopologyName, make_plan
 from innet.protocol import Timing
 from innet.words import Operation, Segment, combine
 from support.traffic import mangled
@@ -24,6 +24,8 @@ def network(
     window: int = 8,
     racks: int | None = None,
     depth: int | None = None,
+    topology: TopologyName | None = None,
+    ports: int | None = None,
     faults: Faults | None = None,
     timing: Timing = PATIENT,
     engine: str = "jit",
@@ -31,7 +33,15 @@ def network(
     seed: int = 0,
 ) -> Emulation:
     request = Request(
-        workers=workers, window=window, racks=racks, depth=depth, job=7, epoch=3, framing=framing
+        workers=workers,
+        window=window,
+        racks=racks,
+        depth=depth,
+        topology=topology,
+        ports=ports,
+        job=7,
+        epoch=3,
+        framing=framing,
     )
     plan = make_plan(program, values, request)
     return Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)

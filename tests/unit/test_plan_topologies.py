@@ -1,0 +1,162 @@
+"""Fat-trees and dumbbells: what is where, sums over them, and several jobs on one network."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.networks import BAD, MIXED, PATIENT, all_reduce, contributions, network
+
+from innet.errors import InputError
+from innet.fabric import FaultyFabric, NetworkFabric, SwitchPort, drive
+from innet.plan import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
+from innet.plan.topologies import fat_tree
+from innet.plan.wiring import shape_of
+from innet.switch import Switch, load_program
+from innet.words import combine
+
+
+@given(half=st.integers(1, 6), data=st.data())
+def test_a_fat_tree_has_its_switches_and_links(half, data):
+    ports = 2 * half
+    workers = data.draw(st.integers(1, min(32, 2 * half**3)))
+    found = fat_tree(ports, workers)
+    nodes = list(found.root.descend())
+    names = [node.name for node in nodes] + list(found.spare)
+    kinds = Counter(name[0] for name in names)
+    assert len(set(names)) == len(names)
+    assert kinds == {"c": half**2, "a": ports * half, "e": ports * half}
+    links = len(found.cables) + len(nodes) - 1
+    assert links == 2 * ports * half * half  # edges to aggregation, aggregation to core
+    ends = Counter(end for link in found.cables for end in link)
+    assert set(ends.values()) <= {1}
+    assert sorted(node.index for node in nodes) == list(range(len(nodes)))
+    leaves = [node for node in nodes if not node.children]
+    assert sorted(w for leaf in leaves for w in leaf.workers) == list(range(workers))
+    sizes = [len(leaf.workers) for leaf in leaves]
+    assert max(sizes) <= half
+    assert max(sizes) - min(sizes) <= 1
+    assert len(leaves) == min(workers, ports * half)
+
+
+@pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
+@pytest.mark.parametrize(
+    ("program", "workers", "shape"),
+    [
+        ("tree", 4, {"topology": "fat-tree"}),
+        ("tree", 16, {"topology": "fat-tree", "ports": 4}),
+        ("tree", 2, {"topology": "fat-tree", "ports": 2}),
+        ("tree", 5, {"topology": "dumbbell"}),
+        ("hashed", 8, {"topology": "fat-tree"}),
+        ("hashed", 4, {"topology": "dumbbell"}),
+    ],
+    ids=str,
+)
+def test_exact_over_any_topology(program, workers, shape, faults):
+    rng = np.random.default_rng(workers)
+    net = network(program, workers, faults=faults, seed=workers, **shape)
+    for _ in range(2):
+        all_reduce(net, contributions(rng, workers, MIXED))
+    net.begin_epoch(absent=[1])
+    assert {node.name for node in shape_of(net.plan).descend()} == {
+        switch.name for switch in net.plan.switches if switch.commands
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "request_", "match"),
+    [
+        ("tree", Request(workers=17, topology="fat-tree"), "a fat-tree of 4 has 16 hosts"),
+        ("tree", Request(workers=2, topology="fat-tree", ports=3), "a fat-tree of 3-port"),
+        ("tree", Request(workers=2, topology="fat-tree", racks=2), "those of a tree"),
+        ("tree", Request(workers=1, topology="dumbbell"), "at least 2"),
+        ("tree", Request(workers=2, ports=4), "only a fat-tree"),
+        ("slots", Request(workers=2, topology="fat-tree"), "knows one switch only"),
+    ],
+)
+def test_networks_that_cannot_be(program, request_, match):
+    with pytest.raises(InputError, match=match):
+        make_plan(program, 32, request_)
+
+
+@pytest.mark.parametrize(
+    ("program", "jobs", "request_", "match"),
+    [
+        ("hashed", 2, Request(workers=2), "hashed serves one job"),
+        ("slots", 3, Request(workers=2, window=512), "beside the 1024 slots of other jobs"),
+    ],
+)
+def test_jobs_that_cannot_be(program, jobs, request_, match):
+    with pytest.raises(InputError, match=match):
+        plan_jobs(program, 32, request_, jobs)
+
+
+def test_two_jobs_have_nothing_in_common():
+    shared = plan_jobs("tree", 32, Request(workers=4, topology="dumbbell"), jobs=2)
+    first, second = shared.jobs
+    assert (first.job.number, second.job.number) == (1, 2)
+    assert first.window == second.window == 512
+    assert (first.job.slot_base, second.job.slot_base) == (0, 512)
+    assert [host.name for host in shared.hosts] == [f"h{i}" for i in range(1, 9)]
+    assert len(shared.links) == 9
+    assert len(plan_jobs("slots", 32, Request(workers=2), 3).jobs[2].hosts) == 2
+    again = Request(workers=4, topology="dumbbell", window=512, beside=(first,))
+    with pytest.raises(InputError, match="there is a job 1 already"):
+        make_plan("tree", 32, again)
+
+
+def joined(shared: SharedPlan):
+    """The network with the ends of all jobs' workers, and by job which are whose."""
+    switches = {}
+    for planned in shared.switches:
+        switches[planned.name] = Switch(load_program(planned.program.json()))
+        for line in planned.commands:
+            switches[planned.name].command(line)
+    places, ends, whose = {}, {}, []
+    for plan in shared.jobs:
+        mine = {}
+        for host in plan.hosts:
+            number = len(places) + 1
+            place = plan.attachment(host)
+            places[number] = SwitchPort(place.node, place.port)
+            mine[number] = aggregation_of(plan.aggregation).worker_end(plan, host, PATIENT)
+        ends |= mine
+        whose.append(list(mine.values()))
+    fabric = NetworkFabric(
+        {name: switch.process_batch for name, switch in switches.items()},
+        places,
+        [(SwitchPort(*a), SwitchPort(*b)) for a, b in shared.jobs[0].trunks()],
+    )
+    return fabric, ends, whose
+
+
+@pytest.mark.parametrize(
+    ("program", "shape", "jobs"),
+    [
+        ("tree", {"topology": "dumbbell"}, 2),
+        ("tree", {"topology": "fat-tree"}, 2),
+        ("tree", {"racks": 2}, 3),
+        ("slots", {}, 3),
+    ],
+)
+def test_jobs_at_once_have_their_own_sums(program, shape, jobs):
+    rng = np.random.default_rng(jobs)
+    shared = plan_jobs(program, 32, Request(workers=4, window=8, **shape), jobs)
+    fabric, ends, whose = joined(shared)
+    bad = FaultyFabric(fabric, BAD, rng)
+    now = 0.0
+    for _ in range(2):
+        given = [contributions(rng, 4, MIXED) for _ in whose]
+        for mine, theirs in zip(whose, given, strict=True):
+            for end, segments in zip(mine, theirs, strict=True):
+                end.start(segments, now)
+        now = drive(ends, bad, now)
+        for mine, theirs in zip(whose, given, strict=True):
+            for index, segment in enumerate(theirs[0]):
+                words = combine(segment.operation, [each[index].words for each in theirs])
+                for end in mine:
+                    np.testing.assert_array_equal(end.results()[index], words)
+    assert sum(end.counters.retransmissions for end in ends.values()) > 0

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
@@ -40,6 +40,7 @@ from innet.plan import (
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 from innet.wire import Flag
+from innet.words import Segment
 
 Vector = NDArray[np.float32]
 
@@ -158,7 +159,7 @@ class Participant:
         self._failed: str | None = None
         self._end = self._new_end(plan)
 
-    def all_reduce(self, gradient: Vector) -> tuple[Vector, Report]:
+    def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
         All or nothing, as ``Collective.all_reduce``: if a single sum lacks a worker, the workers
@@ -167,6 +168,8 @@ class Participant:
 
         Args:
             gradient: float32, of the same shape on all workers. It is not modified.
+            codec: another than its own, with a memory of its own, where one worker reduces several
+                tensors in turn; one that ``innet.plan.check_codec`` takes.
 
         Returns:
             The sum as decoded, float32 of that shape, and a report of what this worker did. What
@@ -180,11 +183,8 @@ class Participant:
             NetworkError: the interface went away.
             StateError: an earlier all-reduce failed half-way, and ``begin_epoch`` was not called.
         """
-        if self._failed is not None:
-            raise StateError(
-                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job, or go "
-                "on under the next epoch (begin_epoch)."
-            )
+        self._check_sound()
+        codec = self.codec if codec is None else codec
         if not isinstance(gradient, np.ndarray) or gradient.dtype != np.float32:
             raise GradientError(
                 f"the gradient of worker {self.worker} must be a NumPy array of float32."
@@ -193,12 +193,12 @@ class Participant:
         flat = np.ascontiguousarray(gradient).reshape(-1)
         check_gradient(flat, self.worker)
         before = _copied(self._end.counters)
-        state = self.codec.state_dict()
+        state = codec.state_dict()
         try:
-            outcome, network, without = self._until_whole(flat, state)
+            outcome, network, without = self._until_whole(flat, codec, state)
         except BaseException as error:
             self._failed = type(error).__name__
-            self.codec.load_state_dict(state)  # nothing of this gradient was summed
+            codec.load_state_dict(state)  # nothing of this gradient was summed
             raise
         self.outcome = outcome
         self._completed += 1
@@ -210,7 +210,32 @@ class Participant:
             total=spent,
         )
         total = outcome.sum.reshape(gradient.shape)
-        return total, self._report(flat, outcome, before, seconds, without)
+        return total, self._report(flat, outcome, before, seconds, codec=codec, without=without)
+
+    def combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
+        """One round without a codec: combine words with the other workers'.
+
+        All workers call it at the same point, with segments of the same operations and lengths.
+
+        Returns:
+            The combined words, one array per segment.
+
+        Raises:
+            StalledError: it waited too long for a slot, or words lack workers who were late.
+            NetworkError: the interface went away.
+            StateError: an earlier round failed, and ``begin_epoch`` was not called.
+        """
+        self._check_sound()
+        try:
+            self._round(segments)
+        except _LateError as late:
+            self._failed = "late workers"
+            names = ", ".join(map(str, late.workers))
+            raise StalledError(f"this round lacks the workers {names}, who were late.") from None
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        return self._end.results()
 
     def begin_epoch(self, plan: Plan) -> None:
         """Go on under another epoch of the job: after a failure, or with other workers.
@@ -236,7 +261,7 @@ class Participant:
         return aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
 
     def _until_whole(
-        self, flat: Vector, state: dict[str, Any]
+        self, flat: Vector, codec: Codec, state: dict[str, Any]
     ) -> tuple[Outcome, float, tuple[int, ...]]:
         """As often as it takes and is allowed: outcome, seconds in the network, who is left out."""
         attempts = self._attempts
@@ -246,7 +271,7 @@ class Participant:
             leaving: tuple[int, ...] = ()
             begun = time.perf_counter()
             try:
-                outcome, seconds = self._exchange(flat)
+                outcome, seconds = self._exchange(flat, codec)
                 return outcome, network + seconds, tuple(sorted(without))
             except StalledError:
                 attempts -= 1
@@ -256,7 +281,7 @@ class Participant:
                 leaving = self._allowed(late.workers)
                 without += leaving
             network += time.perf_counter() - begun
-            self.codec.load_state_dict(state)
+            codec.load_state_dict(state)
             assert self._renew is not None
             self.begin_epoch(self._renew(leaving))
 
@@ -285,22 +310,33 @@ class Participant:
         found = self._end.diagnose(reader)
         return None if found is None else str(found)
 
-    def _exchange(self, flat: Vector) -> tuple[Outcome, float]:
+    def _check_sound(self) -> None:
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job, or go "
+                "on under the next epoch (begin_epoch)."
+            )
+
+    def _round(self, segments: Sequence[Segment]) -> None:
+        """Carry words to the switch; the results are the end's."""
+        now = self._clock()
+        self._end.label = self._completed
+        self._end.start(segments, now)
+        drive({0: self._end}, self._fabric, now)
+        if self._end.missing:
+            raise _LateError(self._end.missing)
+
+    def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
         """The codec's rounds; the outcome, and the seconds in the network."""
-        exchange = self.codec.exchange(flat, len(self.plan.job.present), checked=True)
+        exchange = codec.exchange(flat, len(self.plan.job.present), checked=True)
         network = 0.0
         try:
             segments = next(exchange)
             while True:
                 begun = time.perf_counter()
-                now = self._clock()
-                self._end.label = self._completed
-                self._end.start(segments, now)
-                drive({0: self._end}, self._fabric, now)
+                self._round(segments)
                 network += time.perf_counter() - begun
-                if self._end.missing:
-                    raise _LateError(self._end.missing)
-                if self.codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
+                if codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
                     segments = exchange.throw(OverflowedError("a sum has left int32."))
                 else:
                     segments = exchange.send(self._end.results())
@@ -316,6 +352,8 @@ class Participant:
         outcome: Outcome,
         before: Counters,
         seconds: Seconds,
+        *,
+        codec: Codec,
         without: tuple[int, ...],
     ) -> Report:
         layout, counters = self.plan.layout, self._end.counters
@@ -324,7 +362,7 @@ class Participant:
         return Report(
             exact=None,
             workers=len(self.plan.job.present),
-            codec=self.codec.describe(),
+            codec=codec.describe(),
             program=self.plan.switches[0].program.name,
             engine=self._switch,
             fabric=self._name,

@@ -10,6 +10,7 @@ import pytest
 from support.udp_switch import Leader, UdpSwitch, on_loopback
 
 import innet
+from innet.codecs import build_codec
 from innet.errors import GradientError, InputError, NetworkError, StalledError, StateError
 from innet.fabric import Faults
 from innet.fabric.ethernet import RawFabric
@@ -18,8 +19,10 @@ from innet.participant import Participant, connect, rehearse
 from innet.plan import Request, make_plan
 from innet.protocol import Timing
 from innet.wire import Endpoint, Layout
+from innet.words import Operation, Segment
 
 WORKERS = 2
+CODECS = ("topk", "scalecom")
 LOSSY = Faults(loss=0.1, duplicate=0.1, reorder=0.1, hold=1e-3, tick=1e-4)
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=20.0)
 
@@ -180,6 +183,54 @@ def test_who_may_not_go_on(plan):
             pair[0].all_reduce(gradients()[0])
         with pytest.raises(StalledError, match="the others went on without worker 1"):
             pair[1].all_reduce(gradients()[1])
+
+
+def test_one_participant_reduces_tensors_with_codecs_of_their_own(plan):
+    both = {name: [build_codec(name, seed=3, worker=w) for w in range(WORKERS)] for name in CODECS}
+    references = {
+        name: innet.Collective(
+            workers=WORKERS, codec=name, values_per_packet=32, engine="interpret", seed=3
+        )
+        for name in CODECS
+    }
+    sizes = {"topk": 300, "scalecom": 500}
+    with UdpSwitch(plan), participants(plan, "dense", timing=QUICK) as pair:
+        for _ in range(2):
+            for name in CODECS:
+                given = gradients(sizes[name])
+                expected, _ = references[name].all_reduce(given)
+                with concurrent.futures.ThreadPoolExecutor() as pool:
+                    found = list(
+                        pool.map(
+                            lambda each, x, codec: each.all_reduce(x, codec=codec),
+                            pair, given, both[name],
+                        )
+                    )  # fmt: skip
+                for total, report in found:
+                    np.testing.assert_array_equal(total, expected)
+                    assert report.codec == both[name][0].describe()
+
+
+def test_rounds_without_a_codec(plan):
+    with UdpSwitch(plan), participants(plan, "dense", timing=QUICK) as pair:
+        segments = [
+            [Segment(Operation.OR, np.array([1 << w, 4], np.int32))] for w in range(WORKERS)
+        ]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            found = list(pool.map(lambda each, words: each.combine(words), pair, segments))
+        for (words,) in found:
+            assert words.tolist() == [3, 4]
+        all_reduce(pair, gradients())  # the workers still agree
+
+
+def test_a_round_that_stalled_is_the_end_of_the_epoch(plan):
+    patience = Timing(timeout=0.02, max_timeout=0.1, give_up=0.2)
+    with UdpSwitch(plan), participants(plan, "dense", timing=patience) as pair:
+        words = [Segment(Operation.OR, np.zeros(1, np.int32))]
+        with pytest.raises(StalledError, match="worker 0 of 2"):
+            pair[0].combine(words)
+        with pytest.raises(StateError, match="half-way"):
+            pair[0].combine(words)
 
 
 def test_gradients_are_checked(plan):

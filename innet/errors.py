@@ -13,6 +13,7 @@
     ├── ControlError          a control-plane command that was refused; nothing was changed
     ├── StateError            saved or remembered state that does not fit what it is used with
     ├── StalledError          a wait that reached its deadline; says whom it waited for
+    │   └── MembershipError   ... or is in vain: a worker left the job, or the switch is gone
     ├── OverflowedError       a sum that left int32; codecs are told by it, and begin again
     ├── NetworkError          an interface, a socket or a process of a network that failed
     └── MissingToolError      a tool or package that is not installed; says how to get it
@@ -117,6 +118,10 @@ class StateError(InnetError):
 
 class StalledError(InnetError, TimeoutError):
     """A wait reached its deadline. The message says which slots wait for which workers."""
+
+
+class MembershipError(StalledError):
+    """A worker left a job on a switch service, or the switch is gone: it is said who. Renew."""
 
 
 class NetworkError(InnetError):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from innet.cli import switch_serve
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -189,6 +190,9 @@ def explain(
         # Elsewhere than on a terminal, lines stay whole.
         console = out if out.is_terminal else Console(width=_WIDEST)
         console.print(switch_explain.tree(document))
+
+
+app.command("serve")(switch_serve.serve)
 
 
 def _say(console: Any, text: str) -> None:

@@ -22,6 +22,9 @@ from innet.errors import NetworkError, StalledError
 from innet.packets import PacketBatch
 
 _VECTOR = np.dtype([("base", "u8"), ("length", "u8")])  # struct iovec
+ADDRESS = np.dtype(  # struct sockaddr_in
+    [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
+)
 _MESSAGE = np.dtype(  # struct mmsghdr
     {
         "names": ["name", "name_length", "vector", "vectors", "control", "controls", "flags",
@@ -39,6 +42,8 @@ _BUFFER = 64 << 20  # bytes: a window of every worker at once, many times over
 _AT_ONCE = 1024  # messages per system call: the kernel takes no more
 _SEND_SECONDS = 5.0
 _WORTH_A_RETRY = (errno.EINTR, errno.ECONNREFUSED)
+_FULL = (errno.EAGAIN, errno.EWOULDBLOCK)
+_WORTH_WAITING = (*_FULL, *_WORTH_A_RETRY)
 _GONE = (
     errno.ENETDOWN,
     errno.ENODEV,
@@ -75,9 +80,21 @@ class Inbox:
         rows: how many one call takes at most.
         stride: bytes of the longest message; what is longer is cut off.
         offset: where in its row a message is put, so that a header can be put before it.
+        senders: keep who sent each message, for sockets that hear many.
+
+    Attributes:
+        data: shape (rows, stride), uint8.
+        senders: shape (rows,) of ``ADDRESS``, or (0,) where they are not kept.
     """
 
-    def __init__(self, rows: int = _AT_ONCE, stride: int = 2048, offset: int = 0) -> None:
+    def __init__(
+        self,
+        rows: int = _AT_ONCE,
+        stride: int = 2048,
+        offset: int = 0,
+        *,
+        senders: bool = False,
+    ) -> None:
         self.data: NDArray[np.uint8] = np.zeros((rows, stride), np.uint8)
         self._vectors = np.zeros(rows, _VECTOR)
         starts = self.data.ctypes.data + np.arange(rows, dtype=np.uint64) * np.uint64(stride)
@@ -86,6 +103,10 @@ class Inbox:
         self._messages = np.zeros(rows, _MESSAGE)
         self._messages["vector"] = _addresses(self._vectors)
         self._messages["vectors"] = 1
+        self.senders = np.zeros(rows if senders else 0, ADDRESS)
+        if senders:
+            self._messages["name"] = _addresses(self.senders)
+            self._messages["name_length"] = ADDRESS.itemsize
 
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
         """Take what has arrived at ``sock``, ``most`` messages from ``row`` on, without waiting.
@@ -106,7 +127,7 @@ class Inbox:
                 lengths = self._messages["length"][row : row + count]
                 return lengths.astype(np.int32)
             number = ctypes.get_errno()
-            if number in (errno.EAGAIN, errno.EWOULDBLOCK):
+            if number in _FULL:
                 return np.empty(0, np.int32)
             if number not in _WORTH_A_RETRY:
                 raise _failed("receiving", number)
@@ -117,10 +138,14 @@ class Outbox:
 
     Attributes:
         dropped: packets that the interface's queue had no room for; they are lost, as in a switch.
+
+    Args:
+        forgiving: what cannot be sent, to an address that is not there, say, is lost as well.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, forgiving: bool = False) -> None:
         self.dropped = 0
+        self._forgiving = forgiving
         self._vectors = np.zeros(_AT_ONCE, _VECTOR)
         self._messages = np.zeros(_AT_ONCE, _MESSAGE)
         self._messages["vector"] = _addresses(self._vectors)
@@ -132,6 +157,7 @@ class Outbox:
         packets: PacketBatch,
         offset: int = 0,
         rows: NDArray[np.int64] | None = None,
+        receivers: NDArray[np.void] | None = None,
     ) -> None:
         """Send packets, without their first ``offset`` bytes.
 
@@ -140,6 +166,8 @@ class Outbox:
             packets: among which are those to send.
             offset: of the first byte that is sent.
             rows: which ones, in that order, shape (k,); by default all.
+            receivers: where to send packets of each port, shape (ports,) of ``ADDRESS``; by default
+                where the socket is connected to.
 
         Raises:
             NetworkError: the socket's interface is gone.
@@ -156,6 +184,10 @@ class Outbox:
             vectors = self._vectors[: len(some)]
             vectors["base"] = some.astype(np.uint64) * stride + first
             vectors["length"] = packets.length[some] - offset
+            if receivers is not None:
+                messages = self._messages[: len(some)]
+                messages["name"] = _addresses(receivers)[packets.port[some]]
+                messages["name_length"] = ADDRESS.itemsize
             self._send(sock, len(some))
 
     def _send(self, sock: socket.socket, count: int) -> None:
@@ -168,10 +200,10 @@ class Outbox:
                 done += sent
                 continue
             number = ctypes.get_errno()
-            if number == errno.ENOBUFS:
+            if number == errno.ENOBUFS or (self._forgiving and number not in _WORTH_WAITING):
                 self.dropped += 1
                 done += 1
-            elif number in (errno.EAGAIN, errno.EWOULDBLOCK):
+            elif number in _FULL:
                 end = end or time.monotonic() + _SEND_SECONDS
                 if time.monotonic() >= end:
                     raise StalledError(

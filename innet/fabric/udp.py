@@ -33,6 +33,8 @@ class UdpFabric:
         switch: where to send; datagrams of others are not received.
         layout: of the frames; its framing must be "udp".
         port: what this host's port at the switch is called in ``PacketBatch.port``.
+        sock: a socket that is bound and connected already, to whatever addresses; ``source`` and
+            ``switch`` are then those that frames show. It is closed with this.
 
     Raises:
         InputError: another framing.
@@ -41,7 +43,14 @@ class UdpFabric:
 
     name = "udp"
 
-    def __init__(self, source: Endpoint, switch: Endpoint, layout: Layout, port: int = 0) -> None:
+    def __init__(
+        self,
+        source: Endpoint,
+        switch: Endpoint,
+        layout: Layout,
+        port: int = 0,
+        sock: socket.socket | None = None,
+    ) -> None:
         if layout.framing != "udp":
             raise InputError(f"a UDP socket carries no frames of framing {layout.framing!r}.")
         self._port = port
@@ -50,6 +59,9 @@ class UdpFabric:
         self._size = layout.frame_size
         self._outbox = Outbox()
         self._options = (True, 0)  # as a new socket has them: UDP checksum, type of service
+        if sock is not None:
+            self._socket = sock
+            return
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             widen_buffers(self._socket)
@@ -64,6 +76,10 @@ class UdpFabric:
 
     def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        """Readable when a datagram has arrived: for select and its like."""
+        return self._socket.fileno()
 
     def now(self) -> float:
         """The fabric's clock, seconds."""

@@ -1,0 +1,82 @@
+"""The switch of a service and the jobs that are admitted to it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from innet.config import Engine
+from innet.packets import PacketBatch
+from innet.plan import Probe, aggregation_of
+from innet.protocol import SlotReader
+from innet.protocol.admission import Job
+from innet.service.places import Places, plan_of
+from innet.switch import Switch
+from innet.switch.engine import cell_value
+
+_TABLE = "admission"
+
+
+class Board:
+    """Runs the program, and admits jobs to its places.
+
+    Args:
+        places: how the switch is divided.
+        engine: "jit" or "interpret".
+
+    Attributes:
+        switch: the built-in switch.
+    """
+
+    def __init__(self, places: Places, engine: Engine = "jit") -> None:
+        self.places = places
+        self.switch = Switch.load(places.program.json(), engine=engine)
+        self._begun = time.monotonic()
+        self._entries: dict[int, list[int]] = {}
+        self._jobs: dict[int, Job] = {}
+        for place in range(places.jobs):
+            job = self._jobs[place] = places.job(place)
+            self.switch.commands("\n".join(job.commands(self._first_node(place), new_ports=False)))
+            self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
+        self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
+
+    def begin(self, place: int, number: int, epoch: int, workers: int) -> None:
+        """Admit a job, or its next epoch, and nobody else at this place."""
+        absent = frozenset(range(workers, self.places.workers))
+        before = replace(self._jobs[place], number=number, epoch=(epoch - 1) % 0x10000)
+        self._jobs[place], commands = before.next_epoch(
+            self._entries.pop(place, []), absent, self._first_node(place)
+        )
+        self.switch.commands("\n".join(commands))
+        others = {handle for handles in self._entries.values() for handle in handles}
+        there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
+        self._entries[place] = [handle for handle in there if handle not in others]
+
+    def end(self, place: int) -> None:
+        """Admit nobody at this place any more."""
+        for handle in self._entries.pop(place, []):
+            self.switch.table_delete(_TABLE, handle)
+
+    def process(self, packets: PacketBatch) -> PacketBatch:
+        """Run packets through the program, at the present time."""
+        # Timestamps of the program are microseconds since its start, as simple_switch's are.
+        self.switch.state.clock = int((time.monotonic() - self._begun) * 1e6)
+        return self.switch.process_batch(packets)
+
+    def read_register(self, name: str, index: int) -> int:
+        """What a cell holds.
+
+        Raises:
+            UnknownNameError: no such register.
+            IndexError: no such cell.
+        """
+        return cell_value(self.switch.registers[name], index)
+
+    def reader(self, place: int, number: int, epoch: int, workers: int) -> SlotReader:
+        """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
+        plan = plan_of(self.places.describe(place, number, epoch, workers))
+        probe = Probe(lambda _, name, index: self.read_register(name, index))
+        return aggregation_of(plan.aggregation).slot_reader(plan, probe)
+
+    def _first_node(self, place: int) -> int:
+        return place * self.places.workers

@@ -1,0 +1,119 @@
+"""A client's end of the control connection."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+
+from innet.errors import InputError, NetworkError
+from innet.fabric.peers import Address
+from innet.service.control import LONGEST_LINE, Message, decode, encode
+from innet.wire import UDP_PORT
+
+
+def resolve(switch: str) -> Address:
+    """HOST:PORT or HOST as an IPv4 address and a port.
+
+    Raises:
+        InputError: it is none, or the host is not known.
+    """
+    host, colon, port = switch.rpartition(":")
+    if not colon:
+        host, port = switch, str(UDP_PORT)
+    if not host or not port.isdigit() or int(port) > 0xFFFF:
+        raise InputError(
+            f"{switch!r} is no address; write it as HOST:PORT, such as 10.0.0.1:48879."
+        )
+    try:
+        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"no IPv4 address is known of {host!r}: {error}.") from None
+    ip, number = found[0][4][:2]
+    return Address(str(ip), int(number))
+
+
+class Channel:
+    """Lines of JSON over a connection.
+
+    Args:
+        sock: connected.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+        sock.setblocking(False)
+        self._socket = sock
+        self._arrived = b""
+        self._ended = False
+
+    @classmethod
+    def connect(cls, where: Address, timeout: float) -> Channel:
+        """Connect within ``timeout`` seconds, or OSError."""
+        return cls(socket.create_connection((where.ip, where.udp_port), timeout))
+
+    @property
+    def local_ip(self) -> str:
+        """The address of this machine that the connection comes from."""
+        return str(self._socket.getsockname()[0])
+
+    @property
+    def peer(self) -> Address:
+        """Where it leads to."""
+        return Address(*self._socket.getpeername()[:2])
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def say(self, message: Message) -> None:
+        """Send a message. If the connection has ended, the next ``hear`` says so."""
+        line = encode(message)
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(5.0)
+            self._socket.sendall(line)
+        self._socket.setblocking(False)
+
+    def hear(self, until: float) -> Message | None:
+        """The next message, or None if none comes until then (``time.monotonic``).
+
+        Returns:
+            {"closed": True} once the connection has ended and all messages were heard.
+
+        Raises:
+            NetworkError: what comes is no message.
+        """
+        while True:
+            line, end, rest = self._arrived.partition(b"\n")
+            if end:
+                self._arrived = rest
+                try:
+                    return decode(line)
+                except InputError as error:
+                    raise NetworkError(f"who answers is no innet switch service: {error}") from None
+            if self._ended:
+                return {"closed": True}
+            if len(self._arrived) > LONGEST_LINE:
+                raise NetworkError("who answers is no innet switch service: it sends long lines.")
+            left = until - time.monotonic()
+            readable, _, _ = select.select([self._socket], [], [], max(0.0, left))
+            if not readable:
+                return None
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            read = self._socket.recv(LONGEST_LINE)
+        except BlockingIOError:
+            return
+        except OSError:
+            read = b""
+        self._arrived += read
+        self._ended = not read

@@ -1,0 +1,299 @@
+"""A worker's membership in a job on a switch service.
+
+    with join("127.0.0.1:48879", job="mine", worker=0, workers=4) as membership:
+        participant = Participant(
+            membership.plan, membership.worker, codec="lhc", fabric=membership.fabric
+        )
+        total, report = participant.all_reduce(gradient)
+
+The connection stays open: it is how the others learn that a worker is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from innet.errors import (
+    ControlError,
+    InputError,
+    MembershipError,
+    NetworkError,
+    StalledError,
+    StateError,
+)
+from innet.plan import Plan
+from innet.service.channel import Channel, resolve
+from innet.service.control import HELLO, Message, check_greeting, request
+from innet.service.fabric import ServiceFabric
+from innet.service.places import plan_of
+
+DEADLINE = 30.0
+_HELLO_SECONDS = 0.05  # between two datagrams that show the address
+_RETRY_SECONDS = 0.1  # between two attempts to connect
+_LEAVE_SECONDS = 2.0
+
+
+def join(
+    switch: str,
+    *,
+    job: str,
+    worker: int,
+    workers: int,
+    key: str | None = None,
+    deadline: float = DEADLINE,
+) -> Membership:
+    """Join a job on a switch service, and wait until all its workers are there.
+
+    Args:
+        switch: the service's address, HOST:PORT; the port may be left out.
+        job: its name, the same for all its workers; it begins with the first who joins.
+        worker: index of this worker.
+        workers: how many the job has.
+        key: the service's key, if it has one. It is not sent.
+        deadline: seconds to wait, for the switch and for the others.
+
+    Raises:
+        InputError: an address that is none; or the service refuses: a wrong key, a worker of that
+            index that is there already, another number of workers, no room for one more job.
+        NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
+        StalledError: not all workers came; names those who are missing.
+    """
+    return Membership(
+        switch, job=job, worker=worker, workers=workers, key=key, until=time.monotonic() + deadline
+    )
+
+
+class Membership:
+    """A worker's seat in a job; made by ``join``.
+
+    Attributes:
+        job, worker, workers: as they were given.
+        plan: the network and the job's present epoch, for ``innet.participant.Participant``.
+        fabric: the connection to the switch. It stays the same over ``renew``.
+    """
+
+    def __init__(
+        self, switch: str, *, job: str, worker: int, workers: int, key: str | None, until: float
+    ) -> None:
+        self.switch = switch
+        self.job = job
+        self.worker = worker
+        self.workers = workers
+        self._key = key
+        self._where = resolve(switch)
+        self._channel: Channel | None = None
+        self._departed: dict[int, str] = {}
+        self.fabric = ServiceFabric(worker, lambda: self._open().fileno(), self._hear_departures)
+        try:
+            self.plan: Plan = self._enter(until, again=False)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def epoch(self) -> int:
+        """The job's present epoch."""
+        return self.plan.job.epoch
+
+    def __enter__(self) -> Membership:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.leave()
+        else:
+            self.close()
+
+    def renew(self, deadline: float = DEADLINE) -> Plan:
+        """After a failure: wait until all workers ask for it, and go on under the next epoch.
+
+        A switch that was started anew is joined again.
+
+        Returns:
+            The new plan, for a new ``Participant``.
+
+        Raises:
+            StalledError: not all workers asked; names those who are missing.
+            NetworkError, InputError: as ``join``.
+        """
+        until = time.monotonic() + deadline
+        if self._channel is not None:
+            try:
+                self._channel.say({"request": "renew"})
+                self.plan = self._await_plan(until)
+            except MembershipError:
+                self._channel.close()
+                self._channel = None
+            else:
+                return self.plan
+        self.plan = self._enter(until, again=True)
+        return self.plan
+
+    def read_register(self, switch: str, name: str, index: int) -> int:
+        """What a register of the switch holds, for ``Participant.diagnose``.
+
+        Args:
+            switch: any; there is one.
+            name: of the register.
+            index: of the cell.
+
+        Raises:
+            ControlError: no such register or cell.
+            NetworkError: the switch does not answer.
+        """
+        del switch
+        channel = self._open()
+        channel.say({"request": "read", "register": name, "index": index})
+        answer = self._wait(time.monotonic() + _LEAVE_SECONDS, "value", lambda: "its answer")
+        if answer["value"] is None:
+            raise ControlError(f"the switch at {self.switch} has no register {name}[{index}].")
+        return int(answer["value"])
+
+    def leave(self) -> None:
+        """Leave the job on purpose: the others need not wait for this worker."""
+        if self._channel is not None:
+            try:
+                self._channel.say({"request": "leave"})
+                self._wait(time.monotonic() + _LEAVE_SECONDS, "left_job", lambda: "its answer")
+            except (NetworkError, StalledError):
+                pass  # gone either way
+        self.close()
+
+    def close(self) -> None:
+        """End the connections. To the others it looks as if this worker had died."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self.fabric.close()
+
+    # ------------------------------------------------------------------ joining
+
+    def _enter(self, until: float, *, again: bool) -> Plan:
+        """Connect, take the seat, show the address, wait for the others."""
+        while True:
+            self._channel = channel = self._connect(until)
+            nonce = check_greeting(self._next(until, "its greeting"), self.switch)
+            fields = {"job": self.job, "worker": self.worker, "workers": self.workers}
+            channel.say(request("join", nonce, self._key, **fields))
+            try:
+                token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
+            except InputError:
+                # The switch may not have noticed yet that the connection before has ended.
+                if not again or time.monotonic() + _RETRY_SECONDS > until:
+                    raise
+                channel.close()
+                time.sleep(_RETRY_SECONDS)
+                continue
+            self.fabric.open(channel.local_ip, channel.peer)
+            return self._await_plan(until, HELLO + token)
+
+    def _connect(self, until: float) -> Channel:
+        while True:
+            left = until - time.monotonic()
+            try:
+                return Channel.connect(self._where, max(left, 0.01))
+            except OSError as error:
+                reason = error.strerror or str(error)
+            if left <= _RETRY_SECONDS:
+                raise NetworkError(
+                    f"cannot reach a switch at {self.switch}: {reason}. Start one with "
+                    f"`innet switch serve --listen {self.switch}`, or check the address."
+                ) from None
+            time.sleep(_RETRY_SECONDS)
+
+    def _await_plan(self, until: float, hello: bytes | None = None) -> Plan:
+        """Wait for the epoch to begin; show the address with ``hello`` until it was seen."""
+        awaited: list[int] | None = None
+
+        def missing() -> str:
+            if awaited is None:
+                return "an answer to the datagrams that show this worker's address; a firewall?"
+            names = ", ".join(map(str, awaited))
+            return f"worker{'s' if len(awaited) != 1 else ''} {names} of job {self.job!r}"
+
+        while True:
+            turn = until
+            if hello is not None and awaited is None:
+                self.fabric.show(hello)
+                turn = min(until, time.monotonic() + _HELLO_SECONDS)
+            message = self._message(turn)
+            if message is None:
+                if turn < until and time.monotonic() < until:
+                    continue
+                raise self._late(missing())
+            if "awaited" in message:
+                awaited = list(message["awaited"])
+            elif "plan" in message:
+                plan = plan_of(message["plan"])
+                self._departed.clear()
+                self.fabric.begin(plan.layout)
+                return plan
+
+    # ------------------------------------------------------------------ what the switch says
+
+    def _hear_departures(self) -> dict[int, str]:
+        """What is known of workers that went out of step; looks at what the switch has said.
+
+        Raises:
+            MembershipError: the switch is gone.
+        """
+        while (message := self._message(0.0)) is not None:
+            self._note(message)
+        return self._departed
+
+    def _note(self, message: Message) -> None:
+        if "left" in message:
+            how = "left job" if message.get("on_purpose") else "lost its connection to job"
+            self._departed[message["left"]] = f"{how} {self.job!r}"
+        elif "renewing" in message:
+            self._departed[message["renewing"]] = f"asks for the next epoch of job {self.job!r}"
+
+    def _next(self, until: float, what: str) -> Message:
+        message = self._message(until)
+        if message is None:
+            raise self._late(what)
+        return message
+
+    def _wait(self, until: float, name: str, what: Callable[[], str]) -> Message:
+        """The next message that has ``name``; others are noted."""
+        while name not in (message := self._next(until, what())):
+            self._note(message)
+        return message
+
+    def _message(self, until: float) -> Message | None:
+        """What the switch says next; None if it says nothing until then.
+
+        Raises:
+            MembershipError: it stopped, or the connection ended.
+            InputError: it refuses.
+        """
+        message = self._open().hear(until)
+        if message is None:
+            return None
+        if "error" in message:
+            raise InputError(f"the switch at {self.switch} refuses: {message['error']}")
+        if "stopping" in message or "closed" in message:
+            how = "was stopped" if "stopping" in message else "is gone"
+            raise MembershipError(
+                f"the switch at {self.switch} {how} while worker {self.worker} was in job "
+                f"{self.job!r}; start it again, and renew the membership."
+            )
+        return message
+
+    def _open(self) -> Channel:
+        if self._channel is None:
+            raise StateError(f"worker {self.worker} is not in job {self.job!r} any more.")
+        return self._channel
+
+    def _late(self, what: str) -> StalledError:
+        return StalledError(
+            f"worker {self.worker} of {self.workers} waited for {what} at the switch "
+            f"{self.switch} until its deadline."
+        )

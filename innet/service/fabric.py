@@ -1,0 +1,116 @@
+"""A worker's fabric to a switch service: its UDP socket, and an ear for what the switch says."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from collections.abc import Callable, Mapping
+
+from innet.errors import MembershipError, NetworkError, StateError
+from innet.fabric.messages import widen_buffers
+from innet.fabric.peers import Address
+from innet.fabric.udp import UdpFabric
+from innet.packets import PacketBatch
+from innet.wire import Endpoint, Layout
+
+_LONGEST_WAIT = 1.0
+_SILENCE = 0.5  # seconds without a packet, after which a departure is taken to be why
+
+
+class ServiceFabric:
+    """Carries a worker's frames to a switch service, and does not wait for workers who are gone.
+
+    A worker who left may have done its part before: what is complete still comes. So only when
+    somebody is gone and no packet has come for a while, ``wait`` raises.
+
+    Args:
+        worker: its index, for the addresses that frames show.
+        channel: the file descriptor at which the switch is heard.
+        departed: takes what the switch has said; worker -> what it did instead of going on.
+    """
+
+    name = "udp"
+
+    def __init__(
+        self, worker: int, channel: Callable[[], int], departed: Callable[[], Mapping[int, str]]
+    ) -> None:
+        self._shown = Endpoint.of_worker(worker), Endpoint.of_switch()
+        self._channel = channel
+        self._departed = departed
+        self._socket: socket.socket | None = None
+        self._udp: UdpFabric | None = None
+        self._silent_since: float | None = None
+
+    def open(self, ip: str, switch: Address) -> None:
+        """Take a new socket from this machine's address ``ip`` to the switch.
+
+        Raises:
+            NetworkError: there is none to be had.
+        """
+        self.close()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            widen_buffers(self._socket)
+            self._socket.bind((ip, 0))
+            self._socket.connect(tuple(switch))
+        except OSError as error:
+            raise NetworkError(f"cannot send from {ip} to {switch.ip}: {error.strerror}.") from None
+
+    def show(self, hello: bytes) -> None:
+        """Send the datagram that shows where frames will come from; it may be lost."""
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            self._socket.send(hello)
+
+    def begin(self, layout: Layout) -> None:
+        """An epoch begins: nobody has departed from it yet."""
+        assert self._socket is not None
+        self._silent_since = None
+        self._udp = UdpFabric(*self._shown, layout, sock=self._socket)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._udp = None
+
+    def now(self) -> float:
+        """The fabric's clock, seconds."""
+        return self._open().now()
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """See ``Fabric``."""
+        self._open().send(packets, now)
+
+    def receive(self, now: float) -> PacketBatch:
+        """See ``Fabric``."""
+        arrived = self._open().receive(now)
+        if len(arrived):
+            self._silent_since = None
+        return arrived
+
+    def wait(self, now: float, until: float) -> float:
+        """Sleep until something has arrived or it is ``until``; at most a second.
+
+        Raises:
+            MembershipError: workers left the job or ask for its next epoch, or the switch is gone.
+        """
+        udp = self._open()
+        departed = self._departed()
+        end = min(until, now + _LONGEST_WAIT)
+        if departed:
+            if self._silent_since is None:
+                self._silent_since = now
+            if now >= self._silent_since + _SILENCE:
+                said = "; ".join(f"worker {each} {what}" for each, what in departed.items())
+                raise MembershipError(
+                    f"{said}, so the others wait in vain. Renew the membership and go on."
+                )
+            end = min(end, self._silent_since + _SILENCE)
+        select.select([udp.fileno(), self._channel()], [], [], max(0.0, end - now))
+        return max(now, self.now())
+
+    def _open(self) -> UdpFabric:
+        if self._udp is None:
+            raise StateError("this worker has left its job; join again.")
+        return self._udp

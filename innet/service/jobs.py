@@ -1,0 +1,266 @@
+"""Who is in which job, without sockets or clocks: requests and departures in, messages out.
+
+A job begins once all its workers are seated, each with an address that it has shown. Each beginning
+is an epoch: what was under way before counts no more. Whoever leaves, on purpose or by losing the
+connection, frees the seat; the others are told, and go on, with somebody else on that seat, when
+all have asked for the next epoch. A job is over when its last worker has left.
+
+    absent ── join ──► seated ── hello (an address) ──► ready ── all are ready ──► running
+                                                          ▲                           │
+                                                          └────────── renew ──────────┘
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeGuard
+
+from innet.errors import InputError
+from innet.fabric.peers import Address
+from innet.service.control import LONGEST_NAME, TOKEN, Message
+
+
+class Switchboard(Protocol):
+    """Where jobs are admitted."""
+
+    def begin(self, place: int, number: int, epoch: int, addresses: list[Address]) -> Message:
+        """Admit the workers at ``addresses``, and nobody else; what they are to be told."""
+
+    def end(self, place: int) -> None:
+        """Admit nobody there any more."""
+
+
+class State(enum.Enum):
+    """Of a worker; see above."""
+
+    SEATED = "seated"
+    READY = "ready"
+    RUNNING = "running"
+
+
+@dataclass(slots=True)
+class Seat:
+    """A worker of a job.
+
+    Attributes:
+        client: its connection.
+        token: what its datagram must hold.
+        state: where it is.
+        address: where its frames come from, once it has shown it.
+    """
+
+    client: int
+    token: bytes
+    state: State = State.SEATED
+    address: Address | None = None
+
+
+@dataclass(slots=True)
+class RunningJob:
+    """A job that somebody has joined.
+
+    Attributes:
+        name: as its workers call it.
+        workers: how many it has.
+        place: its part of the switch.
+        number, epoch: as in the header.
+        epochs: how many have begun.
+        seats: by worker.
+    """
+
+    name: str
+    workers: int
+    place: int
+    number: int
+    epoch: int
+    epochs: int = 0
+    seats: dict[int, Seat] = field(default_factory=dict)
+
+    @property
+    def awaited(self) -> list[int]:
+        """Workers that the next epoch waits for."""
+        ready = {index for index, seat in self.seats.items() if seat.state is State.READY}
+        return [index for index in range(self.workers) if index not in ready]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all seats are taken by workers of this epoch."""
+        states = [seat.state for seat in self.seats.values()]
+        return len(states) == self.workers and all(each is State.RUNNING for each in states)
+
+
+class Place(NamedTuple):
+    """Where a client sits."""
+
+    job: RunningJob
+    worker: int
+
+
+class Jobs:
+    """The jobs of a service.
+
+    Args:
+        board: where they are admitted.
+        places: how many there may be at the same time.
+        workers: how many workers a job may have.
+        say: takes (client, message): what clients are to be told.
+        draw: a random number below its argument; for the jobs' numbers and first epochs, which
+            should differ from those of an earlier service at the same address.
+    """
+
+    def __init__(
+        self,
+        board: Switchboard,
+        places: int,
+        workers: int,
+        say: Callable[[int, Message], None],
+        draw: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
+        self._board = board
+        self._places = places
+        self._workers = workers
+        self._say = say
+        self._draw = draw
+        self._jobs: dict[str, RunningJob] = {}
+        self._clients: dict[int, Place] = {}
+        self._tokens: dict[bytes, Place] = {}
+
+    def __iter__(self) -> Iterator[RunningJob]:
+        return iter(self._jobs.values())
+
+    def of(self, client: int) -> Place | None:
+        """Where a client sits; None if it has not joined."""
+        return self._clients.get(client)
+
+    def join(self, client: int, message: Message) -> None:
+        """Give a client the seat that it asks for, and a token to show its address with.
+
+        Raises:
+            InputError: no such seat, or it is taken; nothing has changed.
+        """
+        name, worker, workers = self._asked(message)
+        job = self._jobs.get(name)
+        if job is None:
+            job = self._new(name, workers)
+        if job.workers != workers:
+            raise InputError(
+                f"job {name!r} has {job.workers} workers, not {workers}; start all with the same "
+                "number, or give this job another name."
+            )
+        if worker in job.seats:
+            raise InputError(
+                f"job {name!r} has a worker {worker} already, which is connected; give each worker "
+                "an index of its own, or the job another name."
+            )
+        self._jobs[name] = job
+        seat = Seat(client, secrets.token_bytes(TOKEN))
+        job.seats[worker] = seat
+        self._clients[client] = self._tokens[seat.token] = Place(job, worker)
+        self._say(client, {"token": seat.token.hex()})
+
+    def hello(self, token: bytes, sender: Address) -> bool:
+        """A datagram with ``token`` came from ``sender``; whether it is anybody's."""
+        place = self._tokens.get(token)
+        if place is None or self._is_taken(sender, token):
+            return False
+        job, worker = place
+        seat = job.seats[worker]
+        if seat.state is State.SEATED:
+            seat.address = sender
+            seat.state = State.READY
+            self._tell_others(place, {"joined": worker})
+            self._begin_if_all_are_ready(job)
+        return True
+
+    def renew(self, client: int) -> None:
+        """A client asks for the job's next epoch.
+
+        Raises:
+            InputError: it has not joined.
+        """
+        place = self._clients.get(client)
+        if place is None:
+            raise InputError("join a job first.")
+        job, worker = place
+        seat = job.seats[worker]
+        if seat.state is State.RUNNING:
+            seat.state = State.READY
+            self._tell_others(place, {"renewing": worker})
+        self._begin_if_all_are_ready(job)
+
+    def gone(self, client: int, *, left: bool = False) -> None:
+        """A client is not there any more: its connection ended, or it ``left`` on purpose."""
+        place = self._clients.pop(client, None)
+        if place is None:
+            return
+        job, worker = place
+        del self._tokens[job.seats.pop(worker).token]
+        if not job.seats:
+            del self._jobs[job.name]
+            self._board.end(job.place)
+            return
+        self._tell_others(place, {"left": worker, "on_purpose": left})
+        self._tell_awaited(job)
+
+    def _is_taken(self, sender: Address, token: bytes) -> bool:
+        seats = (seat for job in self for seat in job.seats.values())
+        return any(seat.address == sender and seat.token != token for seat in seats)
+
+    def _asked(self, message: Message) -> tuple[str, int, int]:
+        name, worker, workers = (message.get(each) for each in ("job", "worker", "workers"))
+        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+            raise InputError(f"a job has a name of 1 to {LONGEST_NAME} characters.")
+        if not _whole(workers) or not 1 <= workers <= self._workers:
+            raise InputError(
+                f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "
+                "(--workers-max)."
+            )
+        if not _whole(worker) or not 0 <= worker < workers:
+            raise InputError(
+                f"there is no worker {worker!r} in job {name!r}; it has 0 .. {workers - 1}."
+            )
+        return name, worker, workers
+
+    def _new(self, name: str, workers: int) -> RunningJob:
+        taken = {job.place for job in self._jobs.values()}
+        free = [place for place in range(self._places) if place not in taken]
+        if not free:
+            names = ", ".join(repr(each) for each in self._jobs)
+            raise InputError(
+                f"no room for job {name!r}: this switch takes {self._places} at the same time "
+                f"(--jobs), and there are {names}."
+            )
+        numbers = {job.number for job in self._jobs.values()}
+        number = next(n for n in iter(lambda: 1 + self._draw(0xFFFF), 0) if n not in numbers)
+        return RunningJob(name, workers, free[0], number, self._draw(0x10000))
+
+    def _begin_if_all_are_ready(self, job: RunningJob) -> None:
+        if job.awaited:
+            self._tell_awaited(job)
+            return
+        job.epoch = (job.epoch + 1) % 0x10000
+        job.epochs += 1
+        addresses = [job.seats[worker].address for worker in range(job.workers)]
+        plan = self._board.begin(
+            job.place, job.number, job.epoch, [each for each in addresses if each is not None]
+        )
+        for seat in job.seats.values():
+            seat.state = State.RUNNING
+            self._say(seat.client, {"plan": plan})
+
+    def _tell_awaited(self, job: RunningJob) -> None:
+        for seat in job.seats.values():
+            if seat.state is State.READY:
+                self._say(seat.client, {"awaited": job.awaited})
+
+    def _tell_others(self, place: Place, message: Message) -> None:
+        for worker, seat in place.job.seats.items():
+            if worker != place.worker:
+                self._say(seat.client, message)
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,127 @@
+"""What a service gives to its jobs: equal parts of one switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from innet import programs
+from innet.errors import InputError, NetworkError
+from innet.plan import Plan, PlannedHost, PlannedSwitch, aggregation_of
+from innet.plan.network import Link, Port
+from innet.plan.star import SWITCH, Star
+from innet.programs import CompiledProgram
+from innet.protocol.admission import MAX_PORT, Job, Member
+from innet.wire import Endpoint, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How a switch is divided.
+
+    Attributes:
+        program: what the switch runs.
+        jobs: parts, one for each job at the same time.
+        workers: ports of each part: workers that a job may have.
+        slots: of each part, a power of two.
+
+    Raises:
+        InputError: more than the program, or a switch, has.
+    """
+
+    program: CompiledProgram
+    jobs: int
+    workers: int
+    slots: int
+
+    @classmethod
+    def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> Places:
+        """Equal parts of all that ``program`` has.
+
+        Raises:
+            InputError: the program is not for one switch, or has no room for so many.
+        """
+        if not isinstance(aggregation_of(program.program), Star):
+            raise InputError(
+                f"{program.program} takes more than one switch and its workers; serve slots."
+            )
+        size = program.dimensions()
+        if not 1 <= workers <= size.workers:
+            raise InputError(
+                f"{workers} workers in a job; {program.name} takes 1 to {size.workers}."
+            )
+        most = min(size.slots, MAX_PORT // workers)
+        if not 1 <= jobs <= most:
+            raise InputError(
+                f"{jobs} jobs of up to {workers} workers; a switch has {MAX_PORT} ports for "
+                f"workers and {program.name} has {size.slots} slots, which is room for 1 to {most}."
+            )
+        slots = 1 << (size.slots // jobs).bit_length() - 1
+        return cls(program, jobs, workers, slots)
+
+    def port(self, place: int, worker: int) -> int:
+        """The switch port of a worker."""
+        return 1 + place * self.workers + worker
+
+    def job(self, place: int, number: int = 0, epoch: int = 0, workers: int | None = None) -> Job:
+        """The job at a place; by default with as many workers as there are ports."""
+        count = self.workers if workers is None else workers
+        return Job(
+            [Member(self.port(place, each), Endpoint.of_worker(each)) for each in range(count)],
+            number=number,
+            epoch=epoch,
+            slot_base=place * self.slots,
+            slots=self.slots,
+            group=place + 1,
+        )
+
+    def describe(self, place: int, number: int, epoch: int, workers: int) -> dict[str, Any]:
+        """What a worker needs to make ``plan_of``."""
+        job = self.job(place, number, epoch, workers)
+        return {
+            "program": self.program.program,
+            "values": self.program.dimensions().values,
+            "job": number,
+            "epoch": epoch,
+            "workers": workers,
+            "slot_base": job.slot_base,
+            "slots": job.slots,
+            "group": job.group,
+            "port": self.port(place, 0),
+        }
+
+
+def plan_of(description: Mapping[str, Any]) -> Plan:
+    """The plan of a job on a service, as its workers see it: a star with default addresses.
+
+    Raises:
+        NetworkError: the description cannot be used.
+    """
+    try:
+        program = programs.find(str(description["program"]), int(description["values"]))
+        first, workers = int(description["port"]), int(description["workers"])
+        job = Job(
+            [Member(first + each, Endpoint.of_worker(each)) for each in range(workers)],
+            number=int(description["job"]),
+            epoch=int(description["epoch"]),
+            slot_base=int(description["slot_base"]),
+            slots=int(description["slots"]),
+            group=int(description["group"]),
+        )
+        return Plan(
+            aggregation=program.program,
+            switches=(PlannedSwitch(SWITCH, program, ()),),
+            hosts=tuple(
+                PlannedHost(f"h{each + 1}", member.endpoint, Endpoint.of_switch(), "worker", each)
+                for each, member in enumerate(job.members)
+            ),
+            links=tuple(
+                Link(Port(f"h{each + 1}", 0), Port(SWITCH, member.port))
+                for each, member in enumerate(job.members)
+            ),
+            job=job,
+            layout=Layout(int(description["values"]), "udp"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

@@ -1,0 +1,254 @@
+"""The built-in switch as a service: one process, a UDP socket for frames, TCP for control.
+
+A loop moves batches of frames through the program and answers clients between two of them. It keeps
+no time but for clients who say nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import selectors
+import socket
+import time
+from dataclasses import dataclass
+
+from innet import programs
+from innet.config import Engine
+from innet.errors import InnetError, InputError, NetworkError
+from innet.fabric.peers import Address, PeerPorts
+from innet.service.board import Board
+from innet.service.connections import Client, Connections, Heard
+from innet.service.control import (
+    HELLO,
+    TOKEN,
+    Message,
+    check_proof,
+    check_versions,
+    decode,
+)
+from innet.service.jobs import Jobs
+from innet.service.places import Places
+from innet.wire import Layout
+
+_TURN = 1.0  # seconds between two looks at silent clients
+_BATCHES = 16  # of frames, before clients are looked at again
+_PORT_TRIES = 20  # to find a port that is free for both protocols
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What a service is.
+
+    Attributes:
+        listen: an IPv4 address of this machine and a port, for UDP and TCP; 0 takes a free one.
+        program, values: a shipped program for one switch, and the values in its packets.
+        key: what clients must know; None admits everybody who reaches the address.
+        jobs: how many there may be at the same time; each gets an equal part of the slots.
+        workers: how many a job may have.
+        engine: "jit" or "interpret".
+    """
+
+    listen: Address
+    program: str = "slots"
+    values: int = 256
+    key: str | None = None
+    jobs: int = 4
+    workers: int = 32
+    engine: Engine = "jit"
+
+    def __post_init__(self) -> None:
+        if self.key == "":
+            raise InputError("the key is empty; leave it out, or choose one.")
+        if self.key is None and not ipaddress.IPv4Address(self.listen.ip).is_loopback:
+            raise InputError(
+                f"{self.listen.ip} can be reached from other machines, and without a key anybody "
+                "there could join; give a key (--key-file), or listen on 127.0.0.1."
+            )
+
+
+class SwitchService:
+    """A running service. It listens once it is made, and serves in ``run``.
+
+    Args:
+        settings: what it is.
+
+    Attributes:
+        address: where it listens.
+
+    Raises:
+        NetworkError: the address is not this machine's, or the port is in use.
+        InputError: the program or numbers do not fit each other.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        program = programs.find(settings.program, settings.values)
+        self.settings = settings
+        self.places = Places.divide(program, settings.jobs, settings.workers)
+        self.refused = 0
+        listener, data = _listen(settings.listen)
+        try:
+            self.address = Address(*listener.getsockname())
+            self._board = Board(self.places, settings.engine)
+            self._ports = PeerPorts(data, Layout(settings.values, "raw"))
+            self._selector = selectors.DefaultSelector()
+            self._selector.register(self._ports.fileno(), selectors.EVENT_READ)
+            self._connections = Connections(listener, self._selector)
+        except BaseException:
+            listener.close()
+            data.close()
+            raise
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._jobs = Jobs(self, self.places.jobs, self.places.workers, self._connections.say)
+        self._running = True
+
+    def stop(self) -> None:
+        """Make ``run`` end: from a signal handler or another thread."""
+        self._running = False
+        with contextlib.suppress(OSError):
+            self._wake.send(b"\0")
+
+    def run(self) -> None:
+        """Serve until ``stop``; what has arrived by then is still answered."""
+        try:
+            look = time.monotonic() + _TURN
+            while self._running:
+                now = time.monotonic()
+                self._turn(self._selector.select(max(0.0, look - now)))
+                if time.monotonic() >= look:
+                    look = time.monotonic() + _TURN
+                    for client in self._connections.expire(time.monotonic()):
+                        self._jobs.gone(client.number)
+            self._forward()
+            for client in list(self._connections):
+                self._connections.dismiss(client, {"stopping": True})
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._connections.close_all()
+        self._ports.close()
+        self._selector.close()
+        self._wake.close()
+        self._woken.close()
+
+    # ------------------------------------------------------------------ what jobs ask for
+
+    def begin(self, place: int, number: int, epoch: int, addresses: list[Address]) -> Message:
+        """See ``Switchboard``."""
+        self.end(place)
+        for worker, address in enumerate(addresses):
+            self._ports.admit(self.places.port(place, worker), address)
+        self._board.begin(place, number, epoch, len(addresses))
+        return self.places.describe(place, number, epoch, len(addresses))
+
+    def end(self, place: int) -> None:
+        """See ``Switchboard``."""
+        self._board.end(place)
+        for worker in range(self.places.workers):
+            self._ports.dismiss(self.places.port(place, worker))
+
+    # ------------------------------------------------------------------ one turn
+
+    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        heard = Heard()
+        for key, events in ready:
+            if key.data is self._connections:
+                self._connections.accept(time.monotonic())
+            elif isinstance(key.data, Client):
+                self._connections.serve(key.data, events, heard)
+            elif key.fileobj == self._ports.fileno():
+                self._forward()
+        for client, line in heard.lines:
+            self._answer(client, line)
+        for client in heard.gone:
+            self._jobs.gone(client.number)
+
+    def _forward(self) -> None:
+        for _ in range(_BATCHES):
+            before = self._ports.counts.received
+            arrived = self._ports.receive()
+            if len(arrived):
+                self._ports.send(self._board.process(arrived))
+            if self._ports.strays:
+                self._look_at_strays()
+            if self._ports.counts.received == before:
+                return
+
+    def _look_at_strays(self) -> None:
+        for stray in self._ports.strays:
+            if len(stray.data) == len(HELLO) + TOKEN and stray.data.startswith(HELLO):
+                self._jobs.hello(stray.data[len(HELLO) :], stray.sender)
+        self._ports.strays.clear()
+
+    # ------------------------------------------------------------------ control
+
+    def _answer(self, client: Client, line: bytes) -> None:
+        try:
+            message = decode(line)
+            if client.deadline is not None:
+                self._first(client, message)
+            else:
+                self._later(client, message)
+        except InnetError as error:
+            self.refused += 1
+            self._jobs.gone(client.number)
+            self._connections.dismiss(client, {"error": str(error)})
+
+    def _first(self, client: Client, message: Message) -> None:
+        client.deadline = None
+        check_versions(message, "the client")
+        check_proof(message, client.nonce, self.settings.key)
+        kind = message.get("request")
+        if kind == "join":
+            self._jobs.join(client.number, message)
+        else:
+            raise InputError(f"a connection begins with a request to join, not {kind!r:.40}.")
+
+    def _later(self, client: Client, message: Message) -> None:
+        kind = message.get("request")
+        if kind == "renew":
+            self._jobs.renew(client.number)
+        elif kind == "leave":
+            self._jobs.gone(client.number, left=True)
+            self._connections.dismiss(client, {"left_job": True})
+        elif kind == "read":
+            self._connections.say(client.number, self._read(message))
+        else:
+            raise InputError(f"unknown request {kind!r:.40}.")
+
+    def _read(self, message: Message) -> Message:
+        name, index = message.get("register"), message.get("index")
+        try:
+            assert isinstance(name, str)
+            assert isinstance(index, int)
+            assert index >= 0
+            return {"value": self._board.read_register(name, index)}
+        except (AssertionError, InnetError, IndexError):
+            return {"value": None}
+
+
+def _listen(where: Address) -> tuple[socket.socket, socket.socket]:
+    """A TCP and a UDP socket at the same address and port."""
+    tries = 1 if where.udp_port else _PORT_TRIES
+    for last in range(tries - 1, -1, -1):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            # Connections of a service that was here before may still be closing.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(tuple(where))
+            data.bind(listener.getsockname())
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            data.close()
+            if last:
+                continue
+            raise NetworkError(
+                f"cannot listen at {where.ip}:{where.udp_port}: {error.strerror}. The address must "
+                "be one of this machine's, and the port free for TCP and UDP."
+            ) from None
+        return listener, data
+    raise AssertionError("the last try returns or raises")

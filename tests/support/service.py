@@ -1,0 +1,70 @@
+"""A switch service in a thread of the test, and workers in others."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+
+from innet.fabric.peers import Address
+from innet.participant import Participant
+from innet.protocol import Timing
+from innet.service import join
+from innet.service.server import ServiceSettings, SwitchService
+
+LOOPBACK = Address("127.0.0.1", 0)
+QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=20.0)
+SECONDS = 20.0
+
+
+@contextlib.contextmanager
+def serving(**settings):
+    """A service on a free port of the loopback interface."""
+    settings = {"values": 32, "jobs": 2, "workers": 4} | settings
+    service = SwitchService(ServiceSettings(listen=settings.pop("listen", LOOPBACK), **settings))
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def where(service):
+    return f"{service.address.ip}:{service.address.udp_port}"
+
+
+def together(functions, seconds=30):
+    """Run functions side by side; their results, or the first error."""
+    with concurrent.futures.ThreadPoolExecutor(len(functions)) as pool:
+        waiting = [pool.submit(each) for each in functions]
+        return [each.result(seconds) for each in waiting]
+
+
+def joined(service, stack, workers=2, job="test", **options):
+    """Memberships of all workers of a job, to be closed with ``stack``."""
+    options = {"deadline": SECONDS} | options
+
+    def enter(worker):
+        return join(where(service), job=job, worker=worker, workers=workers, **options)
+
+    made = together([lambda w=worker: enter(w) for worker in range(workers)])
+    for each in made:
+        stack.callback(each.leave)
+    return made
+
+
+def participants(memberships, codec="dense", **options):
+    options = {"timing": QUICK, "seed": 3} | options
+    return [
+        Participant(each.plan, each.worker, codec=codec, fabric=each.fabric, **options)
+        for each in memberships
+    ]
+
+
+def all_reduce(workers, gradients):
+    """All workers' sums and reports."""
+    pairs = zip(workers, gradients, strict=True)
+    return together([lambda each=each, x=x: each.all_reduce(x) for each, x in pairs])

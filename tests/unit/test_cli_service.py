@@ -1,0 +1,80 @@
+"""The service as a process: how it starts, ends, and says what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.service import participants
+
+from innet.errors import InputError
+from innet.service import join
+from innet.service.daemon import key_of
+
+SERVE = (sys.executable, "-m", "innet", "switch", "serve")
+
+
+@contextlib.contextmanager
+def process(*options, command=SERVE):
+    """A service in a process of its own, and where it listens."""
+    running = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "--values", "32", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with running:
+        try:
+            said = running.stdout.readline()
+            assert said.startswith("listening at "), running.stderr.read()
+            yield running, said.removeprefix("listening at ").strip()
+        finally:
+            running.kill()
+
+
+def wrong(*options):
+    result = subprocess.run(
+        [*SERVE, *options], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 1
+    return " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_sums_and_ends_cleanly(number, tmp_path):
+    (tmp_path / "key").write_text("secret\n")
+    command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
+    with process("--key-file", str(tmp_path / "key"), command=command) as (running, address):
+        with join(address, job="a", worker=0, workers=1, key="secret", deadline=20) as member:
+            (end,) = participants([member])
+            total, _ = end.all_reduce(np.full(3, 0.5, np.float32))
+            assert total.tolist() == [0.5] * 3
+            running.send_signal(number)
+            assert running.wait(10) == 0
+        assert "slots-32: 4 jobs of up to 32 workers, 256 slots each; a key is needed." in (
+            running.stderr.read()
+        )
+
+
+def test_what_cannot_be_served():
+    assert "without a key" in wrong("--listen", "0.0.0.0:0")
+    with process() as (_, address):
+        assert f"cannot listen at {address}: Address already in use" in wrong("--listen", address)
+
+
+def test_keys_are_given_once(tmp_path):
+    file = tmp_path / "key"
+    with pytest.raises(InputError, match="cannot read"):
+        key_of(None, file)
+    file.write_text("\n")
+    with pytest.raises(InputError, match="is empty"):
+        key_of(None, file)
+    file.write_text("a b\n")
+    assert key_of(None, file) == "a b"
+    assert key_of("c", None) == "c"
+    with pytest.raises(InputError, match="not both"):
+        key_of("c", file)

@@ -1,0 +1,271 @@
+"""The switch service over sockets of the loopback interface, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import time
+
+import numpy as np
+import pytest
+from support.service import (
+    LOOPBACK,
+    all_reduce,
+    joined,
+    participants,
+    serving,
+    together,
+    where,
+)
+
+import innet
+from innet.errors import (
+    ControlError,
+    InputError,
+    MembershipError,
+    NetworkError,
+    StalledError,
+    StateError,
+)
+from innet.fabric.peers import Address
+from innet.protocol import Timing
+from innet.service import client, control, join
+from innet.service.server import ServiceSettings, SwitchService
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+def gradients(workers=2, size=700, seed=1):
+    rng = np.random.default_rng(seed)
+    return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])
+def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
+    reference = innet.Collective(
+        workers=workers, codec=codec, values_per_packet=32, engine="jit", seed=3
+    )
+    ends = participants(joined(service, stack, workers), codec)
+    for _ in range(2):  # the second has what the codecs held back
+        expected, in_memory = reference.all_reduce(gradients(workers))
+        for total, report in all_reduce(ends, gradients(workers)):
+            np.testing.assert_array_equal(total, expected)
+            assert report.rounds == in_memory.rounds
+
+
+def test_jobs_share_the_switch_without_noticing(service, stack):
+    ours = participants(joined(service, stack, 2, job="ours"))
+    theirs = participants(joined(service, stack, 3, job="theirs"))
+    for seed in range(3):
+        x, y = gradients(2, 5000, seed), gradients(3, 4000, 100 + seed)
+        results = all_reduce(ours + theirs, x + y)
+        alone = [innet.all_reduce(each, codec="dense", values_per_packet=32) for each in (x, y)]
+        for number, (total, _) in enumerate(results):
+            np.testing.assert_array_equal(total, alone[number >= 2][0])
+
+
+def test_who_has_not_joined_is_named(service):
+    begun = time.monotonic()
+    with pytest.raises(StalledError, match="waited for workers 0, 2 of job 'test'"):
+        join(where(service), job="test", worker=1, workers=3, deadline=0.3)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_second_worker_of_an_index_is_refused(service, stack):
+    joined(service, stack, 2)
+    with pytest.raises(InputError, match="has a worker 1 already"):
+        join(where(service), job="test", worker=1, workers=2, deadline=5)
+
+
+def test_a_worker_that_is_gone_is_named_at_once(service, stack):
+    pair = joined(service, stack)
+    ends = participants(pair)
+    all_reduce(ends, gradients())
+    pair[1].close()
+    begun = time.monotonic()
+    with pytest.raises(MembershipError, match="worker 1 lost its connection to job 'test'"):
+        ends[0].all_reduce(gradients()[0])
+    assert time.monotonic() - begun < 5
+
+
+def test_a_worker_that_left_is_named(service, stack):
+    pair = joined(service, stack)
+    pair[0].leave()
+    with pytest.raises(MembershipError, match="worker 0 left job 'test'"):
+        participants(pair)[1].all_reduce(gradients()[1])
+    with pytest.raises(StateError, match="left its job"):
+        pair[0].fabric.now()
+    with pytest.raises(StateError, match="not in job 'test' any more"):
+        pair[0].read_register("s1", "SlotsIngress.pool.bitmap", 0)
+
+
+def test_a_seat_is_taken_over_and_all_go_on(service, stack):
+    pair = joined(service, stack)
+    pair[1].close()
+    with pytest.raises(MembershipError):
+        participants(pair)[0].all_reduce(gradients()[0])
+    first = pair[0].epoch
+    again = together(
+        [
+            lambda: pair[0].renew(10),
+            lambda: join(where(service), job="test", worker=1, workers=2, deadline=10),
+        ]
+    )
+    stack.callback(again[1].leave)
+    assert again[1].epoch == pair[0].epoch == (first + 1) % 0x10000
+    expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
+    for total, _ in all_reduce(participants([pair[0], again[1]]), gradients()):
+        np.testing.assert_array_equal(total, expected)
+
+
+def test_who_asks_for_the_next_epoch_calls_the_others(service, stack):
+    pair = joined(service, stack)
+    with pytest.raises(StalledError, match="waited for worker 1 of job 'test'"):
+        pair[0].renew(0.3)
+    with pytest.raises(MembershipError, match="worker 0 asks for the next epoch"):
+        participants(pair)[1].all_reduce(gradients()[1])
+    together([lambda each=each: each.renew(10) for each in pair])
+    all_reduce(participants(pair), gradients())
+
+
+def test_who_is_missing_in_a_slot_is_read_from_the_switch(service, stack):
+    pair = joined(service, stack)
+    patience = Timing(timeout=0.02, max_timeout=0.1, give_up=0.3)
+    end = participants(pair, timing=patience)[0]
+    with pytest.raises(StalledError, match="worker 0 of 2"):
+        end.all_reduce(gradients()[0])
+    assert "waits for worker 1" in end.diagnose(pair[0].read_register)
+    with pytest.raises(ControlError, match=r"no register nothing\[0\]"):
+        pair[0].read_register("s1", "nothing", 0)
+
+
+def test_no_room_for_another_job(service, stack):
+    for name in ("a", "b"):
+        joined(service, stack, 1, job=name)
+    with pytest.raises(InputError, match="no room for job 'c'"):
+        join(where(service), job="c", worker=0, workers=1, deadline=5)
+    stack.close()
+    joined(service, stack, 1, job="c")
+
+
+def test_keys():
+    with serving(key="right") as service:
+        where_to = where(service)
+        with join(where_to, job="a", worker=0, workers=1, key="right", deadline=10):
+            pass
+        with pytest.raises(InputError, match="the key is not the switch's"):
+            join(where_to, job="a", worker=0, workers=1, key="wrong", deadline=5)
+        with pytest.raises(InputError, match="pass the key"):
+            join(where_to, job="a", worker=0, workers=1, deadline=5)
+        assert service.refused == 2
+
+
+@pytest.mark.parametrize("name", ["service", "wire"])
+def test_another_version_is_refused_by_both_sides(service, monkeypatch, name):
+    own = {"service": control.VERSION, "wire": control.WIRE_VERSION}
+    with pytest.raises(NetworkError, match=f"version 99 of the {name} protocol, this side"):
+        control.check_greeting({"nonce": "", **own, name: 99}, "there")
+
+    def other(*arguments, **fields):
+        return control.request(*arguments, **fields) | {name: 99}
+
+    monkeypatch.setattr(client, "request", other)
+    with pytest.raises(InputError, match=f"the client speaks version 99 of the {name} protocol"):
+        join(where(service), job="a", worker=0, workers=1, deadline=5)
+
+
+def test_a_switch_that_is_not_there():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+        port = taken.getsockname()[1]
+        with pytest.raises(NetworkError, match=f"cannot reach a switch at 127.0.0.1:{port}"):
+            join(f"127.0.0.1:{port}", job="a", worker=0, workers=1, deadline=0.3)
+
+
+def test_who_says_nothing_is_no_switch():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        pytest.raises(StalledError, match="waited for its greeting"),
+    ):
+        join(f"127.0.0.1:{mute.getsockname()[1]}", job="a", worker=0, workers=1, deadline=0.3)
+
+
+@pytest.mark.parametrize(
+    "said", [b"220 mail.example ESMTP\r\n", b'{"ready": true}\n', b"[1]\n", b"x" * 100_000]
+)
+def test_who_says_something_else_is_no_switch(said):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def greet():
+            sock, _ = other.accept()
+            with sock:
+                sock.sendall(said)
+
+        def enter():
+            with pytest.raises(NetworkError, match="no innet switch service"):
+                join(f"127.0.0.1:{other.getsockname()[1]}", job="a", worker=0, workers=1)
+
+        together([greet, enter])
+
+
+@pytest.mark.parametrize(
+    "address", ["", "127.0.0.1:x", ":1", "127.0.0.1:99999", "no.such.host.invalid:1"]
+)
+def test_addresses_that_are_none(address):
+    with pytest.raises(InputError):
+        join(address, job="a", worker=0, workers=1, deadline=1)
+
+
+def test_a_port_in_use_is_refused(service):
+    with pytest.raises(NetworkError, match="Address already in use"):
+        SwitchService(ServiceSettings(listen=service.address, values=32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"listen": Address("0.0.0.0", 0)}, "without a key"),
+        ({"key": ""}, "the key is empty"),
+        ({"program": "tree"}, "more than one switch"),
+        ({"program": "slot"}, "unknown program"),
+        ({"values": 33}, "not for 33"),
+        ({"workers": 33}, "takes 1 to 32"),
+        ({"jobs": 0}, "room for 1 to 15"),
+        ({"jobs": 16}, "room for 1 to 15"),
+        ({"engine": "jot"}, "unknown switch engine"),
+    ],
+)
+def test_services_that_cannot_be(changes, why):
+    settings = ServiceSettings(listen=LOOPBACK, values=32)
+
+    def serve():
+        SwitchService(dataclasses.replace(settings, **changes))
+
+    with pytest.raises(innet.errors.InnetError, match=why):
+        serve()
+
+
+def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
+    with serving() as service:
+        address = service.address
+        pair = joined(service, stack)
+        all_reduce(participants(pair), gradients())
+    with pytest.raises(MembershipError, match="was stopped while worker 0 was in job 'test'"):
+        participants(pair)[0].all_reduce(gradients()[0])
+    with serving(listen=address):
+        together([lambda each=each: each.renew(10) for each in pair])
+        expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
+        for total, _ in all_reduce(participants(pair), gradients()):
+            np.testing.assert_array_equal(total, expected)

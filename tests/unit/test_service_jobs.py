@@ -1,0 +1,188 @@
+"""Who is in which job of a service: no sockets, no clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from innet.errors import InputError
+from innet.fabric.peers import Address
+from innet.service.jobs import Jobs
+
+
+class World:
+    """Jobs with a switchboard that remembers, and clients that are numbers."""
+
+    def __init__(self, places=2, workers=4):
+        self.said = {}
+        self.board = []
+        numbers = iter(range(100, 200))
+        self.jobs = Jobs(self, places, workers, self.say, draw=lambda _: next(numbers))
+
+    def say(self, client, message):
+        self.said.setdefault(client, []).append(message)
+
+    def begin(self, place, number, epoch, addresses):
+        self.board.append(("begin", place, number, epoch, addresses))
+        return {"epoch": epoch}
+
+    def end(self, place):
+        self.board.append(("end", place))
+
+    def join(self, client, worker, workers=2, job="a"):
+        self.jobs.join(client, {"job": job, "worker": worker, "workers": workers})
+
+    def hello(self, client, sender=None):
+        token = bytes.fromhex(next(m["token"] for m in self.said[client] if "token" in m))
+        return self.jobs.hello(token, sender or Address("127.0.0.1", 1000 + client))
+
+    def enter(self, client, worker, workers=2, job="a"):
+        self.join(client, worker, workers, job)
+        self.hello(client)
+
+    def last(self, client):
+        return self.said[client][-1]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def running(world):
+    world.enter(1, 0)
+    world.enter(2, 1)
+    return world
+
+
+def test_a_job_begins_when_all_have_shown_their_addresses(world):
+    world.join(1, 0)
+    world.join(2, 1)
+    assert world.hello(2)
+    assert world.last(2) == {"awaited": [0]}
+    assert world.board == []
+    assert world.hello(1)
+    here = [Address("127.0.0.1", 1001), Address("127.0.0.1", 1002)]
+    assert world.board == [("begin", 0, 101, 102, here)]
+    assert world.last(1) == world.last(2) == {"plan": {"epoch": 102}}
+    (job,) = world.jobs
+    assert job.is_running
+    assert job.epochs == 1
+
+
+def test_who_waits_is_told_for_whom(world):
+    world.enter(1, 2, workers=4)
+    assert world.last(1) == {"awaited": [0, 1, 3]}
+    world.enter(2, 1, workers=4)
+    assert world.last(1) == world.last(2) == {"awaited": [0, 3]}
+    world.jobs.gone(2)
+    assert {"left": 1, "on_purpose": False} in world.said[1]
+    assert world.last(1) == {"awaited": [0, 1, 3]}
+
+
+def test_a_token_is_somebodys_and_an_address_is_one_workers(world):
+    assert not world.jobs.hello(b"x" * 16, Address("127.0.0.1", 5))
+    world.enter(1, 0)
+    world.join(2, 1)
+    assert not world.hello(2, Address("127.0.0.1", 1001))
+    assert world.board == []
+    assert world.hello(1, Address("127.0.0.1", 7))  # the first address counts
+    assert world.hello(2)
+    assert world.board[0][-1][0] == Address("127.0.0.1", 1001)
+
+
+def test_renewal_waits_for_all_and_begins_the_next_epoch(running):
+    running.jobs.renew(1)
+    assert {"renewing": 0} in running.said[2]
+    assert running.last(1) == {"awaited": [1]}
+    assert len(running.board) == 1
+    running.jobs.renew(2)
+    assert running.board[1][:4] == ("begin", 0, 101, 103)
+    assert running.last(1) == running.last(2) == {"plan": {"epoch": 103}}
+
+
+def test_a_seat_that_was_left_can_be_taken(running):
+    running.jobs.gone(2)
+    assert running.last(1) == {"left": 1, "on_purpose": False}
+    assert not next(iter(running.jobs)).is_running
+    running.enter(3, 1)
+    assert running.last(1) == {"joined": 1}
+    assert running.last(3) == {"awaited": [0]}
+    running.jobs.renew(1)
+    assert running.last(3) == running.last(1) == {"plan": {"epoch": 103}}
+    assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
+
+
+def test_a_departure_on_purpose_is_told_as_such(running):
+    running.jobs.gone(1, left=True)
+    assert running.last(2) == {"left": 0, "on_purpose": True}
+
+
+def test_a_job_is_over_when_the_last_has_left(running):
+    running.jobs.gone(1)
+    assert list(running.jobs)
+    running.jobs.gone(2)
+    assert not list(running.jobs)
+    assert running.board[-1] == ("end", 0)
+    running.jobs.gone(2)  # nobody by now
+    assert not running.jobs.hello(b"", Address("127.0.0.1", 5))
+
+
+def test_places_are_used_again(world):
+    world.join(1, 0, job="a")
+    world.join(2, 0, job="b")
+    assert [job.place for job in world.jobs] == [0, 1]
+    with pytest.raises(InputError, match=r"no room for job 'c'.*'a', 'b'"):
+        world.join(3, 0, job="c")
+    world.jobs.gone(1)
+    world.join(3, 0, job="c")
+    assert [job.place for job in world.jobs] == [1, 0]
+    numbers = [job.number for job in world.jobs]
+    assert len(set(numbers)) == 2
+    assert 0 not in numbers
+
+
+def test_a_second_worker_of_an_index_is_refused_while_the_first_is_there(world):
+    world.join(1, 0)
+    with pytest.raises(InputError, match="has a worker 0 already"):
+        world.join(2, 0)
+    world.jobs.gone(1)
+    world.join(2, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"workers": 3}, "has 2 workers, not 3"),
+        ({"worker": 2}, "no worker 2 in job 'a'"),
+        ({"worker": -1}, "no worker -1"),
+        ({"worker": True}, "no worker True"),
+        ({"worker": "0"}, "no worker '0'"),
+        ({"worker": None}, "no worker None"),
+        ({"workers": 5}, "takes 1 to 4"),
+        ({"workers": 0}, "takes 1 to 4"),
+        ({"workers": 2.0}, "takes 1 to 4"),
+        ({"job": ""}, "a name of 1 to"),
+        ({"job": "x" * 101}, "a name of 1 to"),
+        ({"job": ["a"]}, "a name of 1 to"),
+    ],
+)
+def test_what_cannot_be_joined(world, asked, why):
+    world.join(1, 0)
+    with pytest.raises(InputError, match=why):
+        world.jobs.join(2, {"job": "a", "worker": 1, "workers": 2} | asked)
+    assert len(list(world.jobs)) == 1
+    world.join(2, 1)  # nothing has changed
+
+
+def test_only_members_renew(world):
+    with pytest.raises(InputError, match="join a job first"):
+        world.jobs.renew(1)
+
+
+def test_epochs_wrap_around(world):
+    world.enter(1, 0, workers=1)
+    (job,) = world.jobs
+    job.epoch = 0xFFFF
+    world.jobs.renew(1)
+    assert world.last(1) == {"plan": {"epoch": 0}}

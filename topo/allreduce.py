@@ -1,106 +1,25 @@
-"""One all-reduce on a Mininet network: settings in, sum and report out."""
+"""All-reduces on a Mininet network: settings in, sums and reports out."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, Strict
 
 from innet.codecs import check_gradient
-from innet.config import AllReduceSettings, Engine
-from innet.experiments import allreduce
 from innet.participant import Vector
-from innet.plan import Plan
 from innet.record import Report, Seconds
-from innet.switch.bmv2 import version
 from innet.verification import errors, is_exact
 from topo.network import network, scratch
 from topo.nodes import BuiltinSwitch
-from topo.topologies import Links, PlanTopo, SwitchKind
+from topo.settings import NetSettings
 from topo.workforce import Workforce, interface_packets
 from workers.outcomes import load
-from workers.settings import JobSettings, WorkerSettings
 
-AnyPath = Annotated[Path, Strict(False)]
-LogLevel = Literal["off", "trace", "debug", "info", "warn", "error"]
-_WINDOW_OF_BMV2 = 64
-_QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, whatever its rate
 Watch = Callable[[str], None]
-
-
-class NetSettings(JobSettings):
-    """A job on a Mininet network.
-
-    Attributes:
-        switch: "builtin" or "bmv2".
-        engine: how the built-in switch runs the program.
-        size: elements of each worker's generated gradient.
-        density: share of its elements that are not zero.
-        input: NumPy files (.npz or .npy) with the workers' gradients instead.
-        rounds: how many all-reduces; the report is of the last.
-        rate: of every link, Mbit/s; None for as fast as the machine is.
-        pcap: folder for captures of all interfaces of all switches.
-        simple_switch: BMv2's executable; by default the one on PATH.
-        thrift_port: where simple_switch's control plane listens, in the switch's own namespace.
-        log_level: of simple_switch.
-    """
-
-    switch: SwitchKind = "builtin"
-    engine: Engine = "jit"
-    size: Annotated[int, Field(ge=0, le=2**30)] = 100_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    input: tuple[AnyPath, ...] = Field(default=(), strict=False)
-    rounds: Annotated[int, Field(ge=1)] = 1
-    rate: Annotated[float, Field(gt=0, le=1000)] | None = None
-    pcap: AnyPath | None = None
-    simple_switch: AnyPath | None = None
-    thrift_port: Annotated[int, Field(ge=1, le=65535)] = 9090
-    log_level: LogLevel = "off"
-
-    def completed(self) -> NetSettings:
-        """With a window: all slots, or what simple_switch or a limited link has room for."""
-        windows = [self.window]
-        if self.window is None and self.switch == "bmv2":
-            windows.append(_WINDOW_OF_BMV2)
-        if self.window is None and self.rate is not None:
-            fitting = _QUEUE_OF_LINK // self.plan().layout.frame_size
-            windows.append(1 << (fitting.bit_length() - 1))  # a power of two
-        known = [window for window in windows if window is not None]
-        return self.model_copy(update={"window": min(known, default=None)})
-
-    def gradients(self) -> list[Vector]:
-        """The workers' gradients: those that ``innet allreduce`` has by the same settings."""
-        chosen: dict[str, Any] = {"seed": self.seed, "size": self.size, "density": self.density}
-        if not self.input or "workers" in self.model_fields_set:
-            chosen["workers"] = self.workers
-        return allreduce.gradients(AllReduceSettings(input=self.input, **chosen))
-
-    def topology(self, plan: Plan, folder: Path) -> PlanTopo:
-        """What Mininet is to build."""
-        options: dict[str, Any] = {"pcap": self.pcap}
-        if self.switch == "bmv2":
-            options |= {"simple_switch": self.simple_switch, "thrift_port": self.thrift_port}
-            options |= {"log_level": self.log_level}
-        else:
-            options |= {"engine": self.engine, "seed": self.seed}
-        return PlanTopo(
-            plan,
-            switch=self.switch,
-            switch_options=options,
-            links=Links(rate=self.rate),
-            folder=folder,
-        )
-
-    def of_worker(self) -> WorkerSettings:
-        """What the workers' processes are told, but for what differs between them."""
-        names = JobSettings.model_fields
-        shared = {name: getattr(self, name) for name in names}
-        runs = f"simple_switch {version()}" if self.switch == "bmv2" else self.engine
-        return WorkerSettings(worker=0, switch=runs, rounds=self.rounds, **shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,50 +40,80 @@ class NetResult:
         return self.reports[-1]
 
 
-def run(
+def run(settings: NetSettings) -> NetResult:
+    """``run_jobs`` for one job."""
+    (result,) = run_jobs(settings)
+    return result
+
+
+def run_jobs(
     settings: NetSettings,
     *,
     watch: Watch = lambda _: None,
-    inspect: Callable[[Any, NetResult], None] | None = None,
-) -> NetResult:
-    """Bring a network up, sum gradients over it, and take it down.
+    inspect: Callable[[Any, list[NetResult]], None] | None = None,
+) -> list[NetResult]:
+    """Bring a network up, sum the gradients of all jobs over it at once, and take it down.
 
     Args:
         settings: what to do.
         watch: told what is being done.
-        inspect: called with Mininet's network and the result before the network is taken down.
+        inspect: called with Mininet's network and the results before the network is taken down.
+
+    Returns:
+        Of each job. The packets of switches are those of all jobs together.
 
     Raises:
         InnetError: something is missing or cannot be used, or a part of the network failed;
             everything is down again.
     """
-    gradients = settings.gradients()
-    settings = settings.model_copy(update={"workers": len(gradients)}).completed()
-    plan = settings.plan()
-    for worker, gradient in enumerate(gradients):
-        check_gradient(gradient.reshape(-1), worker)
+    jobs = range(1, settings.jobs + 1)
+    gradients = {job: settings.of_job(job).gradients() for job in jobs}
+    settings = settings.model_copy(update={"workers": len(gradients[1])}).completed()
+    shared = settings.shared_plan()
+    for of_job in gradients.values():
+        for worker, gradient in enumerate(of_job):
+            check_gradient(gradient.reshape(-1), worker)
     if settings.pcap is not None:
         settings.pcap.mkdir(parents=True, exist_ok=True)
         settings = settings.model_copy(update={"pcap": settings.pcap.resolve()})
-    with scratch() as folder:
-        topo = settings.topology(plan, folder)
-        watch(f"starting {len(plan.switches)} switches and {len(plan.hosts)} hosts")
-        with network(topo, limited=settings.rate is not None) as net:
-            workers = Workforce(net, plan, settings.of_worker(), folder)
-            for worker, gradient in enumerate(gradients):
-                workers.give(worker, gradient)
-            watch("starting the workers")
-            reports = []
-            with workers:
-                for number in range(settings.rounds):
-                    watch(f"all-reduce {number + 1} of {settings.rounds}")
-                    before = packets(net)
-                    each = workers.all_reduce()
-                    reports.append(combined(gradients, workers, each, packets(net) - before))
-            result = NetResult(np.load(workers.output(0)), tuple(reports))
-            if inspect is not None:
-                inspect(net, result)
-    return result
+    with scratch() as folder, contextlib.ExitStack() as running:
+        watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
+        topo = settings.mininet_topo(shared, folder)
+        net = running.enter_context(network(topo, limited=settings.limited))
+        watch("starting the workers")
+        forces = {}
+        reports: dict[int, list[Report]] = {job: [] for job in jobs}
+        with contextlib.ExitStack() as working:
+            for job in jobs:
+                own = folder / f"job{job}"
+                own.mkdir()
+                of_worker = settings.of_job(job).of_worker()
+                forces[job] = Workforce(net, shared.jobs[job - 1], of_worker, own)
+                for worker, gradient in enumerate(gradients[job]):
+                    forces[job].give(worker, gradient)
+                working.enter_context(forces[job])
+            for number in range(settings.rounds):
+                watch(f"all-reduce {number + 1} of {settings.rounds}")
+                before = packets(net)
+                for force in forces.values():
+                    force.begin()
+                events = {job: force.finish() for job, force in forces.items()}
+                passed = packets(net) - before
+                for job, force in forces.items():
+                    each = [Report.model_validate(event["report"]) for event in events[job]]
+                    report = combined(gradients[job], force, each, passed)
+                    reports[job].append(with_links(report, settings))
+        results = [NetResult(np.load(forces[job].output(0)), tuple(reports[job])) for job in jobs]
+        if inspect is not None:
+            inspect(net, results)
+    return results
+
+
+def with_links(report: Report, settings: NetSettings) -> Report:
+    """A report that says what links were like and what made them so."""
+    if not settings.links:
+        return report
+    return report.model_copy(update={"fabric": f"{report.fabric}, {settings.links}"})
 
 
 def combined(

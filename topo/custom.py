@@ -1,5 +1,8 @@
 """For Mininet's own command: sudo mn --custom topo/custom.py --topo innet_star,4 --controller none
 
+The other names are innet_tree,WORKERS,RACKS,DEPTH; innet_fattree,PORTS,WORKERS and
+innet_dumbbell,WORKERS,JOBS.
+
 ``mn`` runs with the system's Python. What innet needs is in its environment, .venv by default or
 $INNET_ENVIRONMENT, whose packages are appended to the path; both must be the same Python.
 """
@@ -23,8 +26,8 @@ sys.path.insert(0, str(_ROOT))
 sys.path.append(str(_PACKAGES))
 
 from topo import processes  # noqa: E402 - found by the lines above
-from topo.topologies import InnetStar  # noqa: E402
+from topo.topologies import TOPOS  # noqa: E402
 
 processes.PYTHON = str(_ENVIRONMENT / "bin" / "python")
 
-topos = {"innet_star": InnetStar}
+topos = dict(TOPOS)

@@ -84,6 +84,8 @@ class P4Switch(Switch):
             this process runs.
         pcap: write captures of every interface into this folder.
         deadline: seconds within which it must be ready.
+        batch: ``start`` does not wait; ``batchStartup`` does, for all switches. Mininet says so
+            where it calls both, so that switches become ready at the same time.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class P4Switch(Switch):
         folder: str | Path | None = None,
         pcap: str | Path | None = None,
         deadline: float = _READY_SECONDS,
+        batch: bool = False,
         **params: Any,
     ) -> None:
         params["inNamespace"] = True
@@ -104,6 +107,7 @@ class P4Switch(Switch):
         self.commands = tuple(commands)
         self.pcap = None if pcap is None else Path(pcap)
         self.deadline = deadline
+        self._batch = batch
         if folder is None:
             folder = tempfile.mkdtemp(prefix=f"innet-{name}-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -124,9 +128,23 @@ class P4Switch(Switch):
         self.cmd("ip link set lo up")
         prepare(self)
         self._launch({port: each.name for port, each in self.intfs.items() if each.name != "lo"})
+        if not self._batch:
+            self._wait()
+
+    @classmethod
+    def batchStartup(cls, switches: Sequence[Any]) -> Sequence[Any]:  # noqa: N802 - Mininet's name
+        """Called by Mininet once all switches have been started; see ``start`` for errors."""
+        for switch in switches:
+            switch._wait()
+        return switches
 
     @abstractmethod
-    def _launch(self, interfaces: Mapping[int, str]) -> None: ...
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        """Start the program."""
+
+    @abstractmethod
+    def _wait(self) -> None:
+        """Until it takes packets and commands."""
 
     @abstractmethod
     def command(self, line: str) -> str:
@@ -184,6 +202,9 @@ class BuiltinSwitch(P4Switch):
             self.folder / f"{self.name}.log",
             environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
+
+    def _wait(self) -> None:
+        assert self.process is not None
         self.process.hear(self.deadline, "ready")
 
     def command(self, line: str) -> str:
@@ -272,6 +293,8 @@ class Bmv2Switch(P4Switch):
         self.process = NodeProcess(
             f"switch {self.name}", self.pid, [*words, self.program], log, talks=False
         )
+
+    def _wait(self) -> None:
         self._wait_until_it_listens()
         self._control = ControlClient(
             self._cli, self.thrift_port, prefix=("mnexec", "-a", str(self.pid))

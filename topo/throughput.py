@@ -6,7 +6,8 @@ from innet.config import ThroughputSettings
 from innet.experiments.throughput import all_reduce_settings
 from innet.record import Report
 from innet.record.throughput import Point
-from topo.allreduce import NetSettings, run
+from topo.allreduce import run
+from topo.settings import NetSettings
 
 _TIMEOUT = 1.0  # seconds: packets that are only late are not sent again
 

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from innet.errors import UnknownNameError
-from innet.plan import Plan, Request, make_plan
+from innet.plan import Plan, Request, SharedPlan, make_plan, plan_jobs
 from innet.programs import CompiledProgram
+from innet.protocol.settings import MAX_WORKERS
 from topo.debian import Topo
 from topo.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
 
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
 
+_UNDER_WAY = 100_000  # packets that a link with a delay holds
 _PREFIX = 16  # of the network that all hosts are in: 10.0.0.0/16
 
 
@@ -41,14 +43,16 @@ class Links:
         """Arguments of TCLink; none where a plain link will do."""
         # TBF rather than HTB: its kernel module is the more common one.
         rate = {} if self.rate is None else {"bw": self.rate, "use_tbf": True}
-        others = {"delay": self.delay, "loss": self.loss}
+        # Packets under way are netem's queue, which by itself drops those beyond a thousand.
+        queue = None if self.delay is None else _UNDER_WAY
+        others = {"delay": self.delay, "loss": self.loss, "max_queue_size": queue}
         return rate | {name: value for name, value in others.items() if value is not None}
 
 
 class PlanTopo(Topo):
     """The network of a plan: its hosts and switches under their names, linked port by port."""
 
-    def build(self, plan: Plan, **options: Any) -> None:
+    def build(self, plan: Plan | SharedPlan, **options: Any) -> None:
         """Called by Mininet's ``Topo``; arguments are those of ``add_plan``."""
         add_plan(self, plan, **options)
 
@@ -61,9 +65,62 @@ class InnetStar(Topo):
         add_plan(self, make_plan("slots", values, Request(workers=workers)), switch=switch)
 
 
+class InnetTree(Topo):
+    """``mn --topo innet_tree,8,4,3``: 8 workers below 4 switches in 3 levels, running ``tree``."""
+
+    def build(
+        self,
+        workers: int = 4,
+        racks: int = 2,
+        depth: int = 2,
+        values: int = 64,
+        switch: SwitchKind = "builtin",
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        request = Request(workers=workers, racks=racks, depth=depth)
+        add_plan(self, make_plan("tree", values, request), switch=switch)
+
+
+class InnetFatTree(Topo):
+    """``mn --topo innet_fattree,4``: a fat-tree of 4-port switches, a worker at every host."""
+
+    def build(
+        self,
+        ports: int = 4,
+        workers: int | None = None,
+        values: int = 64,
+        switch: SwitchKind = "builtin",
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        if workers is None:
+            workers = min(ports**3 // 4, MAX_WORKERS)
+        request = Request(workers=workers, topology="fat-tree", ports=ports)
+        add_plan(self, make_plan("tree", values, request), switch=switch)
+
+
+class InnetDumbbell(Topo):
+    """``mn --topo innet_dumbbell,4,2``: two jobs of 4 workers each, half of them on each side."""
+
+    def build(
+        self, workers: int = 4, jobs: int = 2, values: int = 64, switch: SwitchKind = "builtin"
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        request = Request(workers=workers, topology="dumbbell")
+        add_plan(self, plan_jobs("tree", values, request, jobs), switch=switch)
+
+
+TOPOS: Mapping[str, type[Any]] = {
+    "innet_star": InnetStar,
+    "innet_tree": InnetTree,
+    "innet_fattree": InnetFatTree,
+    "innet_dumbbell": InnetDumbbell,
+}
+"""By the names that ``mn --topo`` knows them by."""
+
+
 def add_plan(
     topo: Any,
-    plan: Plan,
+    plan: Plan | SharedPlan,
     *,
     switch: SwitchKind = "builtin",
     switch_options: Mapping[str, Any] | None = None,

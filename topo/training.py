@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from innet.config import TrainSettings
+from innet.errors import InputError
 from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
 from innet.experiments.model import MODELS
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import Trial, Way, one_thread
 from innet.record import TRAIN, Progress, Report, Run, Step, Watcher
 from innet.verification import is_exact
-from topo.allreduce import NetSettings, combined_counts, packets
+from topo.allreduce import combined_counts, packets
 from topo.network import network, scratch
+from topo.settings import NetSettings
 from topo.workforce import Workforce
 from workers.outcomes import load
 from workers.training import TrainingWorkerSettings
@@ -47,8 +49,8 @@ def run(
         inspect: called with Mininet's network before it is taken down.
 
     Raises:
-        InnetError: something cannot be used, or a part of the network failed; everything is down
-            again.
+        InnetError: something cannot be used, such as several jobs, or a part of the network failed;
+            everything is down again.
     """
     training = training.model_copy(
         update={
@@ -59,6 +61,8 @@ def run(
             "repeats": 1,
         }
     )
+    if settings.jobs > 1:
+        raise InputError(f"{settings.jobs} jobs: a training is one; leave --jobs out.")
     settings = settings.completed()
     plain, compressed = ways(training)
     model = MODELS.get(training.model)(training.framework)
@@ -116,13 +120,14 @@ def _on_network(
             )
         )
 
+    links = {"links": settings.links} if settings.links else {}
     begun = time.perf_counter()
     steps: list[Step] = []
     codec = ""
     tell(note="starting the network and the workers")
     with scratch() as folder:
-        topo = settings.topology(plan, folder)
-        with network(topo, limited=settings.rate is not None) as net:
+        topo = settings.mininet_topo(plan, folder)
+        with network(topo, limited=settings.limited) as net:
             with Workforce(net, plan, of_worker, folder, "workers.training") as workers:
                 for iteration in range(1, schedule.iterations + 1):
                     before = packets(net)
@@ -138,7 +143,7 @@ def _on_network(
         codec=codec,
         elements=trial.model.size,
         metric=trial.model.metric,
-        settings={"codec": way.codec, "way": title, "seed": trial.seed},
+        settings={"codec": way.codec, "way": title, "seed": trial.seed} | links,
         steps=tuple(steps),
         wall_seconds=time.perf_counter() - begun,
     )

@@ -54,6 +54,7 @@ class Workforce:
         self._program = program
         self.processes: list[NodeProcess] = []
         self._servers: list[NodeProcess] = []
+        self._deadline = 0.0
 
     def __enter__(self) -> Self:
         try:
@@ -94,7 +95,7 @@ class Workforce:
         return path
 
     def all_reduce(self) -> list[Report]:
-        """Let all workers begin, and wait until they are done; their reports, by worker.
+        """A round: all workers begin, and are waited for; their reports, by worker.
 
         Raises:
             NetworkError: a worker, server or switch ended.
@@ -104,10 +105,18 @@ class Workforce:
 
     def round(self) -> list[dict[str, Any]]:
         """The same; all that the workers say of it, by worker."""
+        self.begin()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Let all workers begin a round, and do not wait."""
         for process in self.processes:
             process.tell("go")
+        self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Wait until all workers are done with the round that has begun; see ``round``."""
         events: dict[int, dict[str, Any]] = {}
-        end = time.monotonic() + self._settings.give_up + _MARGIN
         with selectors.DefaultSelector() as selector:
             for worker, process in enumerate(self.processes):
                 selector.register(process.fileno(), selectors.EVENT_READ, worker)
@@ -120,7 +129,7 @@ class Workforce:
                     if "report" in event:
                         events[worker] = event
                         selector.unregister(process.fileno())
-                if time.monotonic() > end:
+                if time.monotonic() > self._deadline:
                     late = [str(i) for i in range(len(self.processes)) if i not in events]
                     raise StalledError(f"workers {', '.join(late)} were not done in time.")
         return [events[worker] for worker in sorted(events)]

@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from innet.config import CodecDescription, Model, Settings, ValuesPerPacket, load_toml, validate
-from innet.errors import ConfigError
+from innet.errors import ConfigError, InputError
 from innet.fabric import Faults
-from innet.plan import Plan, Request, make_plan
+from innet.plan import Plan, Request, SharedPlan, TopologyName, plan_jobs
 from innet.protocol import Timing
 from innet.wire import Framing
 
@@ -30,11 +30,17 @@ class JobSettings(Settings):
         window: chunks of a worker under way at once, a power of two; by default all slots.
         racks: switches that workers are attached to, for programs that know several levels.
         depth: levels of switches, likewise.
+        topology: a network of another shape, for the same programs: "fat-tree" or "dumbbell".
+        ports: of each switch of a fat-tree.
+        jobs: how many there are on the network, all alike.
+        job: which of them this is, from 1 on.
         codec: a registered codec's name, or its parts.
         seed: of generated gradients, the codec's hashes and the faults.
         loss: probability that a worker's packet vanishes, on either way; likewise the next two.
         duplicate: that it travels twice.
         reorder: that it is held back, so that later ones overtake it.
+        delay: seconds that each link between a worker and the root takes, one way, where the
+            workers are to make it; the kernel's delays are not told here.
         timeout: seconds after which a worker sends a packet again, at the least: it grows with the
             round trips that are measured.
         give_up: seconds after which it gives up.
@@ -47,16 +53,31 @@ class JobSettings(Settings):
     window: Annotated[int, Field(ge=1)] | None = None
     racks: Annotated[int, Field(ge=1)] | None = None
     depth: Annotated[int, Field(ge=1)] | None = None
+    topology: TopologyName | None = None
+    ports: Annotated[int, Field(ge=2)] | None = None
+    jobs: Annotated[int, Field(ge=1, le=32)] = 1
+    job: Annotated[int, Field(ge=1)] = 1
     codec: CodecDescription = "dense"
     seed: Annotated[int, Field(ge=0)] = 0
     loss: Probability = 0.0
     duplicate: Probability = 0.0
     reorder: Probability = 0.0
+    delay: Annotated[float, Field(ge=0, le=10)] = 0.0
     timeout: Annotated[float, Field(gt=0)] = 0.2
     give_up: Annotated[float, Field(gt=0)] = 30.0
 
     def plan(self) -> Plan:
-        """The network of the job.
+        """The network, as the job sees it.
+
+        Raises:
+            InputError: the program has no room for what is asked, or there is no such job.
+        """
+        if self.job > self.jobs:
+            raise InputError(f"there is no job {self.job}; the network has {self.jobs}.")
+        return self.shared_plan().jobs[self.job - 1]
+
+    def shared_plan(self) -> SharedPlan:
+        """The network with all jobs on it.
 
         Raises:
             InputError: the program has no room for what is asked.
@@ -67,16 +88,10 @@ class JobSettings(Settings):
             framing=self.framing,
             racks=self.racks,
             depth=self.depth,
+            topology=self.topology,
+            ports=self.ports,
         )
-        return make_plan(self.program, self.values_per_packet, request)
-
-    def faults(self) -> Faults | None:
-        """What the workers do to their own packets; None for nothing."""
-        if not (self.loss or self.duplicate or self.reorder):
-            return None
-        return Faults(
-            loss=self.loss, duplicate=self.duplicate, reorder=self.reorder, hold=0.01, tick=1e-4
-        )
+        return plan_jobs(self.program, self.values_per_packet, request, self.jobs)
 
     def timing(self) -> Timing:
         """How patient the workers are."""
@@ -112,6 +127,20 @@ class WorkerSettings(JobSettings):
     rounds: Annotated[int, Field(ge=1)] = 1
     output: AnyPath | None = None
     outcome: AnyPath | None = None
+
+    def faults(self) -> Faults | None:
+        """What the worker does to its own packets; None for nothing."""
+        if not (self.loss or self.duplicate or self.reorder or self.delay):
+            return None
+        plan = self.plan()
+        return Faults(
+            loss=self.loss,
+            duplicate=self.duplicate,
+            reorder=self.reorder,
+            delay=self.delay * plan.distance(plan.workers[self.worker]),
+            hold=0.01,
+            tick=1e-4,
+        )
 
 
 class ServerSettings(JobSettings):

@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from innet.cli.options import (
+    CodecOption,
+    ConfigOption,
+    DensityOption,
+    DepthOption,
+    EngineOption,
+    InputOption,
+    JsonOption,
+    OutputOption,
+    ProgramOption,
+    RacksOption,
+    SeedOption,
+    SetOption,
+    ValuesOption,
+    WorkersOption,
+)
 from innet.cli.outages import outages
 from innet.cli.output import out, say_json
 from innet.cli.settings import read_settings
 from innet.config import AllReduceSettings, shortened
 from innet.errors import ConfigError
 
-CodecOption = Annotated[
-    str | None, typer.Option("--codec", "-c", help="A codec; `innet codecs` lists them.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PART.KEY=VALUE",
-        help="Change a parameter of the codec's parts, e.g. selector.ratio=0.05; repeatable.",
-    ),
-]
-
 
 def allreduce(
     *,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
-    ] = None,
+    workers: WorkersOption = None,
     codec: CodecOption = None,
     codec_parameters: SetOption = None,
     size: Annotated[
         int | None, typer.Option(help="Elements of each gradient. [default: 1000000]")
     ] = None,
-    density: Annotated[
-        float | None, typer.Option(help="Share of elements that are not zero. [default: 1]")
-    ] = None,
-    engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
-    values_per_packet: Annotated[
-        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
-    ] = None,
-    program: Annotated[
-        str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
-    ] = None,
-    racks: Annotated[
-        int | None,
-        typer.Option(help="Switches with workers, for programs of several levels. [default: 2]"),
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(help="Levels of switches, likewise. [default: 2]")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
-    ] = None,
+    density: DensityOption = None,
+    engine: EngineOption = None,
+    values_per_packet: ValuesOption = None,
+    program: ProgramOption = None,
+    racks: RacksOption = None,
+    depth: DepthOption = None,
+    seed: SeedOption = None,
     loss: Annotated[float | None, typer.Option(help="Share of packets that are lost.")] = None,
     duplicate: Annotated[float | None, typer.Option(help="Share that arrives twice.")] = None,
     reorder: Annotated[float | None, typer.Option(help="Share that others overtake.")] = None,
@@ -86,17 +74,10 @@ def allreduce(
         float | None, typer.Option(help="Seconds to wait for late workers.")
     ] = None,
     attempts: Annotated[int | None, typer.Option(help="Tries, if it stalls. [default: 1]")] = None,
-    input_files: Annotated[
-        list[Path] | None,
-        typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML; options given here win.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    input_files: InputOption = None,
+    output: OutputOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Sum gradients over the emulated network, once, and report what it took."""
     faults = {

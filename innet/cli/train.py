@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from innet.cli.allreduce import SetOption, with_parameters
+from innet.cli.allreduce import with_parameters
+from innet.cli.options import ConfigOption, EngineOption, SetOption, ValuesOption, WorkersOption
 from innet.cli.output import err, out, say_json
 from innet.cli.settings import read_settings
 from innet.config import TrainSettings
@@ -27,9 +28,7 @@ def train(
         typer.Option("--codec", "-c", help="A codec; repeatable. [default: topk]"),
     ] = None,
     codec_parameters: SetOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
-    ] = None,
+    workers: WorkersOption = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the data. [default: the model's]")
     ] = None,
@@ -51,13 +50,9 @@ def train(
         str | None,
         typer.Option(help="What computes gradients: numpy or torch. [default: the model's]"),
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
-    values_per_packet: Annotated[
-        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML; options given here win.")
-    ] = None,
+    engine: EngineOption = None,
+    values_per_packet: ValuesOption = None,
+    config: ConfigOption = None,
     out_dir: Annotated[Path, typer.Option("--out", "-o", help="Where record and plot go.")] = Path(
         "innet-out"
     ),

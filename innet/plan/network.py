@@ -6,7 +6,7 @@ whoever builds a network of real interfaces.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -152,6 +152,20 @@ class Plan:
             if one == own:
                 return other
         raise UnknownNameError("host", host.name, [each.name for each in self.hosts])
+
+    def distance(self, host: PlannedHost) -> int:
+        """Links between ``host`` and the first switch, on the shortest way."""
+        neighbours: dict[str, set[str]] = defaultdict(set)
+        for one, other in _both_ways(self.links):
+            neighbours[one.node].add(other.node)
+        number, reached, around = 0, {host.name}, {host.name}
+        while self.switches[0].name not in reached:
+            number += 1
+            around = {each for node in around for each in neighbours[node]} - reached
+            if not around:
+                raise InputError(f"no way leads from {host.name} to {self.switches[0].name}.")
+            reached |= around
+        return number
 
     def attachments(self) -> dict[int, Port]:
         """Where hosts are, by their number in a fabric: the first host is 1.

@@ -165,7 +165,7 @@ def test_start_and_stop_leave_nothing():
 
     for _ in range(CYCLES):
         chosen = settings(workers=3, engine="interpret")
-        with scratch() as folder, network(chosen.topology(chosen.plan(), folder)) as net:
+        with scratch() as folder, network(chosen.mininet_topo(chosen.plan(), folder)) as net:
             assert net.switches[0].command("mc_dump")
             assert len(children()) >= 4
 
@@ -176,7 +176,7 @@ def at_work(**chosen):
 
     chosen = settings(**{"size": 600_000, "window": 1, **chosen})
     plan = chosen.plan()
-    with scratch() as folder, network(chosen.topology(plan, folder)) as net:
+    with scratch() as folder, network(chosen.mininet_topo(plan, folder)) as net:
         workers = Workforce(net, plan, chosen.of_worker(), folder)
         for worker, gradient in enumerate(chosen.gradients()):
             workers.give(worker, gradient)
@@ -225,7 +225,7 @@ def test_an_interface_that_vanishes_is_named():
 def test_a_thrift_port_in_use_is_named():
 
     chosen = settings(switch="bmv2", thrift_port=9191)
-    with scratch() as folder, network(chosen.topology(chosen.plan(), folder)) as net:
+    with scratch() as folder, network(chosen.mininet_topo(chosen.plan(), folder)) as net:
         switch = net.switches[0]
         with network_namespace_of(switch.pid), socket.socket() as taken:
             switch.process.end()

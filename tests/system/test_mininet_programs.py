@@ -167,7 +167,15 @@ def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
     assert "Traceback" not in said
 
 
-def test_mininets_own_command_builds_the_star():
+@pytest.mark.parametrize(
+    ("topology", "register", "link"),
+    [
+        ("innet_star,2", "SlotsIngress.pool.bitmap", "h2-eth0<->s1-eth2 (OK OK)"),
+        ("innet_dumbbell,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
+        ("innet_tree,2,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
+    ],
+)
+def test_mininets_own_command_builds_networks(topology, register, link):
     system = Path("/usr/bin/python3")
     packages = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     version = subprocess.run(
@@ -178,10 +186,10 @@ def test_mininets_own_command_builds_the_star():
     environment = os.environ | {"INNET_ENVIRONMENT": sys.prefix}
     environment.pop("PYTHONPATH", None)
     custom = ROOT / "topo/custom.py"
-    call = ["mn", "--custom", custom, "--topo", "innet_star,2", "--controller", "none"]
+    call = ["mn", "--custom", custom, "--topo", topology, "--controller", "none"]
     result = subprocess.run(
         call,
-        input='py s1.command("register_read SlotsIngress.pool.bitmap 0")\nlinks\nexit\n',
+        input=f'py s1.command("register_read {register} 0")\nlinks\nexit\n',
         env=environment,
         cwd="/",
         capture_output=True,
@@ -189,5 +197,5 @@ def test_mininets_own_command_builds_the_star():
         timeout=120,
         check=False,
     )
-    assert "SlotsIngress.pool.bitmap[0]= 0" in result.stdout + result.stderr
-    assert "h2-eth0<->s1-eth2 (OK OK)" in result.stdout + result.stderr
+    assert f"{register}[0]= 0" in result.stdout + result.stderr
+    assert link in result.stdout + result.stderr

@@ -1,0 +1,165 @@
+"""What ``innet net`` does once it knows what is wanted: run, show, and open the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from innet.cli.output import err, out, say_json
+from innet.cli.settings import read_settings
+from innet.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from topo.allreduce import NetResult
+    from topo.settings import NetSettings
+    from topo.topologies import SwitchKind
+
+_HOW_TO_LOOK = (
+    "The network is up. `switch s1 show_tables` asks switch s1, in the words of simple_switch_CLI; "
+    "`help` lists what else there is; `exit` takes the network down."
+)
+
+
+def open_cli(network: Any) -> None:
+    """Leave Mininet's command line to the user, until it is closed."""
+    from topo.network import SwitchCLI
+
+    err.print(_HOW_TO_LOOK, highlight=False)
+    SwitchCLI(network)
+
+
+def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli: bool) -> None:
+    """All-reduces of one or several jobs; their reports are printed.
+
+    Args:
+        settings: what to do.
+        output: where the sum goes.
+        as_json: print the report as JSON.
+        cli: open the command line before the network is taken down.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from innet.experiments.outputs import check_writable
+    from innet.report.tables import report_table
+    from topo.allreduce import run_jobs
+
+    if output is not None:
+        if settings.jobs > 1:
+            raise InputError(f"--output takes the sum of one job; there are {settings.jobs}.")
+        check_writable(output)
+
+    def show(results: list[NetResult]) -> None:
+        if output is not None:
+            import numpy as np
+
+            np.save(output, results[0].sum)
+        if as_json:
+            reports = [each.report.model_dump(mode="json") for each in results]
+            say_json(reports[0] if len(reports) == 1 else {"jobs": reports})
+            return
+        for number, each in enumerate(results, start=1):
+            if len(results) > 1:
+                out.print(f"Job {number} of {len(results)}", style="bold", highlight=False)
+            out.print(report_table(each.report))
+
+    with err.status("") as status:
+
+        def inspect(network: Any, results: list[NetResult]) -> None:
+            status.stop()
+            show(results)
+            if cli:
+                open_cli(network)
+
+        run_jobs(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)
+
+
+def train(
+    settings: NetSettings, given: Mapping[str, Any], out_dir: Path, *, as_json: bool, cli: bool
+) -> None:
+    """A training, of which record and plot are written and the table is printed.
+
+    Args:
+        settings: of the network and the codec.
+        given: settings of the training.
+        out_dir: where record and plot go.
+        as_json: print the record as JSON.
+        cli: open the command line before the network is taken down.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from innet.config import TrainSettings
+    from innet.report.curves import draw_training
+    from innet.report.progress import ProgressDisplay
+    from innet.report.training import training_table
+    from topo import training
+
+    chosen = read_settings(TrainSettings, None, given)
+    with ProgressDisplay(err) as display:
+        result = training.run(
+            settings,
+            chosen,
+            out_dir,
+            created=datetime.now(UTC),
+            watch=display,
+            draw=draw_training,
+            inspect=open_cli if cli else None,
+        )
+    for note in result.notes:
+        err.print(note, markup=False)
+    if as_json:
+        say_json(result.record.model_dump(mode="json"))
+        return
+    out.print(training_table(result.record))
+    if links := result.record.runs[1].settings.get("links"):
+        out.print(str(links), highlight=False)
+    for what, path in {"record": result.record_path, "plot": result.plot_path}.items():
+        if path is not None:
+            out.print(f"{what}: {path}", highlight=False, soft_wrap=True)
+
+
+def own_program(
+    program: Path | None,
+    *,
+    topology: Path | None,
+    hosts: int | None,
+    switch: str | None,
+    rules: Path | None,
+    pcap: Path | None,
+    options: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """A network for a program of one's own, and its command line.
+
+    Args:
+        program: P4 or BMv2 JSON; None if the topology names its own.
+        topology: a file in the JSON of p4lang's tutorials; a star without one.
+        hosts: of a star; by default 2.
+        switch: which kind.
+        rules: commands for all switches.
+        pcap: folder for captures.
+        options: arguments of the nodes, by kind of switch; None where the node is to choose.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from topo.own import run
+
+    kind = switch or "builtin"
+    if kind not in options:
+        raise UnknownNameError("kind of switch", kind, options)
+    if pcap is not None:
+        pcap.mkdir(parents=True, exist_ok=True)
+        pcap = pcap.resolve()
+    chosen = {name: value for name, value in options[kind].items() if value is not None}
+    run(
+        program,
+        open_cli,
+        topology=topology,
+        hosts=2 if hosts is None else hosts,
+        switch=cast("SwitchKind", kind),
+        rules=rules,
+        switch_options={"pcap": pcap, **chosen},
+    )

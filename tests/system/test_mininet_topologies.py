@@ -1,0 +1,149 @@
+"""Fat-trees, dumbbells with two jobs, deeper trees, and links with a delay, on Mininet networks."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from support.mininet import KINDS, missing, needs_mininet
+
+import innet
+from innet.cli import app
+from innet.errors import InputError
+
+if not missing():
+    from topo import allreduce
+    from topo.doctor import has_feature
+    from topo.settings import NetSettings
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+
+# A whole fat-tree: INNET_MININET=full pytest -m mininet
+FULL = os.environ.get("INNET_MININET") == "full"
+
+
+def settings(**chosen):
+    return NetSettings(
+        **{"workers": 4, "size": 8000, "seed": 5, "program": "tree", "window": 64, **chosen}
+    )
+
+
+def hold_to_memory(chosen, results):
+    for job, result in enumerate(results, start=1):
+        given = chosen.of_job(job).gradients()
+        total, report = innet.all_reduce(
+            given, codec=chosen.codec, program=chosen.program, racks=2, seed=chosen.seed
+        )
+        np.testing.assert_array_equal(result.sum, total)
+        assert result.report.exact
+        assert result.report.max_abs_error == report.max_abs_error
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("shape", "codec"),
+    [
+        ({"workers": 4, "topology": "fat-tree", "ports": 4}, "dense")
+        if FULL
+        else ({"workers": 2, "topology": "fat-tree", "ports": 2}, "dense"),
+        ({"workers": 3, "racks": 3, "depth": 3}, "lhc"),
+    ],
+    ids=["fat-tree", "three levels"],
+)
+def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
+    density = 1.0 if codec == "dense" else 0.02
+    chosen = settings(
+        switch=kind, codec=codec, density=density, loss=0.02, timeout=0.05, give_up=60.0, **shape
+    )
+    (result,) = results = allreduce.run_jobs(chosen)
+    hold_to_memory(chosen, results)
+    assert result.report.retransmissions > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_jobs_on_a_dumbbell_have_their_own_sums(kind):
+    chosen = settings(
+        workers=2,
+        topology="dumbbell",
+        jobs=2,
+        switch=kind,
+        loss=0.02,
+        timeout=0.05,
+        rounds=2,
+        give_up=60.0,
+    )
+    results = allreduce.run_jobs(chosen)
+    assert len(results) == 2
+    assert not np.array_equal(results[0].sum, results[1].sum)
+    hold_to_memory(chosen, results)
+    assert all(len(each.reports) == 2 for each in results)
+
+
+def test_a_delay_of_every_link_is_as_long_and_says_who_made_it():
+    chosen = settings(workers=2, racks=2, link_delay=20.0, delay_by="workers", size=3000)
+    result = allreduce.run(chosen)
+    assert result.report.exact
+    assert result.report.retransmissions == 0
+    # Two links up and two down, in each round of the codec.
+    assert result.report.seconds.network > 0.08 * result.report.rounds
+    assert result.report.fabric.endswith("links of 20 ms by the workers' own faults")
+
+
+def test_who_makes_a_delay_follows_from_the_kernel(tmp_path):
+    chosen = settings(link_delay=3.0).completed()
+    by_kernel = has_feature("netem")
+    assert chosen.delay_by == ("netem" if by_kernel else "workers")
+    assert chosen.limited == by_kernel
+    assert chosen.delay == (0.0 if by_kernel else 0.003)
+    assert chosen.timeout > settings().timeout + 2 * 2 * 0.003
+    netem = settings(link_delay=3.0, delay_by="netem").completed()
+    assert netem.limited
+    assert netem.links == "links of 3 ms by the kernel's netem"
+    topo = netem.mininet_topo(netem.shared_plan(), tmp_path)
+    for _, _, options in topo.links(withInfo=True):
+        assert options["delay"] == "3ms"
+        assert options["max_queue_size"] > 1000
+
+
+def test_netem_delays_links():
+    if not has_feature("netem"):
+        pytest.skip("the kernel has no netem")
+    result = allreduce.run(settings(racks=2, link_delay=20.0, delay_by="netem", size=3000))
+    assert result.report.exact
+    assert result.report.seconds.network > 0.08 * result.report.rounds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--topology", "dumbbell", "--output", "x.npy"], "takes the sum of one job"),
+        (["--jobs", "2", "--program", "hashed"], "hashed serves one job"),
+        (["--jobs", "2", "--train"], "a training is one"),
+        (["--jobs", "2", "--window", "1024"], "Choose a smaller window"),
+        (["--topology", "fat-tree", "--workers", "17"], "has 16 hosts"),
+        (["--topology", "fat-tree", "--program", "slots"], "knows one switch only"),
+        (["--delay", "-1"], "link_delay"),
+        (["--delay", "1", "--delay-by", "magic"], "delay_by"),
+    ],
+)
+def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["innet", "net", *arguments])
+    assert app.run() == 1
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_a_job_that_is_not_there():
+    with pytest.raises(InputError, match="there is no job 3; the network has 2"):
+        settings(jobs=2, job=3).plan()
+    with pytest.raises(InputError, match="input files are those of one job"):
+        settings(jobs=2, input=("a.npy",)).gradients()

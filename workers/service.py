@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=options.jobs,
                 workers=options.workers_max,
                 engine=options.engine,
-            )
+            ),
+            None if options.metrics is None else resolve(options.metrics),
         )
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -55,6 +56,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--key-file", type=Path, help="a file that holds the key")
     parser.add_argument("--jobs", type=int, default=4, help="at the same time")
     parser.add_argument("--workers-max", type=int, default=32, help="that a job may have")
+    parser.add_argument(
+        "--metrics", metavar="ADDRESS:PORT", help="serve metrics for Prometheus there, over HTTP"
+    )
     parser.add_argument("--engine", default="jit", choices=("jit", "interpret"))
     return parser.parse_args(arguments)
 

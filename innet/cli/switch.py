@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from innet.cli import switch_serve
+from innet.cli import switch_serve, switch_top
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -193,6 +193,7 @@ def explain(
 
 
 app.command("serve")(switch_serve.serve)
+app.command("top")(switch_top.top)
 
 
 def _say(console: Any, text: str) -> None:

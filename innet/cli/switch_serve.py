@@ -21,6 +21,10 @@ def serve(
     key_file: Annotated[Path | None, typer.Option(help="A file that holds the key.")] = None,
     jobs: Annotated[int, typer.Option(help="Jobs at the same time; they share the slots.")] = 4,
     workers_max: Annotated[int, typer.Option(help="Workers that a job may have.")] = 32,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS:PORT", help="Serve metrics for Prometheus there, over HTTP."),
+    ] = None,
     engine: Annotated[str, typer.Option("--engine", "-e", help="jit or interpret.")] = "jit",
 ) -> None:
     """Serve the built-in switch to workers that are processes on this or other machines.
@@ -41,4 +45,4 @@ def serve(
         workers=workers_max,
         engine=engine_named(engine),
     )
-    daemon.run(settings)
+    daemon.run(settings, None if metrics is None else resolve(metrics))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 _PORTS = 512  # that a v1model switch can have
 _ROWS = 4096  # datagrams of one batch
 _HEADER = ETHERNET_HEADER.itemsize
+_SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
+_MEMINFO = struct.Struct("9I")
 
 
 class Address(NamedTuple):
@@ -42,11 +45,13 @@ class PeerCounts:
         received: all that came.
         strangers: frames of senders that were not admitted.
         misfits: datagrams of a length that no frame has.
+        greetings: those among them that whoever read ``strays`` could use.
     """
 
     received: int = 0
     strangers: int = 0
     misfits: int = 0
+    greetings: int = 0
 
 
 class PeerPorts:
@@ -95,6 +100,12 @@ class PeerPorts:
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def lost(self) -> int:
+        """Datagrams that came faster than they were taken, and had no room to wait."""
+        said = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(said)[-1])
 
     @property
     def dropped(self) -> int:

@@ -32,6 +32,9 @@ class Board:
         self.places = places
         self.switch = Switch.load(places.program.json(), engine=engine)
         self._begun = time.monotonic()
+        copies = 2 * places.program.dimensions().slots
+        registers = self.switch.registers.values()
+        self._slot_registers = [cells for cells in registers if len(cells) == copies]
         self._entries: dict[int, list[int]] = {}
         self._jobs: dict[int, Job] = {}
         for place in range(places.jobs):
@@ -41,7 +44,7 @@ class Board:
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
     def begin(self, place: int, number: int, epoch: int, workers: int) -> None:
-        """Admit a job, or its next epoch, and nobody else at this place."""
+        """Admit a job, or its next epoch, and nobody else at this place; its slots are empty."""
         absent = frozenset(range(workers, self.places.workers))
         before = replace(self._jobs[place], number=number, epoch=(epoch - 1) % 0x10000)
         self._jobs[place], commands = before.next_epoch(
@@ -50,6 +53,8 @@ class Board:
         self.switch.commands("\n".join(commands))
         others = {handle for handles in self._entries.values() for handle in handles}
         there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
+        for cells in self._slot_registers:
+            cells[2 * place * self.places.slots : 2 * (place + 1) * self.places.slots] = 0
         self._entries[place] = [handle for handle in there if handle not in others]
 
     def end(self, place: int) -> None:

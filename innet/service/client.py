@@ -71,6 +71,8 @@ class Membership:
     Attributes:
         job, worker, workers: as they were given.
         plan: the network and the job's present epoch, for ``innet.participant.Participant``.
+        newcomers: workers that were not in the epoch before, of whom the others may have to tell
+            what they know; in a job's first epoch, all.
         fabric: the connection to the switch. It stays the same over ``renew``.
     """
 
@@ -85,6 +87,7 @@ class Membership:
         self._where = resolve(switch)
         self._channel: Channel | None = None
         self._departed: dict[int, str] = {}
+        self.newcomers: frozenset[int] = frozenset()
         self.fabric = ServiceFabric(worker, lambda: self._open().fileno(), self._hear_departures)
         try:
             self.plan: Plan = self._enter(until, again=False)
@@ -178,21 +181,24 @@ class Membership:
     def _enter(self, until: float, *, again: bool) -> Plan:
         """Connect, take the seat, show the address, wait for the others."""
         while True:
-            self._channel = channel = self._connect(until)
-            nonce = check_greeting(self._next(until, "its greeting"), self.switch)
-            fields = {"job": self.job, "worker": self.worker, "workers": self.workers}
-            channel.say(request("join", nonce, self._key, **fields))
             try:
-                token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
-            except InputError:
-                # The switch may not have noticed yet that the connection before has ended.
+                return self._enter_once(until)
+            except (InputError, MembershipError):
+                # The switch may not have noticed yet that the connection before has ended, or it is
+                # the one that ends.
                 if not again or time.monotonic() + _RETRY_SECONDS > until:
                     raise
-                channel.close()
-                time.sleep(_RETRY_SECONDS)
-                continue
-            self.fabric.open(channel.local_ip, channel.peer)
-            return self._await_plan(until, HELLO + token)
+            self._open().close()
+            time.sleep(_RETRY_SECONDS)
+
+    def _enter_once(self, until: float) -> Plan:
+        self._channel = channel = self._connect(until)
+        nonce = check_greeting(self._next(until, "its greeting"), self.switch)
+        fields = {"job": self.job, "worker": self.worker, "workers": self.workers}
+        channel.say(request("join", nonce, self._key, **fields))
+        token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
+        self.fabric.open(channel.local_ip, channel.peer)
+        return self._await_plan(until, HELLO + token)
 
     def _connect(self, until: float) -> Channel:
         while True:
@@ -232,6 +238,7 @@ class Membership:
                 awaited = list(message["awaited"])
             elif "plan" in message:
                 plan = plan_of(message["plan"])
+                self.newcomers = frozenset(message["newcomers"])
                 self._departed.clear()
                 self.fabric.begin(plan.layout)
                 return plan

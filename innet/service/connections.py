@@ -70,6 +70,9 @@ class Connections:
     def __iter__(self) -> Iterator[Client]:
         return iter(self._clients.values())
 
+    def __len__(self) -> int:
+        return len(self._clients)
+
     def accept(self, now: float) -> None:
         """Take a new client, and greet it."""
         try:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from innet.errors import InputError
+from innet.fabric.peers import Address
+from innet.service.metrics import exporting
 from innet.service.server import ServiceSettings, SwitchService
 
 
-def run(settings: ServiceSettings) -> None:
+def run(settings: ServiceSettings, metrics: Address | None = None) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: of the service.
+        metrics: where to serve metrics over HTTP; None for nowhere.
 
     Raises:
         InnetError: it cannot be served.
@@ -19,15 +28,30 @@ def run(settings: ServiceSettings) -> None:
     service = SwitchService(settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
+    with contextlib.ExitStack() as stack:
+        stack.callback(service.close)
+        if metrics is not None:
+            where = stack.enter_context(exporting(metrics, _asked(service)))
+            _note(f"metrics at http://{where.ip}:{where.udp_port}/metrics")
+        _announce(service)
+        service.run()
+
+
+def _asked(service: SwitchService) -> Callable[[], dict[str, Any]]:
+    return lambda: service.ask(service.statistics)
+
+
+def _announce(service: SwitchService) -> None:
     places = service.places
     print(f"listening at {service.address.ip}:{service.address.udp_port}", flush=True)
-    print(
+    _note(
         f"{places.program.name}: {places.jobs} jobs of up to {places.workers} workers, "
-        f"{places.slots} slots each; {'a key is needed' if settings.key else 'no key'}.",
-        file=sys.stderr,
-        flush=True,
+        f"{places.slots} slots each; {'a key is needed' if service.settings.key else 'no key'}."
     )
-    service.run()
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def key_of(key: str | None, file: Path | None) -> str | None:

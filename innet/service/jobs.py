@@ -50,12 +50,14 @@ class Seat:
         token: what its datagram must hold.
         state: where it is.
         address: where its frames come from, once it has shown it.
+        is_new: it has not been in an epoch yet.
     """
 
     client: int
     token: bytes
     state: State = State.SEATED
     address: Address | None = None
+    is_new: bool = True
 
 
 @dataclass(slots=True)
@@ -247,9 +249,11 @@ class Jobs:
         plan = self._board.begin(
             job.place, job.number, job.epoch, [each for each in addresses if each is not None]
         )
+        newcomers = sorted(worker for worker, seat in job.seats.items() if seat.is_new)
         for seat in job.seats.values():
             seat.state = State.RUNNING
-            self._say(seat.client, {"plan": plan})
+            seat.is_new = False
+            self._say(seat.client, {"plan": plan, "newcomers": newcomers})
 
     def _tell_awaited(self, job: RunningJob) -> None:
         for seat in job.seats.values():

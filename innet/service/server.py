@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import queue
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from innet import programs
 from innet.config import Engine
-from innet.errors import InnetError, InputError, NetworkError
+from innet.errors import InnetError, InputError, NetworkError, StalledError
 from innet.fabric.peers import Address, PeerPorts
 from innet.service.board import Board
 from innet.service.connections import Client, Connections, Heard
@@ -29,7 +32,10 @@ from innet.service.control import (
 )
 from innet.service.jobs import Jobs
 from innet.service.places import Places
+from innet.service.statistics import Parts, Traffic, statistics
 from innet.wire import Layout
+
+T = TypeVar("T")
 
 _TURN = 1.0  # seconds between two looks at silent clients
 _BATCHES = 16  # of frames, before clients are looked at again
@@ -86,11 +92,15 @@ class SwitchService:
         self.settings = settings
         self.places = Places.divide(program, settings.jobs, settings.workers)
         self.refused = 0
+        self._begun = time.monotonic()
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         listener, data = _listen(settings.listen)
         try:
             self.address = Address(*listener.getsockname())
             self._board = Board(self.places, settings.engine)
-            self._ports = PeerPorts(data, Layout(settings.values, "raw"))
+            layout = Layout(settings.values, "raw")
+            self._ports = PeerPorts(data, layout)
+            self._traffic = Traffic(layout.header_offset)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._ports.fileno(), selectors.EVENT_READ)
             self._connections = Connections(listener, self._selector)
@@ -99,15 +109,17 @@ class SwitchService:
             data.close()
             raise
         self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._jobs = Jobs(self, self.places.jobs, self.places.workers, self._connections.say)
         self._running = True
+        self._is_closed = False
 
     def stop(self) -> None:
         """Make ``run`` end: from a signal handler or another thread."""
         self._running = False
-        with contextlib.suppress(OSError):
-            self._wake.send(b"\0")
+        self._rouse()
 
     def run(self) -> None:
         """Serve until ``stop``; what has arrived by then is still answered."""
@@ -127,17 +139,56 @@ class SwitchService:
             self.close()
 
     def close(self) -> None:
+        """End all connections; a second time, nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._connections.close_all()
         self._ports.close()
         self._selector.close()
         self._wake.close()
         self._woken.close()
 
+    def statistics(self) -> dict[str, Any]:
+        """What was done and what is waited for; ``docs/service.md`` names all of it."""
+        parts = Parts(self._board, self._ports, self._jobs, self._traffic)
+        return {
+            "switch": {
+                "address": f"{self.address.ip}:{self.address.udp_port}",
+                "program": self.places.program.name,
+                "seconds": round(time.monotonic() - self._begun, 3),
+                "clients": len(self._connections),
+                "refused_requests": self.refused,
+                "jobs_max": self.places.jobs,
+                "workers_max": self.places.workers,
+            },
+            **statistics(parts, time.monotonic()),
+        }
+
+    def ask(self, question: Callable[[], T], seconds: float = 5.0) -> T:
+        """Have ``run`` answer a question of another thread between two batches.
+
+        Raises:
+            StalledError: it did not within ``seconds``.
+        """
+        answer: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._asked.put(lambda: answer.put(question()))
+        self._rouse()
+        try:
+            return answer.get(timeout=seconds)
+        except queue.Empty:
+            raise StalledError(f"the switch service did not answer within {seconds:g} s.") from None
+
+    def _rouse(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake.send(b"\0")
+
     # ------------------------------------------------------------------ what jobs ask for
 
     def begin(self, place: int, number: int, epoch: int, addresses: list[Address]) -> Message:
         """See ``Switchboard``."""
-        self.end(place)
+        for worker in range(self.places.workers):
+            self._ports.dismiss(self.places.port(place, worker))
         for worker, address in enumerate(addresses):
             self._ports.admit(self.places.port(place, worker), address)
         self._board.begin(place, number, epoch, len(addresses))
@@ -148,6 +199,7 @@ class SwitchService:
         self._board.end(place)
         for worker in range(self.places.workers):
             self._ports.dismiss(self.places.port(place, worker))
+            self._traffic.reset(self.places.port(place, worker))
 
     # ------------------------------------------------------------------ one turn
 
@@ -160,6 +212,8 @@ class SwitchService:
                 self._connections.serve(key.data, events, heard)
             elif key.fileobj == self._ports.fileno():
                 self._forward()
+            else:
+                self._answer_threads()
         for client, line in heard.lines:
             self._answer(client, line)
         for client in heard.gone:
@@ -170,16 +224,26 @@ class SwitchService:
             before = self._ports.counts.received
             arrived = self._ports.receive()
             if len(arrived):
-                self._ports.send(self._board.process(arrived))
+                leaving = self._board.process(arrived)
+                self._ports.send(leaving)
+                self._traffic.count(arrived, leaving)
             if self._ports.strays:
                 self._look_at_strays()
             if self._ports.counts.received == before:
                 return
 
+    def _answer_threads(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._asked.get_nowait()()
+
     def _look_at_strays(self) -> None:
         for stray in self._ports.strays:
             if len(stray.data) == len(HELLO) + TOKEN and stray.data.startswith(HELLO):
-                self._jobs.hello(stray.data[len(HELLO) :], stray.sender)
+                known = self._jobs.hello(stray.data[len(HELLO) :], stray.sender)
+                self._ports.counts.greetings += known
         self._ports.strays.clear()
 
     # ------------------------------------------------------------------ control
@@ -203,8 +267,12 @@ class SwitchService:
         kind = message.get("request")
         if kind == "join":
             self._jobs.join(client.number, message)
+        elif kind == "statistics":
+            self._connections.say(client.number, {"statistics": self.statistics()})
         else:
-            raise InputError(f"a connection begins with a request to join, not {kind!r:.40}.")
+            raise InputError(
+                f"a connection begins with a request to join, or for statistics, not {kind!r:.40}."
+            )
 
     def _later(self, client: Client, message: Message) -> None:
         kind = message.get("request")
@@ -213,6 +281,8 @@ class SwitchService:
         elif kind == "leave":
             self._jobs.gone(client.number, left=True)
             self._connections.dismiss(client, {"left_job": True})
+        elif kind == "statistics":
+            self._connections.say(client.number, {"statistics": self.statistics()})
         elif kind == "read":
             self._connections.say(client.number, self._read(message))
         else:

@@ -48,16 +48,17 @@ def wrong(*options):
 def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")
     command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
-    with process("--key-file", str(tmp_path / "key"), command=command) as (running, address):
+    options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0")
+    with process(*options, command=command) as (running, address):
         with join(address, job="a", worker=0, workers=1, key="secret", deadline=20) as member:
             (end,) = participants([member])
             total, _ = end.all_reduce(np.full(3, 0.5, np.float32))
             assert total.tolist() == [0.5] * 3
             running.send_signal(number)
             assert running.wait(10) == 0
-        assert "slots-32: 4 jobs of up to 32 workers, 256 slots each; a key is needed." in (
-            running.stderr.read()
-        )
+        said = running.stderr.read()
+        assert "metrics at http://127.0.0.1:" in said
+        assert "slots-32: 4 jobs of up to 32 workers, 256 slots each; a key is needed." in said
 
 
 def test_what_cannot_be_served():

@@ -64,7 +64,7 @@ def test_a_job_begins_when_all_have_shown_their_addresses(world):
     assert world.hello(1)
     here = [Address("127.0.0.1", 1001), Address("127.0.0.1", 1002)]
     assert world.board == [("begin", 0, 101, 102, here)]
-    assert world.last(1) == world.last(2) == {"plan": {"epoch": 102}}
+    assert world.last(1) == world.last(2) == {"plan": {"epoch": 102}, "newcomers": [0, 1]}
     (job,) = world.jobs
     assert job.is_running
     assert job.epochs == 1
@@ -98,7 +98,7 @@ def test_renewal_waits_for_all_and_begins_the_next_epoch(running):
     assert len(running.board) == 1
     running.jobs.renew(2)
     assert running.board[1][:4] == ("begin", 0, 101, 103)
-    assert running.last(1) == running.last(2) == {"plan": {"epoch": 103}}
+    assert running.last(1) == running.last(2) == {"plan": {"epoch": 103}, "newcomers": []}
 
 
 def test_a_seat_that_was_left_can_be_taken(running):
@@ -109,7 +109,7 @@ def test_a_seat_that_was_left_can_be_taken(running):
     assert running.last(1) == {"joined": 1}
     assert running.last(3) == {"awaited": [0]}
     running.jobs.renew(1)
-    assert running.last(3) == running.last(1) == {"plan": {"epoch": 103}}
+    assert running.last(3) == running.last(1) == {"plan": {"epoch": 103}, "newcomers": [1]}
     assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
 
 
@@ -185,4 +185,4 @@ def test_epochs_wrap_around(world):
     (job,) = world.jobs
     job.epoch = 0xFFFF
     world.jobs.renew(1)
-    assert world.last(1) == {"plan": {"epoch": 0}}
+    assert world.last(1) == {"plan": {"epoch": 0}, "newcomers": []}

@@ -1,0 +1,148 @@
+"""``innet switch top``: what a switch service does, live."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from innet.cli.output import out, say_json
+
+Document = Mapping[str, Any]
+
+
+def top(
+    *,
+    switch: Annotated[str, typer.Argument(metavar="[ADDRESS:PORT]")] = "127.0.0.1:48879",
+    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", "-s", min=0.1, help="Between looks.")
+    ] = 1.0,
+    key: Annotated[str | None, typer.Option(help="The service's key.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one line for each look.")
+    ] = False,
+) -> None:
+    """Show what a switch service does: packets, drops, jobs, and who waits for whom.
+
+    Elsewhere than on a terminal it looks once. Rates are those since the look before.
+    """
+    from innet.service.daemon import key_of
+    from innet.service.observer import Observer
+
+    with Observer(switch, key_of(key, key_file)) as observer:
+        if as_json and once:
+            say_json(observer.statistics())
+        elif as_json:
+            for _, now in _looks(observer, seconds):
+                print(json.dumps(now), flush=True)
+        elif once or not out.is_terminal:
+            out.print(screen(None, observer.statistics()))
+        else:
+            with Live(console=out, auto_refresh=False, screen=True) as live:
+                for before, now in _looks(observer, seconds):
+                    live.update(screen(before, now), refresh=True)
+
+
+def _looks(observer: Any, seconds: float) -> Iterator[tuple[Document | None, Document]]:
+    before = None
+    try:
+        while True:
+            now = observer.statistics()
+            yield before, now
+            before = now
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+def screen(before: Document | None, now: Document) -> Group:
+    """What a person sees.
+
+    Args:
+        before: the look before, for rates; None if there was none.
+        now: the statistics of a service.
+    """
+    parts: list[Any] = [_title(now["switch"]), _packets(before, now), _drops(now["drops"])]
+    if not now["jobs"]:
+        parts.append(Text("no jobs"))
+    parts += [_job(job) for job in now["jobs"]]
+    return Group(*parts)
+
+
+def _title(switch: Document) -> Text:
+    return Text(
+        f"{switch['program']} at {switch['address']}, for {switch['seconds']:,.0f} s; "
+        f"{switch['clients']} connections, {switch['refused_requests']} requests refused"
+    )
+
+
+def _seconds_between(before: Document | None, now: Document) -> float:
+    if before is None:
+        return float(now["switch"]["seconds"])
+    return float(now["switch"]["seconds"] - before["switch"]["seconds"])
+
+
+def _packets(before: Document | None, now: Document) -> Text:
+    spent = max(_seconds_between(before, now), 1e-9)
+    said = []
+    for way in ("in", "out"):
+        total = now["packets"][way]
+        since = total - (0 if before is None else before["packets"][way])
+        said.append(f"{way} {total:,} packets, {since / spent:,.0f}/s")
+    return Text("; ".join(said))
+
+
+def _drops(drops: Document) -> Text:
+    listed = ", ".join(
+        f"{why.replace('_', ' ')} {number:,}" for why, number in drops.items() if number
+    )
+    return Text(f"dropped: {listed or 'nothing'}")
+
+
+def _job(job: Document) -> Table:
+    table = Table(title=Text(_job_title(job)), title_justify="left", box=None)
+    for name in ("worker", "state", "address", "packets in", "packets out", "silent"):
+        table.add_column(name, justify="left" if name in ("state", "address") else "right")
+    seats = {seat["worker"]: seat for seat in job["seats"]}
+    for worker in range(job["workers"]):
+        seat = seats.get(worker)
+        if seat is None:
+            table.add_row(str(worker), "absent", "", "", "", "")
+            continue
+        silent = seat["silent_seconds"]
+        table.add_row(
+            str(worker),
+            seat["state"],
+            seat["address"],
+            f"{seat['packets_in']:,}",
+            f"{seat['packets_out']:,}",
+            "" if silent is None else f"{silent:,.1f} s",
+        )
+    return table
+
+
+def _job_title(job: Document) -> str:
+    state = "running" if job["running"] else "waiting"
+    said = (
+        f"job {job['name']!r} ({job['number']}): {state}, epoch {job['epoch']}, "
+        f"{job['slots_open']} of {job['slots']} slots open"
+    )
+    if job["awaited"]:
+        said += f"; the next epoch waits for {_workers(job['awaited'])}"
+    if job["missing"]:
+        said += f"; chunk {job['oldest_open_sequence']} waits for {_workers(job['missing'])}"
+    return said
+
+
+def _workers(indices: list[int]) -> str:
+    return f"worker{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"

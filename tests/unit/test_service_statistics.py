@@ -1,0 +1,162 @@
+"""What a service says of itself: statistics, metrics, and ``innet switch top``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.request
+
+import numpy as np
+import pytest
+from support.service import LOOPBACK, all_reduce, joined, participants, serving, where
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.errors import InputError, MissingToolError, NetworkError, StalledError
+from innet.fabric.peers import Address
+from innet.protocol import SlotRegisters, Timing
+from innet.service import metrics
+from innet.service.observer import Observer
+from innet.service.statistics import open_slots
+
+GRADIENT = np.arange(320, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+def stalled(service, stack):
+    """A job in which worker 0 has sent one chunk, and waits for worker 1."""
+    pair = joined(service, stack, 2, job="half")
+    patience = Timing(timeout=5, max_timeout=5, give_up=0.2)
+    with pytest.raises(StalledError):
+        participants(pair, timing=patience)[0].all_reduce(np.ones(3, np.float32))
+    return pair
+
+
+def test_packets_and_seats_are_counted(service, stack):
+    with Observer(where(service)) as observer:
+        before = observer.statistics()
+        assert before["jobs"] == []
+        pair = joined(service, stack, 2, job="two")
+        reports = [report for _, report in all_reduce(participants(pair), [GRADIENT] * 2)]
+        now = observer.statistics()
+        sent = [report.packets_sent for report in reports]
+        assert now["packets"]["in"] - before["packets"]["in"] == sum(sent)
+        assert now["packets"]["out"] - before["packets"]["out"] == sum(
+            report.packets_received for report in reports
+        )
+        assert now["packets"]["bytes_in"] - before["packets"]["bytes_in"] == sum(sent) * 160
+        (job,) = now["jobs"]
+        assert (job["name"], job["workers"], job["running"]) == ("two", 2, True)
+        assert job["epoch"] == pair[0].epoch
+        assert (job["slots_open"], job["missing"], job["awaited"]) == (0, [], [])
+        assert [seat["packets_in"] for seat in job["seats"]] == sent
+        assert all(0 <= seat["silent_seconds"] < 20 for seat in job["seats"])
+
+
+def test_who_waits_for_whom(service, stack):
+    stalled(service, stack)
+    (job,) = service.ask(service.statistics)["jobs"]
+    assert (job["slots_open"], job["missing"]) == (1, [1])
+    assert job["seats"][1]["silent_seconds"] is None
+    shown = CliRunner().invoke(app, ["switch", "top", where(service), "--once"]).output
+    assert "1 of 512 slots open; chunk 1 waits for worker 1" in " ".join(shown.split())
+
+
+def test_who_is_awaited(service, stack):
+    joined(service, stack, 2, job="two")[1].close()
+    with Observer(where(service)) as observer:
+        (job,) = observer.statistics()["jobs"]
+    assert job["awaited"] == [0, 1]
+    assert [seat["worker"] for seat in job["seats"]] == [0]
+    shown = CliRunner().invoke(app, ["switch", "top", where(service)]).output
+    assert "the next epoch waits for workers 0, 1" in " ".join(shown.split())
+    assert "absent" in shown
+
+
+def test_json_for_scripts(service):
+    result = CliRunner().invoke(app, ["switch", "top", where(service), "--once", "--json"])
+    document = json.loads(result.output)
+    assert document["switch"]["program"] == "slots-32"
+    assert set(document) == {"switch", "packets", "drops", "jobs"}
+
+
+def test_who_may_look():
+    with serving(key="k") as service:
+        with Observer(where(service), key="k") as observer:
+            observer.statistics()
+        with pytest.raises(InputError, match="pass the key"):
+            Observer(where(service))
+    with pytest.raises(NetworkError, match="cannot reach a switch"):
+        Observer(where(service), key="k")
+
+
+def test_a_service_that_ends_while_somebody_looks():
+    with serving() as service:
+        observer = Observer(where(service))
+        observer.statistics()
+    with observer, pytest.raises(NetworkError, match="is gone"):
+        observer.statistics()
+
+
+def test_metrics(service, stack):
+    stalled(service, stack)
+    ask = lambda: service.ask(service.statistics)  # noqa: E731
+    with metrics.exporting(LOOPBACK, ask) as address:
+        url = f"http://{address.ip}:{address.udp_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        with (
+            pytest.raises(NetworkError, match="cannot serve metrics"),
+            metrics.exporting(address, ask),
+        ):
+            pass
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    statistics = service.ask(service.statistics)
+    assert float(values['innet_switch_packets_total{way="in"}']) == statistics["packets"]["in"]
+    assert values['innet_switch_dropped_packets_total{reason="stale"}'] == "0.0"
+    assert values['innet_job_running{job="half"}'] == "1.0"
+    assert values['innet_job_slots_open{job="half"}'] == "1.0"
+    assert values['innet_job_awaited{job="half",worker="1"}'] == "1.0"
+    assert values['innet_worker_packets_total{job="half",way="in",worker="0"}'] == "1.0"
+
+
+def test_metrics_need_their_library(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(metrics.importlib, "import_module", missing)
+    with (
+        pytest.raises(MissingToolError, match=r"innet\[metrics\]"),
+        metrics.exporting(Address("127.0.0.1", 0), dict),
+    ):
+        pass
+
+
+def test_who_asks_a_service_that_does_not_run():
+    with serving() as service:
+        pass
+    with pytest.raises(StalledError, match="did not answer within"):
+        service.ask(dict, 0.05)
+
+
+def test_open_slots_name_the_oldest():
+    held = {
+        (0, 0): SlotRegisters(5, 0b11),
+        (0, 1): SlotRegisters(9, 0b01),
+        (1, 0): SlotRegisters(6, 0b10),
+    }
+    found = open_slots(lambda *at: held.get(at, SlotRegisters(0, 0)), 2, 2)
+    assert found == (2, 6, (0,))
+    near_the_end = {(0, 0): SlotRegisters(1, 0b01), (0, 1): SlotRegisters(0xFFFFFFFF, 0b10)}
+    assert open_slots(lambda *at: near_the_end[at], 1, 2) == (2, 0xFFFFFFFF, (0,))

@@ -32,7 +32,10 @@ class Fabric(Protocol):
         """Take packets from the hosts at ``packets.port``. The arrays must not change any more."""
 
     def receive(self, now: float) -> PacketBatch:
-        """The packets that have reached hosts by ``now``, each once; ``port`` tells whose."""
+        """The packets that have reached hosts by ``now``, each once; ``port`` tells whose.
+
+        The arrays may be filled anew by the next call: whoever keeps packets copies them.
+        """
 
     def wait(self, now: float, until: float) -> float:
         """Let time pass until there may be something to receive, at most to ``until``.
@@ -123,6 +126,7 @@ def _deliver(hosts: Mapping[int, Host], arrived: PacketBatch, now: float) -> lis
     reached = []
     for port, begin, end in zip(ports.tolist(), begins, ends, strict=True):
         if port in hosts:
-            hosts[port].receive(arrived.take(order[begin:end]), now)
+            its = arrived if len(ports) == 1 else arrived.take(order[begin:end])
+            hosts[port].receive(its, now)
             reached.append(port)
     return reached

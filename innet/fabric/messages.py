@@ -1,49 +1,38 @@
-"""Many packets of a socket moved by one system call: recvmmsg(2) and sendmmsg(2).
+"""Many packets of a socket moved by few system calls, in compiled code.
 
-A call per packet from Python would cost more than all else that happens to a packet. Here the
-kernel runs over arrays of addresses and lengths, which NumPy fills for a whole batch at once.
+A call per packet from Python would cost more than all else that happens to a packet. Here a batch
+is a matter of one call of ``innet.fabric.system_calls``, and where a UDP socket is told to, dozens
+of packets pass the kernel as one datagram that holds them all.
 
-Sources: recvmmsg(2), sendmmsg(2), socket(7); the structures are those of 64-bit Linux.
+Sources: socket(7), udp(7).
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
 import socket
+import sys
 import time
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import NetworkError, StalledError
+from innet.fabric import system_calls as calls
 from innet.packets import PacketBatch
-
-_VECTOR = np.dtype([("base", "u8"), ("length", "u8")])  # struct iovec
-ADDRESS = np.dtype(  # struct sockaddr_in
-    [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
-)
-_MESSAGE = np.dtype(  # struct mmsghdr
-    {
-        "names": ["name", "name_length", "vector", "vectors", "control", "controls", "flags",
-                  "length"],
-        "formats": ["u8", "u4", "u8", "u8", "u8", "u8", "i4", "u4"],
-        "offsets": [0, 8, 16, 24, 32, 40, 48, 56],
-        "itemsize": 64,
-    }
-)  # fmt: skip
 
 SO_SNDBUFFORCE = 32  # beyond the system's limit, for those who may (CAP_NET_ADMIN)
 SO_RCVBUFFORCE = 33
 
 _BUFFER = 64 << 20  # bytes: a window of every worker at once, many times over
-_AT_ONCE = 1024  # messages per system call: the kernel takes no more
+_AT_ONCE = calls.MOST_AT_ONCE
+_ROWS_AT_ONCE = 4096  # packets that are made ready for sending at once
 _SEND_SECONDS = 5.0
-_WORTH_A_RETRY = (errno.EINTR, errno.ECONNREFUSED)
-_FULL = (errno.EAGAIN, errno.EWOULDBLOCK)
-_WORTH_WAITING = (*_FULL, *_WORTH_A_RETRY)
+_NO_ROOM = (errno.EAGAIN, errno.EWOULDBLOCK)
+_NO_SEGMENTS = (errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTSUPP)
 _GONE = (
     errno.ENETDOWN,
     errno.ENODEV,
@@ -53,12 +42,7 @@ _GONE = (
     errno.EHOSTUNREACH,
     errno.EINVAL,
 )
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_recvmmsg = _libc.recvmmsg
-_recvmmsg.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p]
-_sendmmsg = _libc.sendmmsg
-_sendmmsg.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int]
+_NO_NAMES = np.empty((0, calls.ADDRESS_BYTES), np.uint8)
 
 
 def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
@@ -73,6 +57,21 @@ def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
             sock.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
+def knows_segments() -> bool:
+    """Whether this kernel moves many UDP packets as one datagram (Linux 5.0)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return takes_segments(sock)
+
+
+def takes_segments(sock: socket.socket) -> bool:
+    """Have a UDP socket take datagrams that hold many packets; whether this kernel can."""
+    try:
+        sock.setsockopt(socket.IPPROTO_UDP, calls.UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
 class Inbox:
     """Room for messages that a socket receives.
 
@@ -80,33 +79,15 @@ class Inbox:
         rows: how many one call takes at most.
         stride: bytes of the longest message; what is longer is cut off.
         offset: where in its row a message is put, so that a header can be put before it.
-        senders: keep who sent each message, for sockets that hear many.
-
-    Attributes:
-        data: shape (rows, stride), uint8.
-        senders: shape (rows,) of ``ADDRESS``, or (0,) where they are not kept.
     """
 
-    def __init__(
-        self,
-        rows: int = _AT_ONCE,
-        stride: int = 2048,
-        offset: int = 0,
-        *,
-        senders: bool = False,
-    ) -> None:
+    def __init__(self, rows: int = _AT_ONCE, stride: int = 2048, offset: int = 0) -> None:
         self.data: NDArray[np.uint8] = np.zeros((rows, stride), np.uint8)
-        self._vectors = np.zeros(rows, _VECTOR)
-        starts = self.data.ctypes.data + np.arange(rows, dtype=np.uint64) * np.uint64(stride)
-        self._vectors["base"] = starts + np.uint64(offset)
-        self._vectors["length"] = stride - offset
-        self._messages = np.zeros(rows, _MESSAGE)
-        self._messages["vector"] = _addresses(self._vectors)
-        self._messages["vectors"] = 1
-        self.senders = np.zeros(rows if senders else 0, ADDRESS)
-        if senders:
-            self._messages["name"] = _addresses(self.senders)
-            self._messages["name_length"] = ADDRESS.itemsize
+        self._vectors = vectors_of(self.data, offset, stride - offset)
+        self.messages = np.zeros((rows, calls.MESSAGE_WORDS), np.int64)
+        steps = np.arange(rows) * (8 * calls.VECTOR_WORDS)
+        self.messages[:, calls.VECTORS] = self._vectors.ctypes.data + steps
+        self.messages[:, calls.VECTOR_COUNT] = 1
 
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
         """Take what has arrived at ``sock``, ``most`` messages from ``row`` on, without waiting.
@@ -117,39 +98,100 @@ class Inbox:
         Raises:
             NetworkError: the socket's interface is gone.
         """
-        room = min(len(self.data) - row, most, _AT_ONCE)
+        room = min(len(self.data) - row, most)
         if room <= 0:
             return np.empty(0, np.int32)
-        at = self._messages.ctypes.data + row * _MESSAGE.itemsize
-        while True:
-            count = _recvmmsg(sock.fileno(), at, room, socket.MSG_DONTWAIT, None)
-            if count >= 0:
-                lengths = self._messages["length"][row : row + count]
-                return lengths.astype(np.int32)
-            number = ctypes.get_errno()
-            if number in _FULL:
+        count = calls.receive_messages(sock.fileno(), self.messages, row, room)
+        if count < 0:
+            if -count in _NO_ROOM:
                 return np.empty(0, np.int32)
-            if number not in _WORTH_A_RETRY:
-                raise _failed("receiving", number)
+            raise failed("receiving", -count)
+        return self.messages[row : row + count, calls.LENGTH].astype(np.int32)
+
+
+class SegmentInbox:
+    """Room for the datagrams of a UDP socket, those that hold many packets cut into them.
+
+    Args:
+        segment: bytes of most packets; packets of any other length are taken, too.
+        offset: where in its row a packet is put, so that a header can be put before it.
+        rows: how many packets one call takes at most.
+
+    Attributes:
+        data: shape (n, stride), uint8; a row has room for more than ``segment`` bytes, and what is
+            longer than the row is cut off.
+        length: shape (n,), int32: bytes of each packet that the last call took.
+        sender: shape (n,), int64: who sent it: IPv4 address and UDP port as one number.
+        arrival: all three.
+    """
+
+    def __init__(self, segment: int, offset: int, rows: int = _AT_ONCE) -> None:
+        whole = -(-(1 << 16) // segment)
+        span = max(1, min(whole, 2 * calls.MOST_SEGMENTS))  # newer kernels take twice as many
+        stride = (offset + segment) // 64 * 64 + 64
+        self.data: NDArray[np.uint8] = np.zeros((rows + span, stride), np.uint8)
+        self.length = np.zeros(len(self.data), np.int32)
+        self.sender = np.zeros(len(self.data), np.int64)
+        self._offset = offset
+        self._segment = segment
+        self.arrival = calls.Arrival(self.data, self.length, self.sender)
+        self._reception = calls.Reception(
+            header=np.zeros(calls.MESSAGE_WORDS, np.int64),
+            control=np.zeros(calls.CONTROL_WORDS, np.int64),
+            name=np.zeros(calls.ADDRESS_BYTES // 8, np.int64),
+            vectors=vectors_of(self.data, offset, segment),
+            scratch=np.zeros(span * segment, np.uint8),
+        )
+
+    def receive(self, sock: socket.socket) -> int:
+        """Take what has arrived, without waiting; how many packets.
+
+        Raises:
+            NetworkError: the socket's interface is gone.
+        """
+        count, number = calls.receive_datagrams(
+            sock.fileno(), self.arrival, self._reception, self._offset, self._segment
+        )
+        if number and number not in _NO_ROOM and not count:
+            raise failed("receiving", number)
+        return int(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where packets go.
+
+    Attributes:
+        names: shape (m, 16), uint8, a ``struct sockaddr_in`` each.
+        name_of: shape (k,), int64: which of them each packet goes to.
+    """
+
+    names: NDArray[np.uint8]
+    name_of: NDArray[np.int64]
 
 
 class Outbox:
     """Sends rows of batches.
 
+    Args:
+        segments: packets of one length that follow one another to the same address go as one
+            datagram, which the kernel or the network card cuts again (UDP sockets only).
+        forgiving: what cannot be sent, to an address that is not there, say, is lost as well.
+
     Attributes:
         dropped: packets that the interface's queue had no room for; they are lost, as in a switch.
-
-    Args:
-        forgiving: what cannot be sent, to an address that is not there, say, is lost as well.
+        segments: as given, until the kernel refuses such a datagram.
     """
 
-    def __init__(self, *, forgiving: bool = False) -> None:
-        self.dropped = 0
+    def __init__(self, segments: bool = False, *, forgiving: bool = False) -> None:
+        self.segments = segments
         self._forgiving = forgiving
-        self._vectors = np.zeros(_AT_ONCE, _VECTOR)
-        self._messages = np.zeros(_AT_ONCE, _MESSAGE)
-        self._messages["vector"] = _addresses(self._vectors)
-        self._messages["vectors"] = 1
+        self.dropped = 0
+        self._transmission = calls.Transmission(
+            messages=np.zeros((_AT_ONCE, calls.MESSAGE_WORDS), np.int64),
+            controls=np.zeros((_AT_ONCE, calls.CONTROL_WORDS), np.int64),
+            vectors=np.zeros((_ROWS_AT_ONCE, calls.VECTOR_WORDS), np.int64),
+        )
 
     def send(
         self,
@@ -157,7 +199,7 @@ class Outbox:
         packets: PacketBatch,
         offset: int = 0,
         rows: NDArray[np.int64] | None = None,
-        receivers: NDArray[np.void] | None = None,
+        to: Addresses | None = None,
     ) -> None:
         """Send packets, without their first ``offset`` bytes.
 
@@ -166,61 +208,67 @@ class Outbox:
             packets: among which are those to send.
             offset: of the first byte that is sent.
             rows: which ones, in that order, shape (k,); by default all.
-            receivers: where to send packets of each port, shape (ports,) of ``ADDRESS``; by default
-                where the socket is connected to.
+            to: where each of ``rows`` goes; None for a socket that is connected or bound.
 
         Raises:
             NetworkError: the socket's interface is gone.
             StalledError: the socket took nothing for some seconds.
         """
-        if packets.data.strides[1:] != (1,):
-            packets = PacketBatch(np.ascontiguousarray(packets.data), packets.length, packets.port)
+        data = packets.data
+        if data.strides[1:] != (1,):
+            data = np.ascontiguousarray(data)
         if rows is None:
             rows = np.arange(len(packets))
-        first = np.uint64(packets.data.ctypes.data + offset)
-        stride = np.uint64(packets.data.strides[0])
-        for start in range(0, len(rows), _AT_ONCE):
-            some = rows[start : start + _AT_ONCE]
-            vectors = self._vectors[: len(some)]
-            vectors["base"] = some.astype(np.uint64) * stride + first
-            vectors["length"] = packets.length[some] - offset
-            if receivers is not None:
-                messages = self._messages[: len(some)]
-                messages["name"] = _addresses(receivers)[packets.port[some]]
-                messages["name_length"] = ADDRESS.itemsize
-            self._send(sock, len(some))
-
-    def _send(self, sock: socket.socket, count: int) -> None:
-        done = 0
+        names, name_of = (_NO_NAMES, rows) if to is None else (to.names, to.name_of)
+        departure = calls.Departure(data, packets.length, offset, rows, names, name_of)
         end = 0.0
-        while done < count:
-            at = self._messages.ctypes.data + done * _MESSAGE.itemsize
-            sent = _sendmmsg(sock.fileno(), at, count - done, socket.MSG_DONTWAIT)
-            if sent > 0:
-                done += sent
-                continue
-            number = ctypes.get_errno()
-            if number == errno.ENOBUFS or (self._forgiving and number not in _WORTH_WAITING):
+        done = 0
+        while done < len(rows):
+            most = calls.MOST_SEGMENTS if self.segments else 1
+            before = done
+            done, lost, number = calls.send_packets(
+                sock.fileno(), departure, before, most, self._transmission
+            )
+            self.dropped += lost
+            if number in _NO_ROOM:
+                end = _wait_for_room(sock, 0.0 if done > before else end)
+            elif number and self.segments and number in _NO_SEGMENTS:
+                self.segments = False
+            elif number and self._forgiving:
                 self.dropped += 1
                 done += 1
-            elif number in _FULL:
-                end = end or time.monotonic() + _SEND_SECONDS
-                if time.monotonic() >= end:
-                    raise StalledError(
-                        f"a socket took no packet for {_SEND_SECONDS:g} s; its interface is down "
-                        "or its link is slower than what was sent."
-                    )
-                select.select([], [sock], [], 0.1)
-            elif number not in _WORTH_A_RETRY:
-                raise _failed("sending", number)
+            elif number:
+                raise failed("sending", number)
 
 
-def _addresses(records: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Where each record lies in memory."""
-    steps = np.arange(len(records), dtype=np.uint64) * np.uint64(records.itemsize)
-    return steps + np.uint64(records.ctypes.data)
+def vectors_of(data: NDArray[np.uint8], offset: int, size: int) -> NDArray[np.int64]:
+    """A vector for each row: ``size`` bytes from ``offset`` on."""
+    vectors = np.empty((len(data), calls.VECTOR_WORDS), np.int64)
+    vectors[:, 0] = data.ctypes.data + offset + np.arange(len(data)) * data.strides[0]
+    vectors[:, 1] = size
+    return vectors
 
 
-def _failed(what: str, number: int) -> NetworkError:
+def failed(what: str, number: int) -> NetworkError:
+    """The error for a system call that failed."""
     hint = "; its interface went down or away" if number in _GONE else ""
     return NetworkError(f"{what} packets failed: {os.strerror(number)}{hint}.")
+
+
+def _wait_for_room(sock: socket.socket, end: float) -> float:
+    """Wait a little until a socket takes packets again, at most to ``end``; 0 for a new wait."""
+    end = end or time.monotonic() + _SEND_SECONDS
+    if time.monotonic() >= end:
+        raise StalledError(
+            f"a socket took no packet for {_SEND_SECONDS:g} s; its interface is down "
+            "or its link is slower than what was sent."
+        )
+    select.select([], [sock], [], 0.1)
+    return end
+
+
+if not calls.SUPPORTED:
+    raise NetworkError(
+        f"sockets in batches need 64-bit little-endian Linux; this is {sys.platform}, "
+        f"{sys.byteorder}-endian. Fabrics in memory run anywhere."
+    )

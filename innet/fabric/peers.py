@@ -12,12 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError
-from innet.fabric.messages import ADDRESS, Inbox, Outbox, widen_buffers
+from innet.fabric.messages import (
+    Addresses,
+    Outbox,
+    SegmentInbox,
+    takes_segments,
+    widen_buffers,
+)
+from innet.fabric.rows import Senders, by_port, keep_known, place_of
+from innet.fabric.system_calls import ADDRESS_BYTES
 from innet.packets import PacketBatch
 from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
 _PORTS = 512  # that a v1model switch can have
-_ROWS = 4096  # datagrams of one batch
+_TABLE = 4 * _PORTS
+_ROWS = 2048  # packets of one batch
+_NAME = np.dtype(  # struct sockaddr_in
+    [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
+)
 _HEADER = ETHERNET_HEADER.itemsize
 _SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
 _MEMINFO = struct.Struct("9I")
@@ -60,9 +72,12 @@ class PeerPorts:
     A datagram holds what follows the UDP header of a frame. To the switch it is shown behind an
     Ethernet header (framing "raw"), which costs a program less than addresses that nobody reads.
 
+    Many frames between it and a worker pass the kernel as one datagram, where it can do that.
+
     Args:
         sock: a bound UDP socket; it is closed with this.
         layout: of the frames, with framing "raw".
+        segments: many frames as one datagram, if the kernel can.
 
     Attributes:
         counts: what became of datagrams.
@@ -73,7 +88,7 @@ class PeerPorts:
     stray_limit = 64
     stray_bytes = 64
 
-    def __init__(self, sock: socket.socket, layout: Layout) -> None:
+    def __init__(self, sock: socket.socket, layout: Layout, *, segments: bool = True) -> None:
         if layout.framing != "raw":
             raise InputError(f"ports of peers carry frames of framing 'raw', not {layout.framing}.")
         widen_buffers(sock)
@@ -82,16 +97,17 @@ class PeerPorts:
         self.strays: list[Stray] = []
         self._socket = sock
         self._size = layout.frame_size
-        # A byte more than a frame, so that a longer datagram is seen to be longer.
-        self._inbox = Inbox(_ROWS, stride=self._size + 8, offset=_HEADER, senders=True)
+        self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, _ROWS)
         header = np.zeros(1, ETHERNET_HEADER)
         header["ethertype"] = ETHERTYPE
         self._inbox.data[:, :_HEADER] = header.view(np.uint8)
-        self._outbox = Outbox(forgiving=True)
-        self._peers = np.zeros(_PORTS, ADDRESS)
+        self._length = np.full(len(self._inbox.data), self._size, np.int32)
+        self._port = np.zeros(len(self._inbox.data), np.int32)
+        self._outbox = Outbox(segments and takes_segments(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
-        self._keys = np.empty(0, np.uint64)  # the same, sorted
-        self._ports = np.empty(0, np.int32)
+        self._senders = Senders(np.zeros(_TABLE, np.int64), np.zeros(_TABLE, np.int32))
+        self._names = np.zeros(_PORTS, _NAME)
+        self._places = np.full(_PORTS, -1, np.int64)
         assert layout.values_offset == _HEADER + HEADER.itemsize
 
     def fileno(self) -> int:
@@ -127,68 +143,51 @@ class PeerPorts:
             )
         self.dismiss(port)
         self._known[key] = port
-        self._peers[port] = (
-            socket.AF_INET,
-            address.udp_port,
-            int(ipaddress.IPv4Address(address.ip)),
-            0,
-        )
-        self._sort()
+        ip = int(ipaddress.IPv4Address(address.ip))
+        self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
+        self._places[port] = port
+        self._index()
 
     def dismiss(self, port: int) -> None:
         """Nobody is at ``port`` any more."""
         self._known = {key: at for key, at in self._known.items() if at != port}
-        self._peers[port] = np.zeros((), ADDRESS)
-        self._sort()
+        self._places[port] = -1
+        self._index()
 
-    def _sort(self) -> None:
-        keys = np.array(list(self._known), np.uint64)
-        order = np.argsort(keys)
-        self._keys = keys[order]
-        self._ports = np.array(list(self._known.values()), np.int32)[order]
+    def _index(self) -> None:
+        keys, ports = self._senders
+        keys[:] = 0
+        for key, port in self._known.items():
+            place = place_of(key, keys)
+            keys[place] = key
+            ports[place] = port
 
     def receive(self) -> PacketBatch:
         """Frames of peers that have arrived, without waiting; valid until the next call."""
-        count = 0
-        lengths: list[NDArray[np.int32]] = []
-        while len(length := self._inbox.receive(self._socket, count)):
-            lengths.append(length)
-            count += len(length)
-        if not count:
-            return PacketBatch.empty()
+        inbox, segment = self._inbox, self._size - _HEADER
+        count = inbox.receive(self._socket)
         self.counts.received += count
-        length = np.concatenate(lengths) + np.int32(_HEADER)
-        fits = length == self._size
-        ports, known = self._ports_of(self._inbox.senders[:count])
-        if not fits.all():
-            self.counts.misfits += int(np.count_nonzero(~fits))
-            self._keep_strays(np.flatnonzero(~fits), length)
-        batch = PacketBatch(self._inbox.data[:count, : self._size], length, ports)
-        whole = fits & known
-        self.counts.strangers += int(np.count_nonzero(fits & ~known))
-        return batch if whole.all() else batch.take(whole)
+        odd = np.flatnonzero(inbox.length[:count] != segment)
+        if len(odd):
+            self.counts.misfits += len(odd)
+            self._keep_strays(odd)
+        kept, strangers = keep_known(count, inbox.arrival, self._port, segment, self._senders)
+        self.counts.strangers += strangers
+        return PacketBatch(inbox.data[:kept], self._length[:kept], self._port[:kept])
 
     def send(self, packets: PacketBatch) -> None:
         """Send each packet to whoever is at its port; to nobody, it is lost."""
-        there = self._peers["family"][packets.port] != 0
-        rows = None if there.all() else np.flatnonzero(there)
-        self._outbox.send(self._socket, packets, _HEADER, rows, self._peers)
+        rows, places, _ = by_port(packets.port, self._places)
+        names = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
+        self._outbox.send(self._socket, packets, _HEADER, rows, Addresses(names, places))
 
-    def _ports_of(self, senders: NDArray[np.void]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """The port of each sender, and whether it has one."""
-        if not len(self._keys):
-            return np.zeros(len(senders), np.int32), np.zeros(len(senders), np.bool_)
-        keys = senders["ip"].astype(np.uint64) << np.uint64(16) | senders["port"]
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return self._ports[at], self._keys[at] == keys
-
-    def _keep_strays(self, rows: NDArray[np.int64], length: NDArray[np.int32]) -> None:
+    def _keep_strays(self, rows: NDArray[np.int64]) -> None:
         room = self.stray_limit - len(self.strays)
         for row in rows[: max(0, room)].tolist():
-            sender = self._inbox.senders[row]
-            end = min(int(length[row]), _HEADER + self.stray_bytes)
-            address = Address(str(ipaddress.IPv4Address(int(sender["ip"]))), int(sender["port"]))
-            self.strays.append(Stray(address, self._inbox.data[row, _HEADER:end].tobytes()))
+            ip, udp_port = divmod(int(self._inbox.sender[row]), 1 << 16)
+            end = _HEADER + min(int(self._inbox.length[row]), self.stray_bytes)
+            data = self._inbox.data[row, _HEADER:end].tobytes()
+            self.strays.append(Stray(Address(str(ipaddress.IPv4Address(ip)), udp_port), data))
 
 
 def _key(address: Address) -> int:

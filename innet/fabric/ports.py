@@ -10,7 +10,9 @@ import numpy as np
 
 from innet.errors import InputError, NetworkError
 from innet.fabric.ethernet import lost_on_arrival, open_interface
-from innet.fabric.messages import Inbox, Outbox
+from innet.fabric.messages import Inbox, Outbox, failed
+from innet.fabric.rows import by_port
+from innet.fabric.system_calls import receive_of_ports
 from innet.packets import PacketBatch
 
 _ROWS = 8192  # frames of one batch, of all ports
@@ -37,6 +39,10 @@ class Ports:
         self.undelivered = 0
         self.interfaces = dict(interfaces)
         self._inbox = Inbox(_ROWS)
+        self._length = np.zeros(_ROWS, np.int32)
+        self._port = np.zeros(_ROWS, np.int32)
+        self._places = np.full(max(interfaces) + 1, -1, np.int64)
+        self._places[list(interfaces)] = np.arange(len(interfaces))
         self._outbox = Outbox()
         self._lost = 0
         self._sockets: dict[int, socket.socket] = {}
@@ -77,24 +83,16 @@ class Ports:
         Raises:
             NetworkError: an interface went away; says which.
         """
-        row = 0
-        ports, counts, lengths = [], [], []
-        for number, _ in self._epoll.poll(timeout):
-            port = self._ports[number]
-            try:
-                length = self._inbox.receive(self._sockets[port], row, _PER_PORT)
-            except NetworkError as error:
-                raise self._of(port, error) from None
-            if len(length):
-                ports.append(port)
-                counts.append(len(length))
-                lengths.append(length)
-                row += len(length)
-        if not row:
-            return PacketBatch.empty()
-        length = np.concatenate(lengths)
-        port_of = np.repeat(np.array(ports, np.int32), counts)
-        return PacketBatch(self._inbox.data[:row, : int(length.max())], length, port_of)
+        ready = np.array(
+            [(number, self._ports[number]) for number, _ in self._epoll.poll(timeout)], np.int64
+        ).reshape(-1, 2)
+        rows, number, struck = receive_of_ports(
+            ready, _PER_PORT, self._inbox.messages, self._length, self._port
+        )
+        if number:
+            raise self._of(int(ready[struck, 1]), failed("receiving", number))
+        # Whole rows, which the switch takes as they are; it goes by their lengths.
+        return PacketBatch(self._inbox.data[:rows], self._length[:rows], self._port[:rows])
 
     def send(self, packets: PacketBatch) -> None:
         """Send each packet by the interface of its port, in order.
@@ -104,17 +102,16 @@ class Ports:
         """
         if not len(packets):
             return
-        order = np.argsort(packets.port.astype(np.uint16), kind="stable")
-        ports, begins = np.unique(packets.port[order], return_index=True)
-        ends = np.append(begins[1:], len(order))
-        for port, begin, end in zip(ports.tolist(), begins, ends, strict=True):
-            if port not in self._sockets:
-                self.undelivered += int(end - begin)
-                continue
+        rows, places, unknown = by_port(packets.port, self._places)
+        self.undelivered += int(unknown)
+        begin = 0
+        for port in self.interfaces:
+            end = begin + int(np.count_nonzero(places == self._places[port]))
             try:
-                self._outbox.send(self._sockets[port], packets, rows=order[begin:end])
+                self._outbox.send(self._sockets[port], packets, rows=rows[begin:end])
             except NetworkError as error:
                 raise self._of(port, error) from None
+            begin = end
 
     def _of(self, port: int, error: NetworkError) -> NetworkError:
         return NetworkError(f"port {port}, interface {self.interfaces[port]}: {error}")

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 import select
 import socket
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.errors import InputError, NetworkError
-from innet.fabric.messages import Inbox, Outbox, widen_buffers
+from innet.fabric.messages import Outbox, SegmentInbox, takes_segments, widen_buffers
 from innet.packets import PacketBatch
-from innet.wire import ETHERNET_HEADER, HEADER, IPV4_HEADER, UDP_HEADER, Endpoint, Layout, pack
+from innet.wire import (
+    ETHERNET_HEADER,
+    HEADER,
+    IPV4_HEADER,
+    UDP_HEADER,
+    Endpoint,
+    Layout,
+    pack,
+)
 
 _HEADERS = ETHERNET_HEADER.itemsize + IPV4_HEADER.itemsize + UDP_HEADER.itemsize
 _TOS = ETHERNET_HEADER.itemsize + 1
@@ -28,6 +38,10 @@ class UdpFabric:
     that the socket is connected to. All frames of a call are sent with the first one's type of
     service (and ECN), and without a UDP checksum where it has none.
 
+    Between sockets of one machine, up to 64 frames pass the kernel as one datagram (``segments``),
+    which costs a small part of the time. Such a datagram has a UDP checksum; it is not computed
+    where nothing leaves the machine. A receiver that did not ask for it sees single datagrams.
+
     Args:
         source: address and port to send from; an address of this machine or namespace.
         switch: where to send; datagrams of others are not received.
@@ -35,6 +49,7 @@ class UdpFabric:
         port: what this host's port at the switch is called in ``PacketBatch.port``.
         sock: a socket that is bound and connected already, to whatever addresses; ``source`` and
             ``switch`` are then those that frames show. It is closed with this.
+        segments: many frames as one datagram; by default where the switch has a loopback address.
 
     Raises:
         InputError: another framing.
@@ -49,30 +64,21 @@ class UdpFabric:
         switch: Endpoint,
         layout: Layout,
         port: int = 0,
+        *,
         sock: socket.socket | None = None,
+        segments: bool | None = None,
     ) -> None:
         if layout.framing != "udp":
             raise InputError(f"a UDP socket carries no frames of framing {layout.framing!r}.")
         self._port = port
-        self._inbox = Inbox(offset=_HEADERS)
+        self._inbox = SegmentInbox(layout.frame_size - _HEADERS, _HEADERS)
         self._inbox.data[:, :_HEADERS] = _headers(switch, source, layout)
-        self._size = layout.frame_size
-        self._outbox = Outbox()
+        self._ports = np.full(len(self._inbox.data), port, np.int32)
         self._options = (True, 0)  # as a new socket has them: UDP checksum, type of service
-        if sock is not None:
-            self._socket = sock
-            return
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            widen_buffers(self._socket)
-            self._socket.bind((source.ip, source.udp_port))
-            self._socket.connect((switch.ip, switch.udp_port))
-        except OSError as error:
-            self._socket.close()
-            raise NetworkError(
-                f"cannot send from {source.ip}, UDP port {source.udp_port}, to {switch.ip}: "
-                f"{error.strerror}. The address must be one of this host's, and the port free."
-            ) from None
+        self._socket = _connected(source, switch) if sock is None else sock
+        if segments is None:
+            segments = ipaddress.IPv4Address(self._socket.getpeername()[0]).is_loopback
+        self._outbox = Outbox(segments and takes_segments(self._socket))
 
     def close(self) -> None:
         self._socket.close()
@@ -90,7 +96,8 @@ class UdpFabric:
         if not len(packets):
             return
         first = packets.data[0]
-        options = bool(first[_UDP_CHECKSUM].any()), int(first[_TOS])
+        # The kernel cuts no datagram that has no checksum.
+        options = self._outbox.segments or bool(first[_UDP_CHECKSUM].any()), int(first[_TOS])
         if options != self._options:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, int(not options[0]))
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, options[1])
@@ -98,11 +105,10 @@ class UdpFabric:
         self._outbox.send(self._socket, packets, _HEADERS)
 
     def receive(self, now: float) -> PacketBatch:  # noqa: ARG002 - the kernel's time
-        """What has arrived; a datagram of another length than the layout's has no headers."""
-        length = self._inbox.receive(self._socket) + np.int32(_HEADERS)
-        count = len(length)
-        data = self._inbox.data[:count, : max(self._size, int(length.max(initial=0)))].copy()
-        return PacketBatch(data, length, np.full(count, self._port, np.int32))
+        """What has arrived, valid until the next call; another length than the layout's stays."""
+        count = self._inbox.receive(self._socket)
+        length = self._inbox.length[:count] + np.int32(_HEADERS)
+        return PacketBatch(self._inbox.data[:count], length, self._ports[:count])
 
     def wait(self, now: float, until: float) -> float:
         """Sleep until something has arrived or it is ``until``; at most a second."""
@@ -110,7 +116,22 @@ class UdpFabric:
         return max(now, self.now())
 
 
-def _headers(source: Endpoint, destination: Endpoint, layout: Layout) -> np.ndarray:
+def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        widen_buffers(sock)
+        sock.bind((source.ip, source.udp_port))
+        sock.connect((switch.ip, switch.udp_port))
+    except OSError as error:
+        sock.close()
+        raise NetworkError(
+            f"cannot send from {source.ip}, UDP port {source.udp_port}, to {switch.ip}: "
+            f"{error.strerror}. The address must be one of this host's, and the port free."
+        ) from None
+    return sock
+
+
+def _headers(source: Endpoint, destination: Endpoint, layout: Layout) -> NDArray[np.uint8]:
     """What stands before the innet header of a frame from ``source`` to ``destination``."""
     frame = pack(
         layout,

@@ -67,7 +67,7 @@ class ServiceFabric:
         """An epoch begins: nobody has departed from it yet."""
         assert self._socket is not None
         self._silent_since = None
-        self._udp = UdpFabric(*self._shown, layout, sock=self._socket)
+        self._udp = UdpFabric(*self._shown, layout, sock=self._socket, segments=True)
 
     def close(self) -> None:
         if self._socket is not None:

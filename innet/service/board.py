@@ -33,8 +33,9 @@ class Board:
         self.switch = Switch.load(places.program.json(), engine=engine)
         self._begun = time.monotonic()
         copies = 2 * places.program.dimensions().slots
-        registers = self.switch.registers.values()
-        self._slot_registers = [cells for cells in registers if len(cells) == copies]
+        registers = self.switch.registers
+        self._names = set(registers)
+        self._slot_registers = [cells for cells in registers.values() if len(cells) == copies]
         self._entries: dict[int, list[int]] = {}
         self._jobs: dict[int, Job] = {}
         for place in range(places.jobs):
@@ -68,19 +69,18 @@ class Board:
         self.switch.state.clock = int((time.monotonic() - self._begun) * 1e6)
         return self.switch.process_batch(packets)
 
-    def read_register(self, name: str, index: int) -> int:
-        """What a cell holds.
-
-        Raises:
-            UnknownNameError: no such register.
-            IndexError: no such cell.
-        """
-        return cell_value(self.switch.registers[name], index)
+    def read_register(self, name: str, index: int) -> int | None:
+        """What a cell holds; None where there is no such register or cell."""
+        if name not in self._names:
+            return None
+        cells = self.switch.registers[name]
+        return cell_value(cells, index) if 0 <= index < len(cells) else None
 
     def reader(self, place: int, number: int, epoch: int, workers: int) -> SlotReader:
         """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
         plan = plan_of(self.places.describe(place, number, epoch, workers))
-        probe = Probe(lambda _, name, index: self.read_register(name, index))
+        registers = self.switch.registers
+        probe = Probe(lambda _, name, index: cell_value(registers[name], index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)
 
     def _first_node(self, place: int) -> int:

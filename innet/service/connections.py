@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from innet.service.control import LONGEST_LINE, Message, encode, greeting
 
-_MOST_CLIENTS = 1024
+_MOST_CLIENTS = 512  # as many as a switch has ports; below the usual limit of open files
 _MOST_WAITING = 1 << 20  # bytes that a client has not taken: it does not read
 _GREETED_SECONDS = 10.0  # for the first line to come
 

@@ -213,8 +213,9 @@ class Jobs:
 
     def _asked(self, message: Message) -> tuple[str, int, int]:
         name, worker, workers = (message.get(each) for each in ("job", "worker", "workers"))
-        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-            raise InputError(f"a job has a name of 1 to {LONGEST_NAME} characters.")
+        # It is shown to people, so it is printable.
+        if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= LONGEST_NAME):
+            raise InputError(f"a job has a name of 1 to {LONGEST_NAME} printable characters.")
         if not _whole(workers) or not 1 <= workers <= self._workers:
             raise InputError(
                 f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "

@@ -290,13 +290,9 @@ class SwitchService:
 
     def _read(self, message: Message) -> Message:
         name, index = message.get("register"), message.get("index")
-        try:
-            assert isinstance(name, str)
-            assert isinstance(index, int)
-            assert index >= 0
-            return {"value": self._board.read_register(name, index)}
-        except (AssertionError, InnetError, IndexError):
-            return {"value": None}
+        if not (isinstance(name, str) and isinstance(index, int)):
+            raise InputError("a register has a name and an index.")
+        return {"value": self._board.read_register(name, index)}
 
 
 def _listen(where: Address) -> tuple[socket.socket, socket.socket]:

@@ -165,6 +165,8 @@ def test_a_second_worker_of_an_index_is_refused_while_the_first_is_there(world):
         ({"job": ""}, "a name of 1 to"),
         ({"job": "x" * 101}, "a name of 1 to"),
         ({"job": ["a"]}, "a name of 1 to"),
+        ({"job": "a\nb"}, "printable"),
+        ({"job": "\ud800"}, "printable"),
     ],
 )
 def test_what_cannot_be_joined(world, asked, why):

@@ -1,0 +1,320 @@
+"""Noise and attacks on both ports of a service, while a job runs there."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.service import all_reduce, joined, participants, serving
+
+import innet
+from innet.protocol import SlotWorker
+from innet.service import control
+from innet.service.statistics import REFUSALS
+from innet.wire import HEADER
+from innet.words import Operation, Segment
+
+ROUNDS = 6
+WORDS = 3200  # a hundred packets
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
+def frames_of(membership, seed, **changes):
+    """What a worker of that job, or of one with ``changes``, would send, as datagrams."""
+    plan = membership.plan
+    member = plan.membership(plan.workers[membership.worker])
+    end = SlotWorker(
+        plan.layout,
+        dataclasses.replace(member, **changes),
+        source=plan.workers[0].endpoint,
+        switch=plan.workers[0].peer,
+    )
+    words = np.random.default_rng(seed).integers(-1000, 1000, WORDS, np.int32)
+    end.start([Segment(Operation.SUM, words)], 0.0)
+    return end.outgoing(0.0)[:, plan.layout.header_offset :].copy()
+
+
+def mangled(frames, rng):
+    """Each with a few wrong bytes; none of them as it was."""
+    frames = frames.copy()
+    rows = np.arange(len(frames))
+    for _ in range(3):
+        frames[rows, rng.integers(0, frames.shape[1], len(frames))] ^= rng.integers(
+            1, 256, len(frames), np.uint8
+        )
+    return frames
+
+
+def noise(rng, count=200):
+    return [rng.bytes(int(rng.integers(0, 1500))) for _ in range(count)]
+
+
+def by_reason(service):
+    return service.ask(service.statistics)["drops"]
+
+
+class Attack:
+    """Calls a function again and again while the context is open."""
+
+    def __init__(self, function):
+        self._function = function
+        self._open = True
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while self._open:
+            self._function()
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._open = False
+        self._thread.join(20)
+
+
+def undisturbed(service, stack, attack):
+    """Sums of a job under ``attack(memberships)``, which gives a function to call again and again;
+    what was dropped meanwhile, by reason.
+    """
+    pair = joined(service, stack)
+    before = by_reason(service)
+    reference = innet.Collective(workers=2, codec="lhc", values_per_packet=32, engine="jit", seed=3)
+    ends = participants(pair, "lhc")
+    rng = np.random.default_rng(5)
+    with Attack(attack(pair)):
+        for _ in range(ROUNDS):
+            x = [rng.laplace(size=2000).astype(np.float32) for _ in range(2)]
+            expected, _ = reference.all_reduce(x)
+            for total, report in all_reduce(ends, x):
+                np.testing.assert_array_equal(total, expected)
+                assert report.workers == 2
+    after = by_reason(service)
+    return {name: after[name] - before[name] for name in after if after[name] != before[name]}
+
+
+def test_strangers_do_nothing_and_are_counted(service, stack):
+    sock = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sock.connect(service.address)
+    rng = np.random.default_rng(1)
+    sent = []
+
+    def attack(pair):
+        frames = frames_of(pair[0], 7)
+
+        def once():
+            datagrams = [*noise(rng, 50), *map(bytes, frames), *map(bytes, mangled(frames, rng))]
+            datagrams.append(control.HELLO + rng.bytes(control.TOKEN))
+            for each in datagrams:
+                sock.send(each)
+                sent.append(each)
+            time.sleep(0.01)
+
+        return once
+
+    dropped = undisturbed(service, stack, attack)
+    size = HEADER.itemsize + 4 * 32
+    fitting = sum(len(each) == size for each in sent)
+    assert fitting > 0
+    lost = dropped.pop("lost_on_arrival", 0)
+    assert set(dropped) <= {"unknown_sender", "wrong_length"}
+    assert dropped["unknown_sender"] <= fitting
+    assert sum(dropped.values()) + lost == len(sent)
+
+
+def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
+    """Whole frames of other jobs, epochs and workers, and damaged ones."""
+    rng = np.random.default_rng(2)
+    sent = collections.Counter()
+
+    def attack(pair):
+        sock = pair[0].fabric._socket  # what comes from here is from an admitted address
+        job = pair[0].plan.job
+        strangers = [
+            frames_of(pair[0], 8, worker=1),
+            frames_of(pair[0], 8, job=job.number % 0xFFFF + 1),
+            frames_of(pair[0], 8, epoch=(job.epoch + 1) % 0x10000),
+            frames_of(pair[0], 8, epoch=(job.epoch - 1) % 0x10000),
+        ]
+
+        def once():
+            for frames in strangers:
+                for row in map(bytes, frames):
+                    sent["stranger"] += sock.send(row) > 0
+            for row in map(bytes, mangled(strangers[0], rng)):
+                sent["damaged"] += sock.send(row) > 0
+            time.sleep(0.01)
+
+        return once
+
+    dropped = undisturbed(service, stack, attack)
+    assert sent["stranger"] > 0
+    assert dropped.pop("lost_on_arrival", 0) == 0
+    assert dropped.pop("stranger") == sent["stranger"]
+    assert sum(dropped.values()) == sent["damaged"]  # by whatever check saw the damage first
+
+
+def test_packets_sent_again_do_nothing(stack):
+    """All that a worker has sent so far, at random, by the worker's own address."""
+    service = stack.enter_context(
+        serving(jobs=100, workers=2)
+    )  # 8 slots each, so packets are soon stale
+    rng = np.random.default_rng(4)
+    recorded = []
+
+    def attack(pair):
+        fabric = pair[0].fabric
+        send, sock, header = fabric.send, fabric._socket, pair[0].plan.layout.header_offset
+
+        def recording(packets, now):
+            recorded.extend(bytes(row[header:]) for row in packets.data)
+            send(packets, now)
+
+        fabric.send = recording
+
+        def once():
+            known = len(recorded)
+            for row in rng.integers(0, known, 200 if known else 0):
+                sock.send(recorded[row])
+            time.sleep(0.002)
+
+        return once
+
+    dropped = undisturbed(service, stack, attack)
+    assert dropped["stale"] > 0
+    assert set(dropped) <= {"stale", "lost_on_arrival"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
+def test_forged_senders_do_nothing_with_wrong_packets(service, stack):
+    raw = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW))
+    rng = np.random.default_rng(3)
+
+    def forged(source, payload):
+        udp = struct.pack("!HHHH", source[1], service.address.udp_port, 8 + len(payload), 0)
+        ip = struct.pack(
+            "!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0,
+            socket.inet_aton(source[0]), socket.inet_aton("127.0.0.1"),
+        )  # fmt: skip
+        raw.sendto(ip + udp + payload, ("127.0.0.1", 0))
+
+    def attack(pair):
+        source = pair[1].fabric._socket.getsockname()
+        frames = frames_of(pair[0], 9)
+
+        def once():
+            for payload in [*map(bytes, mangled(frames, rng)), *noise(rng, 20)]:
+                forged(source, payload)
+            time.sleep(0.01)
+
+        return once
+
+    dropped = undisturbed(service, stack, attack)
+    assert dropped["damaged"] > 0
+    assert set(dropped) <= {"wrong_length", "lost_on_arrival", *REFUSALS}
+
+
+LINES = st.one_of(
+    st.binary(max_size=200),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each),
+        max_leaves=8,
+    ).map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries(
+        {
+            "request": st.sampled_from(["join", "renew", "read", "leave", "statistics", "x", 1]),
+            "service": st.sampled_from([control.VERSION, 99, None, "1"]),
+            "wire": st.just(control.WIRE_VERSION),
+        },
+        optional={
+            "job": st.text(max_size=3) | st.integers() | st.none(),
+            "worker": st.integers(-1, 40) | st.floats() | st.text(max_size=2) | st.booleans(),
+            "workers": st.integers(-1, 40) | st.integers() | st.none(),
+            "proof": st.text(max_size=5) | st.integers(),
+            "register": st.text(max_size=5) | st.just("SlotsIngress.refused"),
+            "index": st.integers() | st.booleans() | st.text(max_size=2),
+        },
+    ).map(lambda value: json.dumps(value).encode()),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(LINES, min_size=1, max_size=4), st.booleans())
+def test_any_lines_are_answered_or_end_the_connection(service, lines, cut):
+    with socket.create_connection(service.address, 5) as sock:
+        sock.sendall(b"\n".join(lines) + (b"" if cut else b"\n"))
+        sock.shutdown(socket.SHUT_WR)
+        said = sock.makefile("rb").read()
+    assert json.loads(said.splitlines()[0])["service"] == control.VERSION
+    for line in said.splitlines():
+        json.loads(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 60_000, b"x" * 200_000, b"9" * 5000, b"\xff" * 100, b'{"a": 1e999}', b"{}", b""],
+    ids=["nested", "long", "digits", "bytes", "infinite", "empty", "nothing"],
+)
+def test_lines_that_are_none(service, line):
+    with socket.create_connection(service.address, 5) as sock, contextlib.suppress(OSError):
+        sock.sendall(line + b"\n")
+        sock.shutdown(socket.SHUT_WR)
+        sock.makefile("rb").read()
+    assert service.ask(service.statistics)["switch"]["program"] == "slots-32"
+
+
+def test_nothing_is_left_of_hostile_clients(service, stack):
+    """Connections by the hundred, tokens that are not shown, and silence: a job goes on."""
+    clients = []
+
+    def attack(_):
+        def once():
+            with contextlib.suppress(OSError):
+                sock = socket.create_connection(service.address, 5)
+                clients.append(sock)
+                sock.sendall(control.encode(control.request("join", "", None, job="x", worker=0)))
+            if len(clients) > 300:
+                for sock in clients:
+                    sock.close()
+                clients.clear()
+
+        return once
+
+    dropped = undisturbed(service, stack, attack)
+    for sock in clients:
+        sock.close()
+    assert not dropped
+    stack.close()
+    deadline = time.monotonic() + 10
+    while (now := service.ask(service.statistics))["jobs"] or now["switch"]["clients"]:
+        assert time.monotonic() < deadline, now
+        time.sleep(0.02)
+
+
+def test_who_says_nothing_is_shown_the_door(monkeypatch):
+    monkeypatch.setattr("innet.service.connections._GREETED_SECONDS", 0.05)
+    with serving() as service, socket.create_connection(service.address, 5) as sock:
+        assert b"nonce" in sock.makefile("rb").read()  # ends, so the connection was closed

@@ -36,6 +36,7 @@ struct metadata_t {
     bit<32> span;     // twice the window
     bit<1>  descends; // a result
     bit<1>  again;    // sent again
+    bit<8>  request;  // what it asks the server for
     bit<32> index;    // of the aggregator, in every register array
     bit<1>  matches;  // the aggregator is this chunk's
     bit<1>  fresh;    // this packet takes it
@@ -192,6 +193,7 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
         hash(meta.index, HashAlgorithm.crc32, (bit<32>)0,
              { hdr.innet.job, hdr.innet.epoch, hdr.innet.sequence }, (bit<32>)(2 * SLOTS));
         meta.again = hdr.innet.flags[2:2]; // FLAG_RESEND
+        meta.request = hdr.innet.flags & FLAGS_REQUEST;
     }
 
     action climb() {
@@ -240,7 +242,7 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
             values.apply(hdr, meta);
             marks.apply(hdr, meta);
             if (meta.again == 1) {
-                hdr.innet.flags = hdr.innet.flags | FLAG_RESEND;
+                hdr.innet.flags = hdr.innet.flags | FLAG_RESEND | meta.request;
                 climb();
             } else if (meta.reads == 0 && hdr.innet.bitmap == meta.members) {
                 climb();

@@ -6,6 +6,9 @@
 // worker that asks again is answered by the nearest switch that has the result; one that has the
 // sum but no result sends the sum up again.
 //
+// A worker may ask for what is there: first its leaf, and while no result comes, one level more and
+// one level more, so that racks which wait for nobody have time to answer.
+//
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
 // ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
 
@@ -26,6 +29,8 @@ struct metadata_t {
     bit<8>  refusal;
     bit<32> bits;     // the workers that the packet speaks for
     bit<8>  weight;   // how many they are
+    bit<8>  request;  // what it asks for: what is there, here and so many levels above
+    bit<1>  ends;     // here
     bit<32> members;  // the workers below this switch
     bit<16> group;    // to all that is below
     bit<16> slot_base;
@@ -39,7 +44,10 @@ struct metadata_t {
     bit<1>  inherited;
     bit<1>  fresh;
     bit<1>  disagrees;
+    bit<1>  shut;     // before this packet: nothing is added any more
+    bit<1>  closed;   // by now
     bit<1>  settled;  // the slot holds the result
+    bit<1>  lacks;    // the result lacks workers
     bit<1>  seen;
     bit<1>  reads;    // adds nothing
     bit<32> signs;    // bit 31: a sum has left int32
@@ -55,7 +63,8 @@ const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker
 const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
 const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
 const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
-const bit<8> REFUSED_SPEAKS    = 9; // for workers that are not below the sender, or not for all that are
+const bit<8> REFUSED_SPEAKS    = 9; // for workers that are not below the sender, or for nobody
+const bit<8> REFUSED_LATE      = 10; // the slot was closed without it; it is told the result
 
 #include "include/parser.p4"
 #include "include/sanity.p4"
@@ -71,12 +80,19 @@ control Family(inout headers_t hdr, inout metadata_t meta,
         meta.refusal = REFUSED_STRANGER;
     }
 
-    // A worker, or a switch with the sum of all workers below it. `said` is what the header's bitmap
-    // must hold: nothing from a worker, `bits` from a switch.
-    action child(bit<32> bits, bit<8> weight, bit<32> said) {
-        meta.bits = bits;
-        meta.weight = weight;
-        meta.refusal = hdr.innet.bitmap != said ? REFUSED_SPEAKS : REFUSED_NOT;
+    action worker(bit<32> bit_) {
+        meta.bits = bit_;
+        meta.weight = 1;
+        meta.refusal = hdr.innet.bitmap != 0 ? REFUSED_SPEAKS : REFUSED_NOT;
+        meta.refusal = hdr.innet.flags & FLAG_RESULT != 0 ? REFUSED_MALFORMED : meta.refusal;
+    }
+
+    // A switch with the sum of the workers below it: of all, unless it was closed before.
+    action below(bit<32> mask) {
+        meta.bits = hdr.innet.bitmap;
+        meta.weight = hdr.innet.count;
+        meta.refusal = hdr.innet.bitmap == 0 || hdr.innet.bitmap & ~mask != 0
+            ? REFUSED_SPEAKS : REFUSED_NOT;
         meta.refusal = hdr.innet.flags & FLAG_RESULT != 0 ? REFUSED_MALFORMED : meta.refusal;
     }
 
@@ -95,26 +111,30 @@ control Family(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.epoch: exact;
             hdr.innet.worker: exact;
         }
-        actions = { child; parent; refuse_stranger; }
+        actions = { worker; below; parent; refuse_stranger; }
         const default_action = refuse_stranger();
         size = 1024;
     }
 
     // slot_base, slot_mask: the job's part of the pool, a power of two of slots, so that a mask and
     // no comparison keeps a job inside it.
-    action root(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask) {
+    // height: levels of switches below, at most 3, by which a request is measured.
+    action root(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
+                bit<2> height) {
         meta.members = members;
         meta.group = group;
         meta.slot_base = slot_base;
         meta.outside = hdr.innet.slot & ~slot_mask;
+        meta.ends = meta.request[5:5] & (bit<1>)(meta.request[7:6] >= height);
     }
 
     action inner(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
-                 bit<9> up_port, bit<16> identity) {
+                 bit<2> height, bit<9> up_port, bit<16> identity) {
         meta.members = members;
         meta.group = group;
         meta.slot_base = slot_base;
         meta.outside = hdr.innet.slot & ~slot_mask;
+        meta.ends = meta.request[5:5] & (bit<1>)(meta.request[7:6] >= height);
         meta.inner = 1;
         meta.up_port = up_port;
         meta.identity = identity;
@@ -131,6 +151,9 @@ control Family(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
+        if (hdr.innet.flags & FLAG_PARTIAL != 0) {
+            meta.request = hdr.innet.flags & FLAGS_REQUEST;
+        }
         admission.apply();
         if (meta.refusal == REFUSED_NOT) {
             position.apply();
@@ -143,7 +166,7 @@ control Family(inout headers_t hdr, inout metadata_t meta,
 
 control TreeIngress(inout headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
-    counter(10, CounterType.packets_and_bytes) refused;
+    counter(11, CounterType.packets_and_bytes) refused;
     Sanity() sanity;
     Family() family;
     Subtree() subtree;
@@ -167,10 +190,15 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
-    // The sum of all that is below, to the switch above.
+    // The sum of what is below, to the switch above.
     action climb() {
         hdr.innet.worker = meta.identity;
+        hdr.innet.flags = hdr.innet.flags | meta.request;
         standard_metadata.egress_spec = meta.up_port;
+    }
+
+    action lack() {
+        hdr.innet.flags = hdr.innet.flags | FLAG_PARTIAL;
     }
 
     apply {
@@ -188,16 +216,24 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         } else {
             values.apply(hdr, meta);
             marks.apply(hdr, meta);
-            if (meta.descends == 1) {
-                publish();
-            } else if (hdr.innet.bitmap & meta.members != meta.members) {
+            if (meta.shut == 1 && meta.seen == 0) {
+                refused.count((bit<32>)REFUSED_LATE);
+            }
+            bit<1> missing = (bit<1>)(hdr.innet.bitmap & meta.members != meta.members);
+            if (meta.descends == 0 && meta.closed == 0 && missing == 1) {
                 mark_to_drop(standard_metadata); // the slot waits for others
             } else if (meta.inner == 1 && meta.settled == 0) {
                 climb();
-            } else if (meta.seen == 1) {
-                repeat();
             } else {
-                publish();
+                if (meta.lacks == 1 || (meta.inner == 0 && missing == 1)) {
+                    lack();
+                }
+                // All are told by the packet that makes the result, or brings it.
+                if (meta.reads == 0 || (meta.inner == 0 && missing == 1 && meta.shut == 0)) {
+                    publish();
+                } else {
+                    repeat();
+                }
             }
         }
     }

@@ -35,6 +35,7 @@ class Hashed(Aggregation):
     """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
 
     has_epochs = True
+    has_partials = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there is one switch; with racks there are two levels.

@@ -40,6 +40,11 @@ class Node:
         return tuple(worker for worker in self.workers if worker not in theirs)
 
     @property
+    def height(self) -> int:
+        """Levels of switches below this one."""
+        return max((1 + child.height for child in self.children), default=0)
+
+    @property
     def identity(self) -> int:
         """What the switch above calls this one: the index of the first worker below."""
         return self.workers.start

@@ -24,6 +24,7 @@ class Tree(Aggregation):
     """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root. A second job's follow."""
 
     has_epochs = True
+    has_partials = True
     shares = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
@@ -106,14 +107,15 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     lines = []
     for each in below(node, job.members):
         mask = present(each.mask, job)
-        said = mask if each.node else 0  # workers leave the header's bitmap empty
+        action = "below" if each.node else "worker"
         if mask:
             lines.append(
-                f"table_add {_FAMILY}.admission {_FAMILY}.child {each.port} {spoken} {each.worker} "
-                f"=> {mask} {mask.bit_count()} {said}"
+                f"table_add {_FAMILY}.admission {_FAMILY}.{action} {each.port} {spoken} "
+                f"{each.worker} => {mask}"
             )
     members = present(node.mask, job)
-    place = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1}"
+    height = min(node.height, 3)
+    place = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1} {height}"
     if parent is None:
         lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {place}")
     elif members:

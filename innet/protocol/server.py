@@ -13,10 +13,15 @@ that chunk:
     ========================================  ===========================================
     have none in common                       added; once complete, the result goes to all
     are those counted, and more               takes the place of what was counted
-    are all counted, and all workers are in   answered with the result, if it was sent again
+    are all counted, and the chunk is closed  answered with the result, if it was sent again
     are all counted, and some workers lack    nothing: a copy
+    are not all counted, the chunk is closed  late: refused, and answered with the result
     overlap otherwise                         refused: a sum cannot be taken apart
     ========================================  ===========================================
+
+A chunk is closed when all are in; or, without those who lack, when a worker asks for what is there,
+and not for the first time: until then all workers' first questions have brought to the server what
+was in aggregators on their ways. From then on its result never changes.
 
 A packet of a newer chunk takes the copy over: its worker could send it only because all have had
 the result of the chunk that was there. One of an older chunk is stale.
@@ -88,6 +93,7 @@ class ParameterServer:
         self._used = np.zeros(copies, np.bool_)
         self._sequence = np.zeros(copies, np.uint32)
         self._bitmap = np.zeros(copies, np.uint32)
+        self._closed = np.zeros(copies, np.bool_)
         self._operation = np.zeros(copies, np.uint8)
         self._elements = np.zeros(copies, np.uint16)
         self._message = np.zeros(copies, np.uint16)
@@ -194,23 +200,30 @@ class ParameterServer:
         apart = bits & have == 0
         more = ~known & (have & ~bits == 0)  # all that is counted, and others
         live = ~stale & ~differs
+        was_closed = live & ~fresh & self._closed[copies]
+        late = was_closed & ~known
+        open_ = live & ~was_closed
         self._refuse("stale", int(stale.sum()))
         self._refuse("disagrees", int(differs.sum()))
-        self._refuse("overlap", int((live & ~known & ~more & ~apart).sum()))
+        self._refuse("overlap", int((open_ & ~known & ~more & ~apart).sum()))
+        self._refuse("late", int(late.sum()))
         self.counters.duplicates += int((live & known).sum())
 
-        replaced = live & more  # also what comes first: nothing was counted
+        replaced = open_ & more  # also what comes first: nothing was counted
         self._replace(copies[replaced], header[replaced], batch, rows[replaced])
-        added = live & apart & ~more
+        added = open_ & apart & ~more
         self._add(copies[added], header[added], batch, rows[added])
         taken = replaced | added
-        complete = taken & (self._bitmap[copies] == self._everybody)
+        complete = open_ & (self._bitmap[copies] == self._everybody)
+        asks = header["flags"] & np.uint8(Flag.PARTIAL) != 0
+        complete |= open_ & asks & (header["flags"] & np.uint8(Flag.URGENCY) != 0)
+        self._closed[copies] |= complete
         self.counters.results += int(complete.sum())
         self._answer(copies[complete], EVERYBODY)
-        again = live & known & (have == self._everybody)
-        again &= header["flags"] & np.uint8(Flag.RESEND) != 0
-        self.counters.retransmissions += int(again.sum())
-        self._answer(copies[again], header["worker"][again].astype(np.uint16))
+        again = was_closed & known & (header["flags"] & np.uint8(Flag.RESEND) != 0)
+        self.counters.retransmissions += int((again | late).sum())
+        for asking in (again, late):
+            self._answer(copies[asking], header["worker"][asking].astype(np.uint16))
         return int(taken.sum())
 
     def _agreeing(self, copies: NDArray[np.int64], header: Records) -> NDArray[np.bool_]:
@@ -225,6 +238,7 @@ class ParameterServer:
     def _replace(
         self, copies: NDArray[np.int64], header: Records, batch: Batch, rows: NDArray[np.int64]
     ) -> None:
+        self._closed[copies] = False
         self._used[copies] = True
         self._sequence[copies] = header["sequence"]
         self._bitmap[copies] = header["bitmap"]
@@ -278,9 +292,11 @@ class ParameterServer:
                 slot_version=(copies & 1).astype(np.uint8),
                 worker=addressee,
                 elements=self._elements[copies],
-                flags=self._marks[copies] | np.uint8(Flag.RESULT),
+                flags=self._marks[copies]
+                | np.uint8(Flag.RESULT)
+                | (self._bitmap[copies] != self._everybody) * np.uint8(Flag.PARTIAL),
                 bitmap=self._bitmap[copies],
-                count=len(self.member.present),
+                count=np.bitwise_count(self._bitmap[copies]),
                 exponent=self._exponent[copies],
                 message=self._message[copies],
             )

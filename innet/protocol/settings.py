@@ -74,7 +74,8 @@ class Timing:
             results are marked by congestion: half for a window with a mark, one more for a window
             without.
         partial_after: how long after its first transmission a chunk waits for workers that are
-            late, before this worker asks the switch to close it without them. None waits for all.
+            late, before this worker asks the switch to close it without them; where there are
+            several levels, half as long again before it asks the next one. None waits for all.
 
     Raises:
         InputError: a duration that is not positive and finite, a factor below 1, or an unknown

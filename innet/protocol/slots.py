@@ -229,7 +229,9 @@ class SlotWorker:
         flags = np.zeros(len(slots), np.uint8)
         flags[: len(again)] = Flag.RESEND
         if self.timing.partial_after is not None:
-            flags[: len(again)] |= self._timers.impatient(again, now) * np.uint8(Flag.PARTIAL)
+            asked = self._timers.impatience(again, now)
+            request = np.uint8(Flag.PARTIAL) | (asked - np.uint8(1)) << np.uint8(6)
+            flags[: len(again)] |= np.where(asked > 0, request, np.uint8(0))
         frames = self._pack(slots, flags)
         self.counters.sent += len(frames)
         self.counters.bytes_sent += frames.size

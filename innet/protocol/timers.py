@@ -12,6 +12,8 @@ Slots = NDArray[np.int64]
 # RFC 6298, section 2: the weights of a new measurement, and how many deviations to wait.
 _ALPHA, _BETA, _K = 1 / 8, 1 / 4, 4
 
+MAX_IMPATIENCE = 4  # what two bits of the header can ask for: the leaves and three levels above
+
 
 class RoundTrip:
     """The time from a chunk to its result, smoothed (RFC 6298, section 2).
@@ -95,9 +97,14 @@ class SlotTimers:
         """Slots whose chunk is to be sent again."""
         return np.flatnonzero(self._resend_at <= now)
 
-    def impatient(self, slots: Slots, now: float) -> NDArray[np.bool_]:
-        """Which of ``slots`` are to be closed without those who are late."""
-        return now >= self._closing_time(slots)
+    def impatience(self, slots: Slots, now: float) -> NDArray[np.uint8]:
+        """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
+        after = self._timing.partial_after
+        if after is None:
+            return np.zeros(len(slots), np.uint8)
+        over = now - (self._first_sent[slots] + after)
+        levels: NDArray[np.float64] = np.floor(over / (after / 2)) + 1
+        return np.clip(levels, 0, MAX_IMPATIENCE).astype(np.uint8)
 
     def has_given_up(self, now: float) -> bool:
         """Whether a chunk has waited too long."""
@@ -111,14 +118,12 @@ class SlotTimers:
         """Seconds since the slot's chunk was first sent."""
         return now - float(self._first_sent[slot])
 
-    def _closing_time(self, slots: Slots) -> NDArray[np.float64]:
-        after = np.inf if self._timing.partial_after is None else self._timing.partial_after
-        closing: NDArray[np.float64] = self._first_sent[slots] + after
-        return closing
-
     def _until_next(self, slots: Slots, now: float) -> NDArray[np.float64]:
-        wait = self._timeout[slots]
-        if self._timing.partial_after is None:
+        wait: NDArray[np.float64] = self._timeout[slots]
+        after = self._timing.partial_after
+        if after is None:
             return wait
-        closing = self._closing_time(slots) - now
-        return np.where(closing > 0, np.minimum(wait, closing), wait)
+        for level in range(MAX_IMPATIENCE):
+            asking = self._first_sent[slots] + after * (1 + level / 2) - now
+            wait = np.where(asking > 0, np.minimum(wait, asking), wait)
+        return wait

@@ -86,6 +86,9 @@ class Flag(enum.IntFlag):
     ECN = 8
     RESULT = 16
     PARTIAL = 32
+    URGENCY_1 = 64  # these two: a number, of the levels above the leaves that are asked, too
+    URGENCY_2 = 128
+    URGENCY = 192
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,7 @@ const bit<8> FLAG_RESEND    = 4;  // sent again
 const bit<8> FLAG_ECN       = 8;  // congestion was met on the way
 const bit<8> FLAG_RESULT    = 16;
 const bit<8> FLAG_PARTIAL   = 32; // send what is there; in a result: not all are in
+const bit<8> FLAGS_REQUEST  = 0xE0; // and with it, two bits: so many levels above the leaves, too
 
 const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // what stays with a slot once a packet brought it
 

@@ -16,7 +16,6 @@ control Sanity(in headers_t hdr, inout metadata_t meta,
         } else if (hdr.innet.width != 32 || hdr.innet.elements == 0
                    || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
                    || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
-                   || hdr.innet.flags & FLAG_PARTIAL != 0 // nobody here has partial results
                    || (hdr.udp.isValid() && (hdr.udp.length != UDP_LENGTH
                                              || hdr.ipv4.total_length != UDP_LENGTH + 20))) {
             meta.refusal = REFUSED_MALFORMED;

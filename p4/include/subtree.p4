@@ -1,5 +1,5 @@
-// The bookkeeping of a slot in a tree: which chunk it holds, which workers are in, and whether it holds
-// their sum or already the result that came down from the root.
+// The bookkeeping of a slot in a tree: which chunk it holds, which workers are in, whether more may
+// come, and whether it holds their sum or already the result that came down from the root.
 //
 // Every register array is touched once per packet, at one index, as a switch ASIC's stateful ALU
 // would: read, decide, write.
@@ -45,11 +45,17 @@ control Subtree(inout headers_t hdr, inout metadata_t meta) {
         agreement.write(meta.index, held);
     }
 
+    // Bit 0: closed, nothing is added any more. Bit 1: it is the result. Bit 2: that lacks workers.
     action settle() {
         bit<8> held;
         settled.read(held, meta.index);
-        held = meta.fresh == 1 ? (bit<8>)meta.descends : held;
-        meta.settled = held[0:0];
+        held = meta.fresh == 1 ? 0 : held;
+        meta.shut = held[0:0];
+        held = held | (bit<8>)meta.ends;
+        held = meta.descends == 1 ? 0b011 | (bit<8>)meta.request[5:5] << 2 : held;
+        meta.closed = held[0:0];
+        meta.settled = held[1:1];
+        meta.lacks = held[2:2];
         settled.write(meta.index, held);
     }
 
@@ -58,8 +64,8 @@ control Subtree(inout headers_t hdr, inout metadata_t meta) {
         bitmap.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
         meta.seen = (bit<1>)(before & meta.bits != 0);
-        meta.reads = meta.seen;
-        hdr.innet.bitmap = before | meta.bits;
+        meta.reads = meta.seen | meta.shut;
+        hdr.innet.bitmap = meta.reads == 1 ? before : before | meta.bits;
         bitmap.write(meta.index, hdr.innet.bitmap);
     }
 
@@ -67,7 +73,7 @@ control Subtree(inout headers_t hdr, inout metadata_t meta) {
         bit<8> before;
         count.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.count = meta.seen == 1 ? before : before + meta.weight;
+        hdr.innet.count = meta.reads == 1 ? before : before + meta.weight;
         count.write(meta.index, hdr.innet.count);
     }
 
@@ -75,7 +81,7 @@ control Subtree(inout headers_t hdr, inout metadata_t meta) {
         bit<16> before;
         exponent.read(before, meta.index);
         before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.exponent = meta.seen == 1 || before > hdr.innet.exponent
+        hdr.innet.exponent = meta.reads == 1 || before > hdr.innet.exponent
             ? before : hdr.innet.exponent;
         exponent.write(meta.index, hdr.innet.exponent);
     }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from innet.fabric import Faults
+from innet.errors import StalledError
+from innet.fabric import Faults, Outage
 from innet.packets import PacketBatch
 from innet.plan import Emulation, Plan, Request, TopologyName, make_plan
 from innet.protocol import Timing
@@ -14,6 +17,7 @@ from support.traffic import mangled
 MIXED = [(Operation.SUM, 130), (Operation.OR, 1), (Operation.MAX, 37), (Operation.SUM, 0)]
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-3)
 PATIENT = Timing(timeout=0.002, max_timeout=0.05, give_up=600.0)
+HASTY = Timing(timeout=0.002, max_timeout=0.05, give_up=2.0, partial_after=0.03)
 
 
 def network(
@@ -105,10 +109,22 @@ def watch(net: Emulation) -> dict[str, list[tuple[int, bytes]]]:
 def switch_traffic(
     program: str, values: int, seed: int, **shape: int
 ) -> tuple[Plan, dict[str, list[tuple[int, bytes]]]]:
-    """What the switches of a bad network see in two rounds, with mangled packets among it."""
+    """What the switches of a bad network see in two rounds, with mangled packets among it.
+
+    One of the workers is away for a while, and the others ask for results that lack it.
+    """
+    away = Outage(0.04, 0.15, (4,))
     rng = np.random.default_rng(seed)
     net = network(
-        program, 4, values=values, window=4, faults=BAD, engine="interpret", seed=seed, **shape
+        program,
+        4,
+        values=values,
+        window=4,
+        faults=replace(BAD, outages=(away,)),
+        timing=HASTY,
+        engine="interpret",
+        seed=seed,
+        **shape,
     )
     seen = watch(net)
     for _ in range(2):
@@ -118,7 +134,10 @@ def switch_traffic(
         )
         for end, segments in zip(net.workers, given, strict=True):
             end.start(segments, net.now)
-        net.run()
+        try:
+            net.run()
+        except StalledError:  # of one whom the others went on without
+            break
     for packets in seen.values():
         whole = list(packets)
         for place in rng.integers(0, len(whole), len(whole) // 6):

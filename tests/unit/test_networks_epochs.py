@@ -99,6 +99,52 @@ def test_whoever_dies_at_any_phase_is_named_in_time(program, shape, victim, when
     assert network.all_reduce(gradients())[1].exact
 
 
+@pytest.mark.parametrize(
+    ("when", "victim", "loss"),
+    [(0.0, 1, 0.0), (1.5e-3, 0, 0.05), (2.5e-3, 2, 0.0), (4e-3, 3, 0.05)],
+)
+@pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
+def test_the_others_go_on_without_whoever_dies(program, shape, victim, when, loss):
+    """Without that one and nobody else, though others share its rack."""
+    network = collective(
+        program,
+        shape,
+        timing=Timing(timeout=5e-3, max_timeout=0.05, give_up=2.0, partial_after=0.3),
+        faults=Faults(**SLOW, loss=loss, outages=(Outage(when, hosts=(victim + 1,)),)),
+    )
+    inputs = gradients()
+    others = [each for worker, each in enumerate(inputs) if worker != victim]
+    total, report = network.all_reduce(inputs)
+    assert report.exact
+    assert report.details["without"] == [victim]
+    assert_sum(total, others)
+    before = network.network.now
+    assert network.all_reduce(inputs)[1].exact  # there is nobody to wait for
+    assert network.network.now - before < 0.3
+
+
+@pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
+def test_nothing_is_lost_or_counted_twice_when_a_worker_is_left_out(program, shape):
+    """With error feedback everything is sent some time: also what the late worker had to say."""
+    network = collective(
+        program,
+        shape,
+        codec="topk",
+        timing=Timing(timeout=5e-3, max_timeout=0.05, give_up=2.0, partial_after=0.1),
+        faults=Faults(**SLOW, outages=(Outage(0.0, 0.5, (2,)),)),
+    )
+    inputs = gradients()
+    received, report = network.all_reduce(inputs)
+    assert report.details["without"] == [1]
+    network.network.now = 0.6  # it is back
+    network.rejoin(1)
+    for _ in range(120):
+        total, report = network.all_reduce([np.zeros(SIZE, np.float32)] * 4)
+        assert report.exact
+        received = received + total
+    assert_sum(received, inputs)
+
+
 @pytest.mark.parametrize("when", [0.0, 1.5e-3, 4e-3])
 def test_a_server_that_dies_is_pointed_to(when):
     cut = Faults(**SLOW, outages=(Outage(when, 9.0, hosts=(5,)),))

@@ -89,8 +89,8 @@ def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
         if program == "tree":
             family = "TreeIngress.family"
             lines = [
-                f"table_add {family}.admission {family}.child {port} {number} 0 0 => 1 1 0",
-                f"table_add {family}.position {family}.root {number} 0 => 1 {number} 8 7",
+                f"table_add {family}.admission {family}.worker {port} {number} 0 0 => 1",
+                f"table_add {family}.position {family}.root {number} 0 => 1 {number} 8 7 0",
             ]
         else:
             near, down = "HashedIngress.neighbours", "HashedIngress.downward"
@@ -121,7 +121,7 @@ def hostile(net: Emulation, rng: np.random.Generator, number: int, port: int) ->
         worker=rng.choice(np.array([0, 0, 1, 2, 3, 0xFFFF], np.uint16), count),
         bitmap=rng.choice(np.array([0, 0, 1, 3, 15], np.uint32), count),
         count=rng.integers(0, 5, count).astype(np.uint8),
-        flags=rng.choice(np.array([0, 0, 2, 4, 8, 16, 17, 32], np.uint8), count),
+        flags=rng.choice(np.array([0, 0, 2, 4, 8, 16, 17, 32, 96, 228], np.uint8), count),
     )
     seal(net.plan.layout, frames)
     return PacketBatch.uniform(frames, port)

@@ -71,8 +71,8 @@ def test_a_tree_is_wired():
     peers = {host.name: host.peer.ip for host in plan.hosts}
     assert peers["h1"] == peers["h2"] != peers["h3"] == peers["h4"]
     root = "\n".join(plan.switches[0].commands)
-    # The second rack speaks for workers 2 and 3, and for both at once.
-    assert "TreeIngress.family.child 102 1 0 2 => 12 2 12" in root
+    # The second rack speaks for workers 2 and 3.
+    assert "TreeIngress.family.below 102 1 0 2 => 12" in root
 
 
 def test_a_server_is_at_the_root():

@@ -1,0 +1,17 @@
+"""A worker and the switch service are killed while four processes sum: benchmarks.soak, briefly."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.soak import Load, soak
+
+
+@pytest.mark.slow
+def test_kills_cost_no_sum_and_hang_nobody():
+    run = soak(4, 4, load=Load(size=3000, pause=0.05), values=32, patience=60)
+    assert run.tally.errors == []
+    assert run.tally.kills == {"worker 0": 1, "switch": 1}
+    assert len(run.tally.interruptions) == 2
+    assert len(run.tally.epochs) >= 3
+    assert set(run.tally.sums) == set(run.workers)

@@ -56,8 +56,9 @@ class EntryColumns:
         keys, ranges = len(self.packing.words), len(self.packing.ranges)
         width = keys + (keys + 2 * ranges + 1 if self.has_masks else 0)
         self._lpm = table.match is ir.MatchKind.LPM
-        bits = sum(piece.width for piece in self.packing.words[0])
-        self._prefix_apart = self._lpm and bits > _PREFIX_SHIFT
+        self._prefix_apart = (
+            self._lpm and sum(piece.width for piece in self.packing.words[0]) > _PREFIX_SHIFT
+        )
         width += self._prefix_apart
         self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
         simple = table.kind is ir.TableKind.SIMPLE
@@ -105,7 +106,7 @@ class EntryColumns:
         else:
             row, self._used = self._used, self._used + 1
             if row == len(self.live):
-                more = row + row // 4 + _MORE_ROWS
+                more = row + row // 8 + _MORE_ROWS
                 self._resize(min(more, self._table.max_size + 1))
         self.words[row] = words
         self.live[row] = True

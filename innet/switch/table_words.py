@@ -88,17 +88,12 @@ class KeyWords:
         for word, piece in zip(ranges, self.ranges, strict=True):
             piece.put(word, values)
 
-    @property
-    def widest_range(self) -> tuple[Piece, ...]:
-        """Those of ``ranges`` that belong to the widest of their fields."""
-        # The first piece of a field is its highest.
-        widest = max(self.ranges, key=lambda piece: piece.skipped + piece.width).field
-        return tuple(piece for piece in self.ranges if piece.field == widest)
-
-    @property
-    def other_ranges(self) -> tuple[Piece, ...]:
-        """Those of ``ranges`` that belong to other fields."""
-        return tuple(piece for piece in self.ranges if piece not in self.widest_range)
+    def range_columns(self) -> list[list[int]]:
+        """Of each range field, which of ``ranges`` are its own."""
+        fields = [piece.field for piece in self.ranges]
+        return [
+            [i for i, each in enumerate(fields) if each == field] for field in dict.fromkeys(fields)
+        ]
 
     @property
     def starts(self) -> tuple[bool, ...]:
@@ -118,7 +113,7 @@ def data_width(actions: Sequence[ir.Action], table: ir.Table) -> int:
     ``actions`` are the program's.
     """
     used = (actions[action] for action in table.actions)
-    return max([1, *(argument_column(action, len(action.parameters)) for action in used)])
+    return max((argument_column(action, len(action.parameters)) for action in used), default=0)
 
 
 def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
@@ -160,7 +155,8 @@ def key_words(table: ir.Table) -> KeyWords:
                 words.append(_shifted(current))
                 current = []
             current.append(piece)
-    words.append(_shifted(current))
+    if current or not ranges:
+        words.append(_shifted(current))
     return KeyWords(tuple(words), tuple(ranges))
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.engines import check_random_traffic
 from support.large_program import large_program
 
-from innet.switch.jit import JitEngine, range_arrays
+from innet.switch.jit import JitEngine, cover_tree
 from innet.switch.loader import load_program
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
@@ -36,9 +36,10 @@ def test_random_traffic(path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["fuzz_priorities", "jit_tables", "jit_wide", "switch_tables"])
-def test_ranges_that_are_sorted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few they are."""
-    monkeypatch.setattr(range_arrays, "_SCANNED", 0)
+def test_few_entries_in_trees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few that a node would hold all of them."""
+    monkeypatch.setattr(cover_tree, "LEAF", 2)
+    monkeypatch.setattr(cover_tree, "KEPT", 1)
     check_random_traffic(load_program(FOLDER / f"{name}.json"), seed=5, largest=100)
 
 

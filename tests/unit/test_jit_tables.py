@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,15 @@ import numpy as np
 import pytest
 from numba import njit
 from support.guided import number
+from support.tables import random_match, table_of
 
 from innet.errors import ControlError
 from innet.switch import ir
-from innet.switch.jit import range_arrays, runtime, runtime_masks, runtime_ranges
+from innet.switch.jit import cover_arrays, cover_tree, runtime, runtime_cover, runtime_masks
 from innet.switch.jit.table_arrays import replica_arrays, table_arguments
 from innet.switch.loader import load_program
 from innet.switch.replication import Replication
-from innet.switch.table_words import KeyWords, Piece, is_direct, key_words
+from innet.switch.table_words import is_direct, key_words
 from innet.switch.tables import Generation, RuntimeEntry, TableState
 
 KIND = ir.MatchKind
@@ -27,25 +27,6 @@ KIND = ir.MatchKind
 @pytest.fixture(scope="module")
 def base() -> ir.Program:
     return load_program(Path(__file__).parents[1] / "programs/jit_tables.json")
-
-
-def table_of(base: ir.Program, *parts: tuple[ir.MatchKind, int], size: int = 4096) -> TableState:
-    """A table with keys of these kinds and widths; one action without arguments."""
-    rank = [KIND.EXACT, KIND.LPM, KIND.TERNARY, KIND.RANGE]
-    action = next(i for i, each in enumerate(base.actions) if not each.parameters)
-    table = dataclasses.replace(
-        base.tables[0],
-        match=max((kind for kind, _ in parts), key=rank.index),
-        keys=tuple(ir.TableKey(kind, ir.FieldRef(0, 0), width, None, "") for kind, width in parts),
-        max_size=size,
-        actions=(action,),
-        next=(None,),
-        default=None,
-        entries=(),
-        immutable=False,
-        with_counters=False,
-    )
-    return TableState(table, Generation(), base.actions)
 
 
 @njit
@@ -59,25 +40,15 @@ def prefix(bounds: Any, rows: Any, key: Any) -> Any:
 
 
 @njit
-def ternary(values: Any, masks: Any, best: Any, keys: Any, rows: Any, key: Any) -> Any:
-    return runtime_masks.find_masked(values, masks, best, keys, rows, key)
+def masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
+    return runtime_masks.find_masked(entries, masks, best, rows, key)
 
 
 @njit
-def ranges(values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any) -> Any:
-    return runtime_ranges.find_range(values, masks, key, lows, highs, numbers)
-
-
-@njit
-def wide_ranges(
-    values: Any, masks: Any, key: Any, lows: Any, highs: Any, numbers: Any, starts: Any
+def covering(
+    entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: Any, starts: Any
 ) -> Any:
-    return runtime_ranges.find_wide_range(values, masks, key, lows, highs, numbers, starts)
-
-
-@njit
-def interval(groups: Any, best: Any, bounds: Any, rows: Any, key: Any, number: Any) -> Any:
-    return runtime_ranges.find_interval(groups, best, bounds, rows, key, number)
+    return runtime_cover.find_covering(entries, order, heads, bounds, key, words, starts)
 
 
 def signed(value: int) -> int:
@@ -89,49 +60,20 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
     packing = key_words(state.table)
     words = tuple(map(signed, packing.pack(key)))
     _, _, *rest = arguments
-    *searched, order = rest
     match state.table.match:
         case KIND.LPM:
             return int(prefix(*rest, words))
-        case KIND.TERNARY:
-            return int(order[ternary(*searched, words)])
-        case KIND.RANGE:
-            return int(order[found_range(packing, searched, key, words)])
+        case KIND.TERNARY | KIND.RANGE:
+            entries, *hashed, order, heads, bounds = rest
+            if hashed and len(hashed[1]):
+                return int(masked(entries, *hashed, words))
+            whole = (*words, *map(signed, packing.pack_ranges(key)))
+            starts = (*(True for _ in words), *packing.starts)
+            return int(covering(entries, order, heads, bounds, whole, len(words), starts))
         case _ if is_direct(state.table):
             return int(rest[0][words[0]])
         case _:
             return int(exact(*rest, words))
-
-
-def found_range(
-    packing: KeyWords, arrays: list[Any], key: tuple[int, ...], words: tuple[int, ...]
-) -> int:
-    def numbers(pieces: tuple[Piece, ...]) -> tuple[int, ...]:
-        return tuple(signed(piece.of(key)) for piece in pieces)
-
-    values, masks, lows, highs, *intervals = arrays
-    if not len(values):
-        others = (*words, *numbers(packing.other_ranges))
-        return int(interval(*intervals, others, numbers(packing.widest_range)))
-    parts = (values, masks, words, lows, highs, numbers(packing.ranges))
-    if all(packing.starts):
-        return int(ranges(*parts))
-    return int(wide_ranges(*parts, packing.starts))
-
-
-def random_match(rng: np.random.Generator, kind: ir.MatchKind, width: int) -> ir.Match:
-    value = number(rng, width)
-    match kind:
-        case KIND.LPM:
-            return ir.LpmMatch(value, int(rng.integers(0, width + 1)))
-        case KIND.TERNARY:
-            mask = number(rng, width)
-            return ir.TernaryMatch(value & mask, mask)
-        case KIND.RANGE:
-            other = number(rng, width)
-            return ir.RangeMatch(min(value, other), max(value, other))
-        case _:
-            return ir.ExactMatch(value)
 
 
 def near(rng: np.random.Generator, entry: RuntimeEntry, state: TableState) -> tuple[int, ...]:
@@ -232,23 +174,24 @@ RANGES = {
 
 @pytest.mark.parametrize("shape", RANGES)
 @pytest.mark.parametrize("count", [40, 500])
-def test_many_ranges_are_sorted(
+def test_trees_of_ranges(
     base: ir.Program, shape: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_arrays, "_SCANNED", 1)
+    if count == 40:
+        monkeypatch.setattr(cover_tree, "LEAF", 3)
+        monkeypatch.setattr(cover_tree, "KEPT", 1)
     rng = np.random.default_rng([count, list(RANGES).index(shape)])
     state = table_of(base, *RANGES[shape])
-    masks = {width: [0, (1 << width) - 1] for kind, width in RANGES[shape] if kind is KIND.TERNARY}
     for _ in range(count):
-        matches = []
-        for kind, width in RANGES[shape]:
-            match = random_match(rng, kind, width)
-            if kind is KIND.TERNARY:
-                mask = masks[width][rng.integers(2)]
-                match = ir.TernaryMatch(number(rng, width) & mask, mask)
-            matches.append(match)
+        matches = [random_match(rng, kind, width) for kind, width in RANGES[shape]]
+        for i, match in enumerate(matches):
+            if isinstance(match, ir.RangeMatch) and rng.random() < 0.7:  # one that is not wide
+                width = int(rng.integers(1 << min(RANGES[shape][i][1] // 2, 20)))
+                matches[i] = ir.RangeMatch(match.low, min(match.high, match.low + width))
         with contextlib.suppress(ControlError):  # two entries that match the same
             state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(99)))
+    for entry in list(state)[::5]:
+        state.delete(entry.handle)
     arguments = table_arguments(base, state)
     ordered = state.ordered()
     for _ in range(300):
@@ -256,22 +199,48 @@ def test_many_ranges_are_sorted(
         expected = state.lookup(key)
         row = found(base, state, arguments, key)
         assert row == (0 if expected is None else expected.index + 1), key
-    if count == 500:
-        _, _, values, *_ = arguments
-        assert not len(values), "no scan"
 
 
-@pytest.mark.parametrize("width", [1, 3, 8, 70])
-def test_prefixes_of_a_range(width: int) -> None:
-    rng = np.random.default_rng(width)
-    every = (1 << width) - 1
-    for _ in range(100):
-        low, high = sorted((number(rng, width), number(rng, width)))
-        parts = range_arrays._prefixes(low, high, width)
-        assert sum((~mask & every) + 1 for _, mask in parts) == high - low + 1
-        assert [value for value, _ in parts] == sorted(value & mask for value, mask in parts)
-        assert parts[0][0] == low
-        assert len(parts) <= max(1, 2 * width - 2)
+def test_an_entry_that_no_number_is_in(base: ir.Program) -> None:
+    """simple_switch takes it, too."""
+    state = table_of(base, (KIND.RANGE, 16))
+    for low in range(100):
+        action = ir.ActionEntry(state.table.actions[0], ())
+        state.add([ir.RangeMatch(low + 50, low)], action, 1)
+        state.add([ir.RangeMatch(low, low)], action, 2)
+    arguments = table_arguments(base, state)
+    for key in range(200):
+        assert found(base, state, arguments, (key,)) == (2 * key + 2 if key < 100 else 0)
+
+
+@pytest.mark.parametrize("kind", ["apart", "nested", "any"])
+def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
+    """Every entry is in the tree once, the best of a node is its best, and few lie across."""
+    rng = np.random.default_rng(5)
+    state = table_of(base, (KIND.TERNARY, 8), (KIND.RANGE, 16))
+    for number_ in range(1000):
+        low, high = {
+            "apart": (64 * number_, 64 * number_ + 50),
+            "nested": (number_, (1 << 16) - 1 - number_),
+            "any": sorted(rng.integers(0, 1 << 16, 2).tolist()),
+        }[kind]
+        matches = [ir.TernaryMatch(0, 0), ir.RangeMatch(low, high)]
+        with contextlib.suppress(ControlError):
+            state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(9)))
+    order, heads, bounds = cover_arrays.cover_arrays(state.columns)
+    entries = {entry.index + 1: entry for entry in state}
+    ranks = {entry.index + 1: rank for rank, entry in enumerate(state.ordered())}
+    assert sorted(order.tolist()) == sorted(entries)
+    assert len(heads) < len(order) / 4
+    for node, (start, skip, best) in enumerate(heads[:-1].tolist()):
+        below = order[start : heads[skip, 0]].tolist()
+        assert best == min(below, key=ranks.__getitem__)
+        assert bounds[node, 0] == entries[best].priority
+        own = [ranks[row] for row in order[start : heads[node + 1, 0]].tolist()]
+        assert own == sorted(own)
+        *_, low, _, high = bounds[node].tolist()
+        assert low == min(entries[row].values[1] for row in below)
+        assert high == max(entries[row].masks[1] for row in below)
 
 
 def test_large_exact_table(base: ir.Program) -> None:

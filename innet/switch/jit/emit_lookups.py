@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from innet.switch import ir
@@ -12,14 +11,12 @@ from innet.switch.jit.expressions import Expressions
 from innet.switch.jit.writer import Writer
 from innet.switch.table_words import KeyWords, Piece, found_row, is_direct, key_words
 
-#: What ``find_masked`` searches.
-_TERNARY = ("values", "masks", "best", "keys", "rows")
-#: What ``find_range`` and ``find_wide_range`` search, with the key after the first two.
-_SCANNED = ("values", "masks", "lows", "highs")
-#: What ``find_interval`` searches.
-_INTERVALS = ("groups", "best", "bounds", "rows")
-#: What holds rows of the table.
-_ROWS = ("rows", "order")
+#: What ``find_masked`` searches besides the entries.
+_MASKED = ("masks", "best", "rows")
+#: What ``find_covering`` searches besides the entries.
+_COVERING = ("order", "heads", "bounds")
+#: What holds rows of the table or of arrays.
+_ROWS = ("rows", "order", "heads")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
@@ -71,10 +68,11 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.LPM:
             found = f"find_prefix(t{index}_bounds, t{index}_rows, {key})"
         case ir.MatchKind.TERNARY:
-            arrays = (f"t{index}_{name}" for name in _TERNARY)
-            found = f"get(t{index}_order, find_masked({', '.join(arrays)}, {key}))"
+            arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
+            covering = _find_covering(index, fields, packing, words)
+            found = f"find_masked({arrays}, {key}) if len(t{index}_best) else {covering}"
         case ir.MatchKind.RANGE:
-            found = f"get(t{index}_order, {_find_range(index, fields, packing, words)})"
+            found = _find_covering(index, fields, packing, words)
         case _ if is_direct(table):
             found = f"get(t{index}_rows, {words[0]})"
         case _:
@@ -87,25 +85,12 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
 
-def _find_range(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
-    """Source of a look-up in a table with range keys."""
-
-    def texts(pieces: Iterable[Piece]) -> list[str]:
-        return [_piece(fields, piece) for piece in pieces]
-
-    def group(names: Iterable[str]) -> str:
-        return f"({', '.join(names)},)"
-
-    values, masks, lows, highs = (f"t{index}_{name}" for name in _SCANNED)
-    numbers = group(texts(packing.ranges))
-    scanned = f"{values}, {masks}, {group(words)}, {lows}, {highs}, {numbers}"
-    if all(packing.starts):
-        scan = f"find_range({scanned})"
-    else:
-        scan = f"find_wide_range({scanned}, {packing.starts})"
-    arrays = ", ".join(f"t{index}_{name}" for name in _INTERVALS)
-    key, number = group([*words, *texts(packing.other_ranges)]), group(texts(packing.widest_range))
-    return f"{scan} if len({values}) else find_interval({arrays}, {key}, {number})"
+def _find_covering(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
+    """Source of a look-up in a tree of entries with masks and ranges."""
+    arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_COVERING))
+    key = ", ".join([*words, *(_piece(fields, piece) for piece in packing.ranges)])
+    starts = (*(True for _ in words), *packing.starts)
+    return f"find_covering({arrays}, ({key},), {len(words)}, {starts})"
 
 
 def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
@@ -118,9 +103,9 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.LPM:
                 names += ["bounds", "rows"]
             case ir.MatchKind.TERNARY:
-                names += [*_TERNARY, "order"]
+                names += ["entries", *_MASKED, *_COVERING]
             case ir.MatchKind.RANGE:
-                names += [*_SCANNED, *_INTERVALS, "order"]
+                names += ["entries", *_COVERING]
             case _ if is_direct(table):
                 names += ["rows"]
             case _:

@@ -29,10 +29,10 @@ def intervals(columns: EntryColumns, table: ir.Table) -> list[NDArray[Any]]:
     after, ends_within = _next(highs)
     first = np.zeros((1, lows.shape[1]), np.uint64)
     bounds = np.concatenate((first, lows, after[ends_within]))
-    bounds = bounds[np.argsort(_sortable(bounds), kind="stable")]
-    bounds = bounds[_changes(_sortable(bounds))]
-    starts = np.searchsorted(_sortable(bounds), _sortable(lows))
-    ends = np.searchsorted(_sortable(bounds), _sortable(after))
+    bounds = bounds[np.argsort(sortable(bounds), kind="stable")]
+    bounds = bounds[_changes(sortable(bounds))]
+    starts = np.searchsorted(sortable(bounds), sortable(lows))
+    ends = np.searchsorted(sortable(bounds), sortable(after))
     ends[~ends_within] = len(bounds)
     hit = np.zeros(len(bounds), np.uint32)
     for length in lengths:  # a longer one takes over what a shorter one has
@@ -68,11 +68,11 @@ def _next(numbers: Words) -> tuple[Words, NDArray[np.bool_]]:
     return after, ~carry
 
 
-def _sortable(numbers: Words) -> NDArray[Any]:
+def sortable(numbers: Words) -> NDArray[Any]:
     """Numbers of some words as elements that compare as they do."""
     if numbers.shape[1] == 1:
         return numbers[:, 0]
-    return numbers.astype(">u8").view(f"S{8 * numbers.shape[1]}")[:, 0]
+    return numbers.astype(">u8", order="C").view(f"S{8 * numbers.shape[1]}")[:, 0]
 
 
 def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:

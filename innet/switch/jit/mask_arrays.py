@@ -3,10 +3,11 @@
 All entries of one mask are found by one hash of the masked key, so that a look-up costs as much as
 there are different masks, whatever the number of entries (tuple space search: Srinivasan, Suri and
 Varghese, "Packet Classification using Tuple Space Search", SIGCOMM 1999). Masks stand in the order
-of the best entry that they have, and the search ends at the first whose best is not better than
-what was found. One hash table serves all masks: the number of the mask is part of the key.
+of the best entry that they have, and the search ends at the first whose best would not win against
+what was found. One hash table serves all masks; its slots hold rows of entries, which are compared
+where they lie, in ``EntryColumns``.
 
-Where there are few entries to a mask, a scan in the order of precedence is faster.
+Where there are few entries to a mask, they are a tree (``cover_arrays``).
 """
 
 from __future__ import annotations
@@ -16,35 +17,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.switch.hash_index import Words, all_hashed, placed
+from innet.switch.entry_columns import EntryColumns
+from innet.switch.hash_index import all_hashed, placed
 
-#: So many entries are scanned in the time that a hashed look-up under one mask takes.
-_SCANNED = 4
+#: Masks with so many entries on the average are worth a hashed look-up each.
+_SHARED = 4
 
 
-def mask_arrays(values: Words, masks: Words) -> list[NDArray[Any]]:
-    """The arguments of ``runtime_masks.find_masked``, from the words of entries in the order of
-    precedence.
+def mask_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
+    """The arguments of ``runtime_masks.find_masked`` but the words of entries: nothing where masks
+    have too few entries each.
 
-    ``values`` (entries x words) and ``masks`` (the same) when they are to be scanned. Else no
-    ``values``, and ``masks`` (different masks x words), ``best`` entry per mask, ``keys`` (entries
-    x number of the mask and words), and the slots of a hash table of entries: ``rows``. Entries
-    count from 1.
+    Else the different ``masks`` (masks x words), priority and row of the ``best`` entry of each,
+    and the slots of a hash table of ``rows``, found by number of the mask and masked key.
     """
-    nothing = np.zeros(0, np.uint64)
+    order = columns.ordered()
+    values, masks, _, _ = columns.masked(order)
     different, first, number = np.unique(masks, axis=0, return_index=True, return_inverse=True)
-    if len(values) <= _SCANNED * len(different):
-        arrays = [values, masks, nothing, nothing]
-        return [*map(_as_emitted, arrays), np.zeros(0, np.uint32)]
-    order = np.argsort(first)
-    numbers = np.argsort(order)[number.reshape(-1)]
+    if len(order) <= _SHARED * len(different):
+        nothing = np.zeros(0, np.int64)
+        return [nothing, nothing, nothing.astype(np.uint32)]
+    by_best = np.argsort(first)
+    numbers = np.argsort(by_best)[number.reshape(-1)]
     keyed = np.column_stack((numbers.astype(np.uint64), values))
     _, kept = np.unique(keyed, axis=0, return_index=True)
     slots = 1 << (2 * len(kept)).bit_length()
     wanted = all_hashed(keyed[kept], 0) & np.uint64(slots - 1)
-    rows = placed(kept + 1, wanted, slots)
-    return [*map(_as_emitted, (nothing, different[order], first[order] + 1, keyed)), rows]
-
-
-def _as_emitted(words: NDArray[Any]) -> NDArray[np.int64]:
-    return np.ascontiguousarray(words).view(np.int64)
+    rows = order[first[by_best]]
+    best = np.column_stack((columns.words[rows, -1].view(np.int64), rows))
+    return [different[by_best].view(np.int64), best, placed(order[kept], wanted, slots)]

@@ -28,7 +28,6 @@ __all__ = [  # what emitted code may import
     "divide",
     "find_exact",
     "find_prefix",
-    "find_ternary",
     "get",
     "hidden",
     "in_set",
@@ -334,25 +333,6 @@ def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
         first = first if below else first + half
         count -= half
     return get(rows, first)
-
-
-@inlined
-def covers(values: Any, masks: Any, key: Any, entry: int) -> bool:
-    """Whether key & mask == value of one entry."""
-    same = True
-    for position in range(len(key)):
-        at = entry * len(key) + position
-        same &= (key[position] & get(masks, at)) == get(values, at)
-    return same
-
-
-@inlined
-def find_ternary(values: Any, masks: Any, key: Any) -> int:
-    """The first entry with key & mask == value; entries stand in the order of precedence."""
-    for entry in range(len(values) // len(key)):
-        if covers(values, masks, key, entry):
-            return entry + 1
-    return 0
 
 
 @inlined

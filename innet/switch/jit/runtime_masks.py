@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch.hash_index import MULTIPLIER
-from innet.switch.jit.runtime import find_ternary, get, inlined, wrapped_multiply
+from innet.switch.jit.runtime import get, inlined, less, wrapped_multiply
 
 __all__ = ["find_masked"]  # what emitted code may import
 
 
 @inlined
-def _under_mask(masks: Any, keys: Any, rows: Any, key: Any, number: int) -> Any:
+def _under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int) -> Any:
     """The best row of mask ``number`` for ``key``; 0 for none."""
     words = len(key)
     state = wrapped_multiply(number, MULTIPLIER)
@@ -25,28 +25,31 @@ def _under_mask(masks: Any, keys: Any, rows: Any, key: Any, number: int) -> Any:
         row = get(rows, slot)
         if row == 0:
             return 0
-        at = (row - 1) * (words + 1)
-        same = get(keys, at) == number
+        at = row * (2 * words + 1)
+        same = True
         for position in range(words):
-            masked = key[position] & get(masks, number * words + position)
-            same &= get(keys, at + 1 + position) == masked
+            mask = get(masks, number * words + position)
+            same &= get(entries, at + position) == key[position] & mask
+            same &= get(entries, at + words + position) == mask
         if same:
             return row
         slot = (slot + 1) & (len(rows) - 1)
 
 
 @inlined
-def find_masked(  # noqa: PLR0917 - called by emitted code only
-    values: Any, masks: Any, best: Any, keys: Any, rows: Any, key: Any
-) -> Any:
-    """The first entry with key & mask == value, as a row; 0 for none."""
-    if len(values):
-        return find_ternary(values, masks, key)
-    found = 0
-    for number in range(len(best)):
-        if found != 0 and found < get(best, number):
+def find_masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
+    """The best entry with key & mask == value, as a row; 0 for none. ``entries`` are the words of
+    ``EntryColumns``: values, masks and priority.
+    """
+    found, priority = 0, 0
+    for number in range(len(best) // 2):
+        first = get(best, 2 * number)
+        later = less(priority, first) or (priority == first and found < get(best, 2 * number + 1))
+        if found != 0 and later:
             break
-        row = _under_mask(masks, keys, rows, key, number)
-        if row != 0 and (found == 0 or row < found):
-            found = row
+        row = _under_mask(entries, masks, rows, key, number)
+        if row != 0:
+            own = get(entries, (row + 1) * (2 * len(key) + 1) - 1)
+            if found == 0 or less(own, priority) or (own == priority and row < found):
+                found, priority = row, own
     return found

@@ -4,8 +4,8 @@ Row 0 of a table is its default entry, so that a miss needs no case of its own; 
 those of ``EntryColumns``, whose arrays are used as they are, and so is its hash index for exact
 tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted intervals: a
 look-up is a binary search, whatever the prefixes. Ternary tables are hash tables by mask
-(``mask_arrays``), range tables sorted intervals by mask (``range_arrays``). What is not an entry's
-own is made anew when the control plane has changed the table.
+(``mask_arrays``) or, as range tables, trees (``cover_arrays``). What is not an entry's own is made
+anew when the control plane has changed the table.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.entry_columns import NO_ACTION, EntryColumns
+from innet.switch.jit.cover_arrays import cover_arrays, no_cover
 from innet.switch.jit.group_rows import resolved_rows
 from innet.switch.jit.intervals import intervals
 from innet.switch.jit.mask_arrays import mask_arrays
-from innet.switch.jit.range_arrays import range_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
@@ -74,12 +74,11 @@ def _table_arrays(
         case ir.MatchKind.LPM:
             arrays += intervals(columns, table)
         case ir.MatchKind.TERNARY:
-            order = columns.ordered()
-            values, masks, _, _ = columns.masked(order)
-            arrays += [*mask_arrays(values, masks), _rows(order)]
+            masks, best, rows = mask_arrays(columns)
+            arrays += [columns.words.view(np.int64), masks, best, rows]
+            arrays += no_cover() if len(best) else cover_arrays(columns)
         case ir.MatchKind.RANGE:
-            order = columns.ordered()
-            arrays += [*range_arrays(columns.packing, *columns.masked(order)), _rows(order)]
+            arrays += [columns.words.view(np.int64), *cover_arrays(columns)]
         case _ if is_direct(table):
             arrays.append(_direct(table, columns))
         case _:
@@ -97,11 +96,6 @@ def _direct(table: ir.Table, columns: EntryColumns) -> Argument:
     rows = columns.rows()
     found[columns.words[rows, 0].astype(np.int64)] = rows
     return found
-
-
-def _rows(order: Array) -> Argument:
-    """The rows of entries in the order of precedence, counted from 1; 0 stays the default."""
-    return np.concatenate(([0], order)).astype(np.uint32)
 
 
 def _resolved(

@@ -1,0 +1,130 @@
+"""Ternary and range tables as arrays: a tree whose nodes say what their entries have in common.
+
+A node is like an entry that covers all of its own (as the boxes of an R-tree: Guttman, "R-Trees: A
+Dynamic Index Structure for Spatial Searching", SIGMOD 1984): the bits of the key that they agree
+on, and how far down and up they reach. A search passes by nodes that do not cover its key, or whose
+best entry would not win. Entries are compared where they lie, in ``EntryColumns``, so that the
+arrays take a fraction of what the entries take, whatever their masks and ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch.entry_columns import EntryColumns
+from innet.switch.hash_index import Words
+from innet.switch.jit.cover_tree import CoverTree, Numbers
+from innet.switch.jit.intervals import sortable
+
+
+def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
+    """The arguments of ``runtime_cover.find_covering`` but the words of entries.
+
+    ``order`` holds rows of entries, those of a node and of all below it side by side. Of each node,
+    before those below it, ``heads`` holds where they begin, the next node that is not below it, and
+    the row of the best entry, then once more where all end; ``bounds`` the best entry's priority,
+    values and masks of the key's words, their lowest values and those of range fields, and the
+    highest.
+    """
+    rows = columns.ordered()
+    if not len(rows):
+        return no_cover()
+    values, masks, lows, highs = columns.masked(rows)
+    fields = [
+        _field(lows[:, places], highs[:, places]) for places in columns.packing.range_columns()
+    ]
+    divided = [*fields, *_key_fields(columns, values, masks)]
+    tree = CoverTree(
+        np.stack([each.lows for each in divided]), np.stack([each.highs for each in divided])
+    )
+    starts = np.array([*tree.starts, len(rows)])
+    ends = starts[np.array(tree.skips, np.int64)]
+    order = np.array(tree.order, np.int64)
+    below = _Below(order, starts[:-1], ends)
+    best = rows[below.lowest(np.arange(len(rows)))]
+    spans = [(below.lowest(values), below.highest(_reach(columns, values, masks)))]
+    spans += [
+        (each.words[below.lowest(each.lows)], each.words[below.highest(each.highs)])
+        for each in fields
+    ]
+    parts = [columns.words[best, -1:], *below.common(values, masks)]
+    bounds = np.concatenate([*parts, *(low for low, _ in spans), *(high for _, high in spans)], 1)
+    heads = np.zeros((len(starts), 3), np.uint32)
+    heads[:, 0] = starts
+    heads[:-1, 1] = tree.skips
+    heads[:-1, 2] = best
+    return [rows[order].astype(np.uint32), heads, np.ascontiguousarray(bounds).view(np.int64)]
+
+
+def no_cover() -> list[NDArray[Any]]:
+    """``cover_arrays`` of no entries."""
+    rows = np.zeros(0, np.uint32)
+    return [rows, np.zeros(3, np.uint32), np.zeros(0, np.int64)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The lowest and the highest value of a range field as ranks; ``words`` of each rank."""
+
+    lows: Numbers
+    highs: Numbers
+    words: Words
+
+
+def _field(lows: Words, highs: Words) -> _Field:
+    both = np.concatenate((lows, highs))
+    _, first, ranks = np.unique(sortable(both), return_index=True, return_inverse=True)
+    narrow: Numbers = ranks.reshape(-1).astype(np.int32)
+    return _Field(narrow[: len(lows)], narrow[len(lows) :], both[first])
+
+
+def _key_fields(columns: EntryColumns, values: Words, masks: Words) -> list[_Field]:
+    """From where to where entries reach in each piece of the key's words."""
+    found = []
+    for word, pieces in enumerate(columns.packing.words):
+        for piece in pieces:
+            shift, ones = np.uint64(piece.shift), np.uint64((1 << piece.width) - 1)
+            low = values[:, word] >> shift & ones
+            high = low | (~(masks[:, word] >> shift) & ones)
+            found.append(_field(low[:, None], high[:, None]))
+    return found
+
+
+def _reach(columns: EntryColumns, values: Words, masks: Words) -> Words:
+    """The highest words of keys that entries match."""
+    used = [sum(((1 << p.width) - 1) << p.shift for p in word) for word in columns.packing.words]
+    return values | (~masks & np.array(used, np.uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """Sums up entries by node: those at it and below it are ``order[start:end]``."""
+
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def lowest(self, of: NDArray[Any]) -> NDArray[Any]:
+        """By element, as ``highest`` and ``common``; ``of`` has a row for each entry."""
+        return self._reduced(np.minimum, of)
+
+    def highest(self, of: NDArray[Any]) -> NDArray[Any]:
+        return self._reduced(np.maximum, of)
+
+    def common(self, values: Words, masks: Words) -> tuple[Words, Words]:
+        """The bits of the key that all entries compare, and to the same value."""
+        ones, some = self._reduced(np.bitwise_and, values), self._reduced(np.bitwise_or, values)
+        agreed = self._reduced(np.bitwise_and, masks) & ~(ones ^ some)
+        return ones & agreed, agreed
+
+    def _reduced(self, function: np.ufunc, of: NDArray[Any]) -> NDArray[Any]:
+        # reduceat takes from each place to the next; every other one is from an end to a start.
+        # It knows no place behind the last row, which a row more makes one of.
+        rows = of[np.append(self.order, 0)]
+        places = np.column_stack((self.starts, self.ends)).reshape(-1)
+        reduced: NDArray[Any] = function.reduceat(rows, places, axis=0)[::2]
+        return reduced

@@ -88,6 +88,7 @@ class Inbox:
         steps = np.arange(rows) * (8 * calls.VECTOR_WORDS)
         self.messages[:, calls.VECTORS] = self._vectors.ctypes.data + steps
         self.messages[:, calls.VECTOR_COUNT] = 1
+        calls.receive_messages(-1, self.messages, 0, 0)  # compiled now, not when a packet waits
 
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
         """Take what has arrived at ``sock``, ``most`` messages from ``row`` on, without waiting.
@@ -142,6 +143,7 @@ class SegmentInbox:
             vectors=vectors_of(self.data, offset, segment),
             scratch=np.zeros(span * segment, np.uint8),
         )
+        self._take(-1)  # compiled now, not when a packet waits
 
     def receive(self, sock: socket.socket) -> int:
         """Take what has arrived, without waiting; how many packets.
@@ -149,12 +151,15 @@ class SegmentInbox:
         Raises:
             NetworkError: the socket's interface is gone.
         """
-        count, number = calls.receive_datagrams(
-            sock.fileno(), self.arrival, self._reception, self._offset, self._segment
-        )
+        count, number = self._take(sock.fileno())
         if number and number not in _NO_ROOM and not count:
             raise failed("receiving", number)
-        return int(count)
+        return count
+
+    def _take(self, descriptor: int) -> tuple[int, int]:
+        return calls.receive_datagrams(
+            descriptor, self.arrival, self._reception, self._offset, self._segment
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,9 @@ class Outbox:
             controls=np.zeros((_AT_ONCE, calls.CONTROL_WORDS), np.int64),
             vectors=np.zeros((_ROWS_AT_ONCE, calls.VECTOR_WORDS), np.int64),
         )
+        nothing = np.empty(0, np.int64)  # compiled now, not when a packet waits
+        batch = calls.Departure(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
+        calls.send_packets(-1, batch, 0, 1, self._transmission)
 
     def send(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from innet import memory
 from innet.errors import InputError
 from innet.words import Operation, Segment
 
@@ -39,7 +40,9 @@ class Message:
         counts = np.array([-(-length // values) for length in self._lengths], np.int64)
         self._first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).tolist()
         self.chunks: int = self._first[-1]
-        self.words: NDArray[np.int32] = np.empty((self.chunks, values), np.int32)
+        self.words: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32).reshape(
+            self.chunks, values
+        )
         self.operation = np.repeat(
             np.array([segment.operation for segment in segments], np.uint8), counts
         )
@@ -57,13 +60,6 @@ class Message:
         if _consecutive(chunks):
             return self.words[int(chunks[0]) : int(chunks[-1]) + 1]
         return self.words[chunks]
-
-    def store(self, chunks: NDArray[np.int64], values: NDArray[np.int32]) -> None:
-        """Put results in place; ``values`` (k, values) of any byte order."""
-        if _consecutive(chunks):
-            self.words[int(chunks[0]) : int(chunks[-1]) + 1] = values
-        else:
-            self.words[chunks] = values
 
     def results(self) -> list[NDArray[np.int32]]:
         """One array per segment, without the filling: views of ``words``."""

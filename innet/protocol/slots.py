@@ -50,7 +50,7 @@ from innet.protocol.message import Message
 from innet.protocol.serial import sequence_of, serial_distances
 from innet.protocol.settings import Membership, Timing
 from innet.protocol.timers import SlotTimers
-from innet.wire import CONGESTED, Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
+from innet.wire import CONGESTED, Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse, ready
 from innet.words import Segment
 
 
@@ -113,6 +113,7 @@ class SlotWorker:
         self.label = 0
         self._source = source
         self._switch = switch
+        ready()  # now, not when a packet waits
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
@@ -397,12 +398,12 @@ class SlotWorker:
 
     def _accept(self, rows: NDArray[np.int64], batch: Batch) -> None:
         assert self._message is not None
-        header, values = batch.header, batch.frames["values"]
+        header = batch.header
         if len(rows) != len(batch):  # else no copy is needed
-            header, values = header[rows], values[rows]
+            header = header[rows]
         slots = header["slot"].astype(np.int64)
         chunk = self._chunk[slots]
-        self._message.store(chunk - self._base, values)
+        batch.move_values(rows, self._message.words, chunk - self._base)
         self._who[chunk - self._base] = header["bitmap"]
         self.result_flags |= Flag(int(np.bitwise_or.reduce(header["flags"]))) & ~Flag.RESULT
         self._state[slots] = SlotState.IDLE

@@ -27,7 +27,7 @@ from innet.wire.layout import (
     Layout,
     Records,
 )
-from innet.wire.packing import internet_checksum, pack, seal
+from innet.wire.packing import internet_checksum, pack, ready, seal
 from innet.wire.parsing import Batch, Refusal, parse, parse_strict
 
 __all__ = [
@@ -55,5 +55,6 @@ __all__ = [
     "pack",
     "parse",
     "parse_strict",
+    "ready",
     "seal",
 ]

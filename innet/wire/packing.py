@@ -6,7 +6,9 @@ checksum 0 for "none" (RFC 768), because innet's own covers header and values in
 
 from __future__ import annotations
 
+import importlib
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +50,15 @@ def internet_checksum(headers: Frames) -> NDArray[np.uint16]:
     return np.asarray((~total).astype(np.uint16).view(">u2"), np.uint16)
 
 
+def ready() -> Any:
+    """Have the functions that packets are packed and parsed with; the first call takes a while."""
+    # Imported when it is needed: Numba takes longer to import than most commands to run.
+    return importlib.import_module("innet.wire.compiled")
+
+
 @lru_cache(maxsize=1024)
-def _template(layout: Layout, source: Endpoint, destination: Endpoint, listens: bool) -> Frames:
-    """All that is equal in every frame from ``source`` to ``destination``, up to the values."""
+def _outer(layout: Layout, source: Endpoint, destination: Endpoint, listens: bool) -> Frames:
+    """What stands before the innet header in every frame; shared by all callers, who only read."""
     frame = np.zeros((1, layout.frame_size), np.uint8)
     record = layout.view(frame)
     ethernet = record["ethernet"]
@@ -72,13 +80,7 @@ def _template(layout: Layout, source: Endpoint, destination: Endpoint, listens: 
         udp["source"] = source.udp_port
         udp["destination"] = destination.udp_port
         udp["length"] = UDP_HEADER.itemsize + HEADER.itemsize + 4 * layout.values
-    header = record["innet"]
-    header["magic"] = MAGIC
-    header["version"] = VERSION
-    header["width"] = WIDTH
-    template = frame[0, : layout.values_offset]
-    template.flags.writeable = False  # shared by all callers
-    return template
+    return frame[0, : layout.header_offset]
 
 
 def seal(layout: Layout, frames: Frames) -> None:
@@ -161,16 +163,19 @@ def pack(
         "exponent": exponent,
         "message": message,
     }
-    frames = np.empty((len(values), layout.frame_size), np.uint8)
-    frames[:, : layout.values_offset] = _template(layout, source, destination, listens)
-    records = layout.view(frames)
-    header = records["innet"]
+    header = np.zeros(len(values), HEADER)
+    header["magic"], header["version"], header["width"] = MAGIC, VERSION, WIDTH
     for name, field in fields.items():
         low, high = limits(name, layout)
         _require(name, field, low, high)
         header[name] = field
-    records["values"] = values
-    header["checksum"] = internet_checksum(frames[:, layout.header_offset :])
+    frames = np.empty((len(values), layout.frame_size), np.uint8)
+    ready().fill(
+        frames,
+        _outer(layout, source, destination, listens),
+        header.view(np.uint8).reshape(-1, HEADER.itemsize),
+        np.require(values, requirements=["C", "A", "W"]),
+    )
     return frames
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from innet.wire.layout import (
     ETHERTYPE_IPV4,
     FRAGMENTED,
     HEADER,
+    IPV4_HEADER,
     MAGIC,
     PROTOCOL_UDP,
     UDP_HEADER,
@@ -30,7 +31,9 @@ from innet.wire.layout import (
     Records,
     limits,
 )
-from innet.wire.packing import internet_checksum
+from innet.wire.packing import ready
+
+FIELD, EITHER, SUM = range(3)  # kinds of checks, as innet.wire.compiled knows them
 
 
 class Refusal(enum.IntEnum):
@@ -66,12 +69,14 @@ class Batch:
 
     Attributes:
         layout: by which they were read.
-        frames: (n,) records of ``layout.dtype``, a view; rows that are not ``valid`` hold anything.
+        data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` hold anything.
+        header: (n,) records of HEADER, big endian, of the same.
         reason: (n,) uint8, a Refusal each; Refusal.NONE where the frame is a packet of the layout.
     """
 
     layout: Layout
-    frames: Records
+    data: Frames
+    header: Records
     reason: NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -82,15 +87,20 @@ class Batch:
         return np.asarray(self.reason == Refusal.NONE)
 
     @property
-    def header(self) -> Records:
-        """(n,) records of HEADER, big endian, a view."""
-        header: Records = self.frames["innet"]
-        return header
+    def frames(self) -> Records:
+        """(n,) records of ``layout.dtype``, a view."""
+        return self.layout.view(self.data)
 
     @property
     def values(self) -> NDArray[np.int32]:
         """(n, V) int32 in the byte order of the host, a copy."""
         return np.asarray(self.frames["values"], np.int32)
+
+    def move_values(
+        self, rows: NDArray[np.int64], words: NDArray[np.int32], places: NDArray[np.int64]
+    ) -> None:
+        """Put the values of ``rows`` (k,) into the rows ``places`` (k,) of ``words`` (m, V)."""
+        ready().take_values(self.data, rows, self.layout.values_offset, places, words)
 
     def refusals(self) -> dict[Refusal, int]:
         """How many frames were refused for which reason."""
@@ -99,106 +109,103 @@ class Batch:
 
 
 class _Check(NamedTuple):
-    """One condition on a frame whose length is right."""
+    """One condition on a frame whose length is right.
+
+    Attributes:
+        refusal: why a frame is refused that does not meet it.
+        field: that it is about.
+        kind: what the condition is; see ``compiled.FIELD`` and its like.
+        between: the smallest and the largest number that the field may be, after ``mask``.
+        expected: the same in words.
+    """
 
     refusal: Refusal
     field: tuple[str, ...]
-    expected: Callable[[Layout], str]
-    holds: Callable[[Layout, Any], NDArray[np.bool_]]  # (layout, that field of all frames)
-    whole: bool = False  # ``holds`` gets the frames instead
-
-
-def _always(text: str) -> Callable[[Layout], str]:
-    return lambda _: text
+    expected: str
+    between: tuple[int, int] = (0, 0)
+    mask: int = 0xFFFF_FFFF
+    kind: int = FIELD
 
 
 def _equals(refusal: Refusal, field: tuple[str, ...], wanted: int, text: str) -> _Check:
-    return _Check(refusal, field, _always(text), lambda _, found: found == wanted)
+    return _Check(refusal, field, text, (wanted, wanted))
 
 
-def _between(refusal: Refusal, name: str) -> _Check:
-    def expected(layout: Layout) -> str:
-        low, high = limits(name, layout)
-        return f"{low} .. {high}"
-
-    def holds(layout: Layout, found: Any) -> NDArray[np.bool_]:
-        low, high = limits(name, layout)
-        inside: NDArray[np.bool_] = (found >= low) & (found <= high)
-        return inside
-
-    return _Check(refusal, ("innet", name), expected, holds)
+def _between(refusal: Refusal, name: str, layout: Layout) -> _Check:
+    low, high = limits(name, layout)
+    return _Check(refusal, ("innet", name), f"{low} .. {high}", (low, high))
 
 
-def _right_checksum(_: Layout, headers: Records) -> NDArray[np.bool_]:
-    if not len(headers):
-        return np.zeros(0, np.bool_)
-    right: NDArray[np.bool_] = internet_checksum(headers[:, None].view(np.uint8)) == 0
-    return right
+def _udp_checks(layout: Layout) -> list[_Check]:
+    total = layout.frame_size - ETHERNET_HEADER.itemsize
+    udp = total - IPV4_HEADER.itemsize
+    return [
+        _equals(Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE_IPV4, "0x0800 (IPv4)"),
+        _equals(
+            Refusal.IP_VERSION, ("ipv4", "version_ihl"), VERSION_IHL, "0x45 (version 4, no options)"
+        ),
+        _equals(Refusal.IP_LENGTH, ("ipv4", "total_length"), total, str(total)),
+        _Check(Refusal.IP_FRAGMENT, ("ipv4", "fragment"), "no fragment", mask=FRAGMENTED),
+        _equals(Refusal.IP_PROTOCOL, ("ipv4", "protocol"), PROTOCOL_UDP, "17 (UDP)"),
+        _Check(Refusal.IP_CHECKSUM, ("ipv4",), "a right header checksum", kind=SUM),
+        _Check(
+            Refusal.UDP_PORT,
+            ("udp",),
+            f"source or destination port {UDP_PORT}",
+            (UDP_PORT, UDP_PORT),
+            kind=EITHER,
+        ),
+        _equals(Refusal.UDP_LENGTH, ("udp", "length"), udp, str(udp)),
+    ]
 
 
-def _right_packet(layout: Layout, records: Records) -> NDArray[np.bool_]:
-    if not len(records):
-        return np.zeros(0, np.bool_)
-    covered = records[:, None].view(np.uint8)[:, layout.header_offset :]
-    right: NDArray[np.bool_] = internet_checksum(covered) == 0
-    return right
-
-
-_UDP_CHECKS = (
-    _equals(Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE_IPV4, "0x0800 (IPv4)"),
-    _equals(
-        Refusal.IP_VERSION, ("ipv4", "version_ihl"), VERSION_IHL, "0x45 (version 4, no options)"
-    ),
-    _Check(
-        Refusal.IP_LENGTH,
-        ("ipv4", "total_length"),
-        lambda layout: str(layout.frame_size - ETHERNET_HEADER.itemsize),
-        lambda layout, found: found == layout.frame_size - ETHERNET_HEADER.itemsize,
-    ),
-    _Check(
-        Refusal.IP_FRAGMENT,
-        ("ipv4", "fragment"),
-        _always("no fragment"),
-        lambda _, found: (found & FRAGMENTED) == 0,
-    ),
-    _equals(Refusal.IP_PROTOCOL, ("ipv4", "protocol"), PROTOCOL_UDP, "17 (UDP)"),
-    _Check(Refusal.IP_CHECKSUM, ("ipv4",), _always("a right header checksum"), _right_checksum),
-    _Check(
-        Refusal.UDP_PORT,
-        ("udp",),
-        _always(f"source or destination port {UDP_PORT}"),
-        lambda _, found: (found["source"] == UDP_PORT) | (found["destination"] == UDP_PORT),
-    ),
-    _Check(
-        Refusal.UDP_LENGTH,
-        ("udp", "length"),
-        lambda layout: str(UDP_HEADER.itemsize + HEADER.itemsize + 4 * layout.values),
-        lambda layout, found: found == UDP_HEADER.itemsize + HEADER.itemsize + 4 * layout.values,
-    ),
-)
-_RAW_CHECKS = (
-    _equals(Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE, f"{ETHERTYPE:#06x} (innet)"),
-)
-_HEADER_CHECKS = (
-    _equals(Refusal.MAGIC, ("innet", "magic"), MAGIC, f"{MAGIC:#06x}"),
-    _equals(Refusal.VERSION, ("innet", "version"), VERSION, str(VERSION)),
-    _between(Refusal.OPERATION, "operation"),
-    _between(Refusal.SLOT_VERSION, "slot_version"),
-    _between(Refusal.ELEMENTS, "elements"),
-    _equals(Refusal.WIDTH, ("innet", "width"), WIDTH, str(WIDTH)),
-    _Check(
-        Refusal.CHECKSUM,
-        ("innet", "checksum"),
-        _always("what RFC 1071 makes of header and values"),
-        _right_packet,
-        whole=True,
-    ),
-)
-
-
+@lru_cache(maxsize=64)
 def _checks(layout: Layout) -> tuple[_Check, ...]:
-    outer = _UDP_CHECKS if layout.framing == "udp" else _RAW_CHECKS
-    return outer + _HEADER_CHECKS
+    """In the order in which they are made."""
+    raw = _equals(
+        Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE, f"{ETHERTYPE:#06x} (innet)"
+    )
+    return (
+        *(_udp_checks(layout) if layout.framing == "udp" else [raw]),
+        _equals(Refusal.MAGIC, ("innet", "magic"), MAGIC, f"{MAGIC:#06x}"),
+        _equals(Refusal.VERSION, ("innet", "version"), VERSION, str(VERSION)),
+        _between(Refusal.OPERATION, "operation", layout),
+        _between(Refusal.SLOT_VERSION, "slot_version", layout),
+        _between(Refusal.ELEMENTS, "elements", layout),
+        _equals(Refusal.WIDTH, ("innet", "width"), WIDTH, str(WIDTH)),
+        _Check(
+            Refusal.CHECKSUM,
+            ("innet", "checksum"),
+            "what RFC 1071 makes of header and values",
+            kind=SUM,
+        ),
+    )
+
+
+@lru_cache(maxsize=64)
+def _rules(layout: Layout) -> NDArray[np.int64]:
+    """The checks as ``compiled.examine`` reads them."""
+    size = layout.frame_size
+    rules = [(FIELD, layout.header_offset, 0, 0, size, size, Refusal.LENGTH)]
+    for check in _checks(layout):
+        offset, width = _place(layout, check.field)
+        if check.refusal == Refusal.CHECKSUM:
+            offset, width = layout.header_offset, size - layout.header_offset
+        elif check.kind == EITHER:
+            width = UDP_HEADER["source"].itemsize  # the destination follows it
+        rules.append((check.kind, offset, width, check.mask, *check.between, check.refusal))
+    return np.array(rules, np.int64)
+
+
+def _place(layout: Layout, path: tuple[str, ...]) -> tuple[int, int]:
+    """Where a field lies in a frame, and how many bytes it has."""
+    offset, dtype = 0, layout.dtype
+    for name in path:
+        fields = dtype.fields
+        assert fields is not None
+        dtype, begin, *_ = fields[name]
+        offset += begin
+    return offset, dtype.itemsize
 
 
 def _select(records: Records, path: tuple[str, ...]) -> Any:
@@ -225,16 +232,18 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
         frames: uint8 (n, bytes), rows that are all frame, or packets of any lengths.
     """
     data, length = _lengths(frames)
-    right = length == layout.frame_size
-    reason = np.where(right, np.uint8(Refusal.NONE), np.uint8(Refusal.LENGTH))
+    header = np.zeros(len(length), HEADER)
     if data.shape[1] < layout.frame_size:  # too narrow to look at, so none of them is right
-        return Batch(layout, np.zeros(len(length), layout.dtype), reason)
-    records = layout.view(data)
-    for check in _checks(layout):
-        holds = check.holds(layout, records if check.whole else _select(records, check.field))
-        if not holds.all():
-            reason[~holds & (reason == Refusal.NONE)] = check.refusal
-    return Batch(layout, records, reason)
+        reason = np.full(len(length), Refusal.LENGTH, np.uint8)
+        return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
+    data = np.require(data, requirements=["C", "A", "W"])
+    reason = ready().examine(
+        data,
+        np.require(length, requirements=["C", "A", "W"]),
+        _rules(layout),
+        header.view(np.uint8).reshape(-1, HEADER.itemsize),
+    )
+    return Batch(layout, data, header, reason)
 
 
 def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
@@ -258,8 +267,7 @@ def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
     check = next(each for each in _checks(layout) if each.refusal == batch.reason[row])
     found = _select(batch.frames, check.field)[row]
     raise PacketError(
-        f"packet {row}: {'.'.join(check.field)} is {_describe(found)}; "
-        f"expected {check.expected(layout)}."
+        f"packet {row}: {'.'.join(check.field)} is {_describe(found)}; expected {check.expected}."
     )
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from innet.kernels.cpu import memory
+from innet import memory
 
 LARGE = 1 << 20  # int32: 4 MiB
 

@@ -12,10 +12,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from innet import kernels
+from innet import kernels, memory
 from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
 from innet.kernels import CountLayout, Filter, Kernels, Limbs
-from innet.kernels.cpu import memory
 
 cpu = kernels.get("cpu")
 SIZE = 1 << 20  # large enough for results to come from memory that is kept

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
 
 # Places that ``list_bits`` writes to for each word, whatever is set in it: to look how many are

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu import memory
 
 
 def block_bitmap(integers: Ints, block: int, /) -> Ints:

@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from innet import memory
 from innet.kernels.arrays import Floats, Ints, Longs
 from innet.kernels.count_layout import LANES, CountLayout
-from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import add_signed_16, take_signed_16
 from innet.kernels.cpu.lhc import mix
 from innet.kernels.cpu.survey import survey

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu import memory
 from innet.kernels.cpu.lhc import mix
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one

@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from innet import memory
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu import memory
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
 from innet.kernels.limbs import COARSEST, LOWEST, Limbs
 

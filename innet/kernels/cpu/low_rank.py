@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import ROW_LANES, Doubles, Floats
-from innet.kernels.cpu import memory
 
 _STRIP = 1024  # columns whose sums stay in the first cache
 

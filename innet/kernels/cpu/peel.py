@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from innet import memory
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu import memory
 from innet.kernels.cpu.bitmap import AT_ONCE, expand_words, list_bits, without_tail
 from innet.kernels.cpu.intrinsics import prefetch
 from innet.kernels.cpu.lhc import (

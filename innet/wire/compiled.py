@@ -1,0 +1,149 @@
+"""What happens to every byte of a packet at a worker, in compiled code.
+
+Imported by ``ready``, or when the first packet is packed or parsed: Numba takes longer to import
+than most commands to run. Compiled at import, so that no packet waits for it.
+``tests/support/naive_wire.py`` says the same in NumPy.
+
+Source: computing the Internet checksum, RFC 1071. Its sum is one modulo 2**16 - 1, in which words
+of 32 bits count as the sum of their halves; and it may be taken in either byte order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+FIELD, EITHER, SUM = range(3)
+"""Kinds of rules: a big-endian number lies between two others; so does it, or the one after it; the
+Internet checksum over bytes is right."""
+
+_CHECKSUM = 15  # which 16-bit word of the innet header
+
+
+@njit("int64(uint64)", cache=True, nogil=True)
+def _folded(total: Any) -> Any:
+    """A sum of words, modulo 2**16 - 1; 0 only if all were 0."""
+    rest = np.int64(total)
+    rest = (rest & 0xFFFF_FFFF) + (rest >> 32)
+    for _ in range(3):
+        rest = (rest & 0xFFFF) + (rest >> 16)
+    return rest
+
+
+@njit("void(u1[:,::1], u1[::1], u1[:,::1], i4[:,::1])", cache=True, nogil=True)
+def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32]) -> None:
+    """Write whole frames.
+
+    Args:
+        frames: (n, frame bytes), filled in.
+        outer: what stands before the innet header, the same in all.
+        headers: (n, header bytes), with checksum 0.
+        values: (n, V), in the host's byte order.
+    """
+    start, size = len(outer), headers.shape[1]
+    for row in range(len(frames)):
+        frame = frames[row]
+        frame[:start] = outer
+        frame[start : start + size] = headers[row]
+        total = np.uint64(0)
+        for word in headers[row].view(np.uint32):
+            total += np.uint64(word)
+        words = frame[start + size :].view(np.uint32)
+        given = values[row].view(np.uint32)
+        for index in range(len(given)):
+            word = given[index]
+            swapped = np.uint32(
+                (word >> np.uint32(24))
+                | ((word >> np.uint32(8)) & np.uint32(0xFF00))
+                | ((word & np.uint32(0xFF00)) << np.uint32(8))
+                | (word << np.uint32(24))
+            )
+            words[index] = swapped
+            total += np.uint64(swapped)
+        header = frame[start : start + size].view(np.uint16)
+        header[_CHECKSUM] = np.uint16(~_folded(total))
+
+
+@njit(cache=True, nogil=True)
+def _number(frame: Bytes, offset: int, size: int) -> Any:
+    number: Any = np.int64(0)
+    for index in range(offset, offset + size):
+        number = number << 8 | frame[index]
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _sum(frame: Bytes, offset: int, size: int) -> int:
+    total = np.uint64(0)
+    for word in frame[offset : offset + size].view(np.uint32):
+        total += np.uint64(word)
+    return int(_folded(total))
+
+
+@njit("u1[::1](u1[:,::1], i4[::1], i8[:,::1], u1[:,::1])", cache=True, nogil=True)
+def examine(
+    data: Bytes, length: NDArray[np.int32], rules: NDArray[np.int64], headers: Bytes
+) -> NDArray[np.uint8]:
+    """Hold frames to rules.
+
+    Args:
+        data: (n, stride).
+        length: (n,), bytes of each.
+        rules: (rules, 7): kind, offset, bytes, mask, smallest, largest, number of the refusal. The
+            first one is of the length: its refusal, and as offset where the innet header lies.
+        headers: (n, header bytes), filled in for frames of the right length.
+
+    Returns:
+        (n,): the refusal of the first rule that does not hold, 0 if all do.
+    """
+    reason = np.zeros(len(length), np.uint8)
+    at, right = rules[0, 1], rules[0, 4]
+    for row in range(len(length)):
+        if length[row] != right:
+            reason[row] = rules[0, 6]
+            continue
+        frame = data[row]
+        headers[row] = frame[at : at + headers.shape[1]]
+        for index in range(1, len(rules)):
+            kind, offset, size = rules[index, 0], rules[index, 1], rules[index, 2]
+            smallest, largest = rules[index, 4], rules[index, 5]
+            if kind == SUM:
+                holds = _sum(frame, offset, size) == 0xFFFF
+            else:
+                number = _number(frame, offset, size) & rules[index, 3]
+                holds = smallest <= number <= largest
+                if kind == EITHER and not holds:
+                    number = _number(frame, offset + size, size) & rules[index, 3]
+                    holds = smallest <= number <= largest
+            if not holds:
+                reason[row] = rules[index, 6]
+                break
+    return reason
+
+
+@njit("void(u1[:,::1], i8[::1], i8, i8[::1], i4[:,::1])", cache=True, nogil=True)
+def take_values(
+    data: Bytes,
+    rows: NDArray[np.int64],
+    offset: int,
+    chunks: NDArray[np.int64],
+    words: NDArray[np.int32],
+) -> None:
+    """``words[chunks[i]]`` becomes the values of row ``rows[i]``, from ``offset`` of it on."""
+    size = 4 * words.shape[1]
+    for index in range(len(rows)):
+        taken = data[rows[index], offset : offset + size].view(np.uint32)
+        place = words[chunks[index]].view(np.uint32)
+        for each in range(len(taken)):
+            word = taken[each]
+            place[each] = (
+                (word >> np.uint32(24))
+                | ((word >> np.uint32(8)) & np.uint32(0xFF00))
+                | ((word & np.uint32(0xFF00)) << np.uint32(8))
+                | (word << np.uint32(24))
+            )

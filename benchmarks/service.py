@@ -1,0 +1,321 @@
+"""The switch as a service over loopback: packets per second, and time per all-reduce against gloo.
+
+    taskset -c 0,1 python -m benchmarks.service [--elements 6553600] [--json]
+
+First two processes send packets through the service, a window at a time, and count the answers:
+through the program, through an echo in the same place that runs none, and through the program with
+a datagram for each packet, all in turns. Then each of four processes is a worker of the service and
+a rank of gloo, and all-reduces its gradient in turns: by gloo, which sums float32 without anything
+else, and by each codec. Ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import select
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import Row, show
+from innet.codecs import CodecSpec
+from innet.fabric.messages import widen_buffers
+from innet.fabric.peers import Address, PeerPorts
+from innet.fabric.udp import UdpFabric
+from innet.packets import PacketBatch
+from innet.participant import Participant
+from innet.protocol import SlotWorker, Timing
+from innet.record import Report
+from innet.service import join
+from innet.service.server import ServiceSettings, SwitchService
+from innet.wire import Endpoint, Layout
+from innet.words import Operation, Segment
+
+LOOPBACK = Address("127.0.0.1", 0)
+CASES: dict[str, CodecSpec] = {
+    "dense": "dense",
+    "top-k 1 % by LHC": "topk",
+    "ScaleCom 100 x": "scalecom",
+}
+SENDERS = 2
+PATIENT = Timing(timeout=2.0, min_timeout=2.0, max_timeout=5.0, give_up=60.0)
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+# ---------------------------------------------------------------------- the switch's process
+
+
+def _serve(told: Connection, values: int, jobs: int, segments: bool) -> None:
+    settings = ServiceSettings(listen=LOOPBACK, values=values, jobs=jobs, workers=4)
+    service = SwitchService(settings)
+    if not segments:
+        service._ports._outbox.segments = False  # as by a kernel that cannot
+    told.send(service.address)
+    service.run()
+
+
+def _echo(told: Connection, values: int, hosts: int) -> None:
+    """Send back what comes, without a program."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(LOOPBACK)
+    told.send(Address(*sock.getsockname()))
+    ports = PeerPorts(sock, Layout(values, "raw"))
+    for port in range(hosts):
+        ports.admit(port, told.recv())
+    while True:
+        select.select([ports], [], [])
+        ports.send(ports.receive())
+
+
+@contextlib.contextmanager
+def _process(target: Any, *arguments: Any) -> Iterator[tuple[Address, Connection]]:
+    """A process that tells its address; it is ended at the end."""
+    here, there = _spawn.Pipe()
+    process = _spawn.Process(target=target, args=(there, *arguments), daemon=True)
+    process.start()
+    try:
+        if not here.poll(60):
+            raise TimeoutError("a switch process did not start within a minute.")
+        yield here.recv(), here
+    finally:
+        process.terminate()
+        process.join()
+
+
+# ---------------------------------------------------------------------- packets per second
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """What a sending process is told."""
+
+    index: int
+    where: Address
+    values: int
+    seconds: float
+    echo: bool
+    segments: bool
+
+
+def _pump(told: Connection, task: _Sending) -> None:
+    """Send the same window again and again; of each packet an answer is counted."""
+    layout = Layout(task.values)
+    here, switch = Endpoint.of_worker(0), Endpoint.of_switch()
+    with contextlib.ExitStack() as stack:
+        if task.echo:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.bind(LOOPBACK)
+            sock.connect(task.where)
+            widen_buffers(sock)
+            fabric: Any = UdpFabric(here, switch, layout, sock=sock, segments=task.segments)
+            told.send(Address(*sock.getsockname()))
+            frames = np.zeros((256, layout.frame_size), np.uint8)
+        else:
+            address = f"{task.where.ip}:{task.where.udp_port}"
+            job = stack.enter_context(
+                join(address, job=f"sender {task.index}", worker=0, workers=1)
+            )
+            fabric = job.fabric
+            fabric._udp._outbox.segments = task.segments
+            end = SlotWorker(
+                layout, job.plan.membership(job.plan.workers[0]), source=here, switch=switch
+            )
+            words = np.arange(job.plan.window * task.values, dtype=np.int32)
+            end.start([Segment(Operation.SUM, words)], fabric.now())
+            frames = end.outgoing(fabric.now())  # a repeated packet gets its result again
+            told.send(None)
+        packets = PacketBatch.uniform(frames, 0)
+        told.recv()  # all are ready
+        answers, begun = 0, time.perf_counter()
+        while (spent := time.perf_counter() - begun) < task.seconds:
+            answers += _round(fabric, packets)
+        told.send(answers / spent)
+
+
+def _round(fabric: Any, packets: PacketBatch) -> int:
+    """One window out; the answers that came within a while."""
+    now = fabric.now()
+    fabric.send(packets, now)
+    answers = 0
+    while answers < len(packets):
+        before = now
+        now = fabric.wait(now, now + 0.1)
+        answers += (came := len(fabric.receive(now)))
+        if not came and now - before >= 0.1:
+            break  # one was lost
+    return answers
+
+
+def _rate(values: int, seconds: float, *, echo: bool, segments: bool) -> float:
+    """Packets per second, of all senders together, through a process of its own."""
+    server = (_echo, values, SENDERS) if echo else (_serve, values, SENDERS, segments)
+    with _process(*server) as (where, to_switch):
+        ends, processes = [], []
+        for index in range(SENDERS):
+            here, there = _spawn.Pipe()
+            task = _Sending(index, where, values, seconds, echo, segments)
+            processes.append(_spawn.Process(target=_pump, args=(there, task), daemon=True))
+            processes[-1].start()
+            ends.append(here)
+        for here in ends:
+            address = here.recv()
+            if echo:
+                to_switch.send(address)
+        for here in ends:
+            here.send("go")
+        rates: list[float] = [here.recv() for here in ends]
+        for process in processes:
+            process.join()
+    return sum(rates)
+
+
+def _forwarding(values: int, seconds: float, rounds: int) -> list[Row]:
+    kinds = {
+        f"slots-{values}": (False, True),
+        "an echo without a program": (True, True),
+        f"slots-{values}, a datagram for each packet": (False, False),
+        "an echo, a datagram for each packet": (True, False),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(rounds):
+        for name, (echo, segments) in kinds.items():
+            rates[name].append(_rate(values, seconds, echo=echo, segments=segments))
+    found = {name: statistics.median(each) for name, each in rates.items()}
+    base = found["an echo without a program"]
+    return [Row(name, rate, "packets/s", "", rate / base) for name, rate in found.items()]
+
+
+# ---------------------------------------------------------------------- time per all-reduce
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """What a worker's process is told; ``services`` are by case, ``store`` is gloo's file."""
+
+    rank: int
+    workers: int
+    services: dict[str, Address]
+    store: str
+    size: int
+
+
+def _rank(told: Connection, task: _Ranking) -> None:
+    """All-reduce as told, by gloo ("gloo") or a codec, until told None."""
+    import torch  # noqa: PLC0415 - only here; the rest runs without it
+    from torch import distributed  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.workers
+    )
+    gradient = np.random.default_rng(task.rank).standard_normal(task.size).astype(np.float32)
+    with contextlib.ExitStack() as stack:
+        ends = {}
+        for name, where in task.services.items():
+            address = f"{where.ip}:{where.udp_port}"
+            seat = join(address, job=name, worker=task.rank, workers=task.workers)
+            stack.enter_context(seat)
+            ends[name] = Participant(
+                seat.plan, task.rank, codec=CASES[name], fabric=seat.fabric, timing=PATIENT
+            )
+        told.send(None)
+        while (name := told.recv()) is not None:
+            tensor = torch.from_numpy(gradient.copy())
+            distributed.barrier()
+            begun = time.perf_counter()
+            report = None
+            if name == "gloo":
+                distributed.all_reduce(tensor)
+            else:
+                _, report = ends[name].all_reduce(gradient)
+            told.send((time.perf_counter() - begun, report))
+        told.send(None)
+    distributed.destroy_process_group()
+
+
+def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str) -> list[Row]:
+    with contextlib.ExitStack() as stack:
+        # A service for each, so that each has all slots; one works at a time.
+        services = {
+            name: stack.enter_context(_process(_serve, values, 1, True))[0] for name in CASES
+        }
+        ends, processes = [], []
+        for rank in range(workers):
+            here, there = _spawn.Pipe()
+            task = _Ranking(rank, workers, services, str(Path(folder) / "store"), size)
+            processes.append(_spawn.Process(target=_rank, args=(there, task), daemon=True))
+            processes[-1].start()
+            ends.append(here)
+        for here in ends:
+            here.recv()
+        seconds: dict[str, list[float]] = {name: [] for name in ("gloo", *CASES)}
+        reports: dict[str, list[Report]] = {name: [] for name in CASES}
+        for repeat in range(repeats + 2):
+            for name, measured in seconds.items():
+                for here in ends:
+                    here.send(name)
+                answers = [here.recv() for here in ends]
+                if repeat < 2:
+                    continue  # what is done once, at first
+                measured.append(max(spent for spent, _ in answers))
+                reports.get(name, []).extend(report for _, report in answers if report)
+        for here in ends:
+            here.send(None)
+        for here in ends:
+            here.recv()
+        for process in processes:
+            process.join()
+    gloo = statistics.median(seconds["gloo"])
+    rows = []
+    for name, measured in seconds.items():
+        spent = statistics.median(measured)
+        rows.append(Row(name, 1e3 * spent, "ms", _parts(reports.get(name, [])), gloo / spent))
+    return rows
+
+
+def _parts(reports: list[Report]) -> str:
+    if not reports:
+        return "sums float32, lossless"
+    parts = {
+        "encode": [each.seconds.encode for each in reports],
+        "network": [each.seconds.network for each in reports],
+        "decode": [each.seconds.decode for each in reports],
+    }
+    text = ", ".join(f"{part} {1e3 * statistics.median(each):.0f}" for part, each in parts.items())
+    again = sum(each.retransmissions for each in reports)
+    return f"{text} ms; {reports[-1].compression:.3g}x fewer bytes; {again} packets sent again"
+
+
+def main(  # noqa: PLR0917 - options of a command
+    elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
+    workers: Annotated[int, typer.Option(help="How many workers.")] = 4,
+    values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
+    repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 11,
+    seconds: Annotated[float, typer.Option(help="Of sending packets, each time.")] = 2.0,
+    rounds: Annotated[int, typer.Option(help="Turns of sending; 0 for none.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Measure, and print ratios first."""
+    if rounds:
+        rows = _forwarding(values, seconds, rounds)
+        title = f"packets through one switch process, {SENDERS} senders"
+        show(title, "against the echo", rows, as_json)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = _all_reduces(elements, workers, values, repeats, folder)
+    title = f"all-reduce of {elements:,} values, {workers} processes"
+    show(title, "times as fast as gloo", rows, as_json)
+
+
+if __name__ == "__main__":
+    typer.run(main)

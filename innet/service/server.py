@@ -116,6 +116,11 @@ class SwitchService:
         self._running = True
         self._is_closed = False
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether anybody is in a job."""
+        return any(True for _ in self._jobs)
+
     def stop(self) -> None:
         """Make ``run`` end: from a signal handler or another thread."""
         self._running = False

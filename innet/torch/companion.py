@@ -1,0 +1,116 @@
+"""The switch that a process starts for itself and the others of its machine, and ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from innet.errors import NetworkError
+
+_START_SECONDS = 60.0  # the first start compiles
+_END_SECONDS = 15.0
+_lock = threading.Lock()
+_companions: list[Companion] = []
+
+
+def companion() -> Companion:
+    """The one of this process; it is started if there is none, or if it has ended.
+
+    Raises:
+        NetworkError: it does not start.
+    """
+    with _lock:
+        if not _companions:
+            atexit.register(end)
+        for each in [each for each in _companions if not each.runs]:
+            _companions.remove(each)
+        if not _companions:
+            _companions.append(Companion())
+        return _companions[0]
+
+
+def end() -> None:
+    """End it, once its workers have left."""
+    with _lock:
+        while _companions:
+            _companions.pop().close()
+
+
+class Companion:
+    """A process that runs ``python -m workers.companion``.
+
+    It lives as long as this process does, and a little longer if workers are still connected.
+
+    Attributes:
+        address: HOST:PORT, of the loopback interface.
+        key: who has it may join.
+    """
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(16)
+        with tempfile.TemporaryDirectory(prefix="innet-") as folder:
+            errors = Path(folder) / "errors.txt"
+            # The key goes in by standard input, which other users cannot see; the process ends
+            # when this one closes it, or dies.
+            with errors.open("wb") as file:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "workers.companion"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    env={**os.environ, "INNET_SWITCH": ""},
+                    start_new_session=True,  # Ctrl-C is for the workers; they leave first
+                )
+            try:
+                self.address = self._begin()
+            except BaseException as error:
+                self._process.kill()
+                self._process.communicate()
+                if not isinstance(error, NetworkError):
+                    raise
+                said = errors.read_text(errors="replace").strip().splitlines()
+                raise NetworkError(f"{error} It said: {said[-1] if said else 'nothing'}") from None
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the process."""
+        try:
+            self._process.communicate(timeout=_END_SECONDS)  # closes the pipes
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def _begin(self) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(self.key.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise NetworkError("the switch process ended at once.") from None
+        until = time.monotonic() + _START_SECONDS
+        said = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not said.endswith(b"\n"):
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise NetworkError(f"the switch process took more than {_START_SECONDS:g} s.")
+                if selector.select(left):
+                    part = os.read(self._process.stdout.fileno(), 1000)
+                    if not part:
+                        raise NetworkError("the switch process ended before it listened.")
+                    said += part
+        return said.decode().strip()

@@ -1,0 +1,204 @@
+"""Carries the all-reduces of one process to the switch, one after the other, in its own thread.
+
+Whoever has something to reduce puts an ``Errand`` into the queue and goes on computing. All workers
+of a job put in the same errands in the same order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import kernels
+from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
+from innet.errors import InnetError, NetworkError, StalledError, StateError
+from innet.participant import TIMING, ClockedFabric, Participant
+from innet.plan import Plan, check_codec
+from innet.record import Report
+from innet.torch.roll_call import Answers, roll_call
+
+Vector = NDArray[np.float32]
+
+
+class Member(Protocol):
+    """A worker's place in a job at a switch, as ``innet.service.join`` returns it."""
+
+    worker: int
+    workers: int
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def fabric(self) -> ClockedFabric: ...
+
+    def read_register(self, switch: str, name: str, index: int) -> int: ...
+
+    def renew(self, deadline: float) -> Plan: ...
+
+    def leave(self) -> None: ...
+
+
+class Errand(Protocol):
+    """One all-reduce. Its methods are called in the courier's thread."""
+
+    @property
+    def meant(self) -> str:
+        """Which one it is, the same on all workers."""
+
+    @property
+    def codec(self) -> Codec:
+        """What codes it; see ``Courier.build_codec``."""
+
+    def load(self) -> Vector:
+        """This worker's gradient, shape (d,), float32."""
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        """Take the sum, which is the errand's to keep."""
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        """These workers' gradients were not finite; nothing was summed, no codec has changed."""
+
+    def fail(self, error: BaseException) -> None:
+        """It will not be carried out."""
+
+
+class Courier:
+    """The thread, and this worker's end of the job.
+
+    Args:
+        member: of a job that has begun.
+        deadline: so many seconds an all-reduce waits for a worker, for its computation too.
+        seed: of the codecs' hashes, the same on all workers.
+
+    Attributes:
+        worker: index of this one.
+        workers: how many there are.
+    """
+
+    def __init__(self, member: Member, *, deadline: float, seed: int = 0) -> None:
+        self.worker = member.worker
+        self.workers = member.workers
+        self._member = member
+        self._deadline = deadline
+        self._seed = seed
+        self._broken: str | None = None
+        self._participant = Participant(
+            member.plan,
+            self.worker,
+            codec="dense",  # each errand brings its own
+            fabric=member.fabric,
+            switch="service",
+            timing=replace(TIMING, give_up=deadline),
+        )
+        self._queue: queue.SimpleQueue[Errand | threading.Event | None] = queue.SimpleQueue()
+        # A daemon: a script that ends without closing anything must end.
+        self._thread = threading.Thread(target=self._run, name="innet courier", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def build_codec(
+        self, spec: CodecSpec, layers: ModelLayers | None = None, kernels: str = "cpu"
+    ) -> Codec:
+        """A codec of this worker's.
+
+        Raises:
+            InnetError: as ``innet.codecs.build_codec`` and ``innet.plan.check_codec``.
+        """
+        codec = build_codec(
+            spec, seed=self._seed, worker=self.worker, layers=layers, kernels=kernels
+        )
+        check_codec(self._member.plan, codec)
+        return codec
+
+    def put(self, errand: Errand) -> None:
+        """Carry it out when its turn comes."""
+        self._queue.put(errand)
+
+    def renew(self) -> None:
+        """Begin again after a failure: wait for all workers, and go on under the next epoch.
+
+        What codecs hold back stays; where the workers' memories of the past differ, the next
+        all-reduce says so.
+
+        Raises:
+            InnetError: somebody has not come back in time; says who.
+        """
+        idle = threading.Event()
+        self._queue.put(idle)
+        if not idle.wait(self._deadline):
+            raise StalledError("the courier is still busy with an all-reduce; renew after it.")
+        self._participant.begin_epoch(self._member.renew(self._deadline))
+        self._broken = None
+
+    def close(self, deadline: float = 10.0) -> None:
+        """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""
+        atexit.unregister(self.close)
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(deadline)
+        self._member.leave()
+
+    def _run(self) -> None:
+        while (errand := self._queue.get()) is not None:
+            if isinstance(errand, threading.Event):
+                errand.set()
+                continue
+            try:
+                self._carry(errand)
+            except BaseException as error:
+                # Also what is no InnetError: whoever waits for the errand must hear of it.
+                self._broken = self._broken or str(error)
+                errand.fail(error)
+
+    def _carry(self, errand: Errand) -> None:
+        if self._broken is not None:
+            raise StateError(f"an all-reduce before this one failed: {self._broken}")
+        gradient, finite, error = _taken_up(errand)
+        try:
+            answers = roll_call(
+                self._participant.combine,
+                self.worker,
+                errand.meant,
+                finite=finite,
+                error=None if error is None else str(error),
+            )
+            if answers.failed:
+                raise _failure(answers, error)
+            if gradient is None or answers.not_finite:
+                errand.spoiled(answers.not_finite)
+                return
+            total, report = self._participant.all_reduce(gradient, codec=errand.codec)
+        except StalledError as stall:
+            raise StalledError(self._diagnosis() or str(stall)) from stall
+        errand.deliver(total, report)
+
+    def _diagnosis(self) -> str | None:
+        try:
+            return self._participant.diagnose(self._member.read_register)
+        except (InnetError, OSError):  # a switch that is gone cannot say more
+            return None
+
+
+def _taken_up(errand: Errand) -> tuple[Vector | None, bool, BaseException | None]:
+    """The gradient, whether it is finite, and why it cannot be reduced."""
+    try:
+        gradient = errand.load()
+        _, _, bad = kernels.get("cpu").survey(gradient)
+        if bad < 0:
+            errand.codec.check(gradient)
+        return gradient, bad < 0, None
+    except BaseException as error:
+        return None, True, error
+
+
+def _failure(answers: Answers, error: BaseException | None) -> BaseException:
+    if error is not None:
+        return error
+    return NetworkError(f"worker {answers.failed[0]} gave up: {answers.message}")

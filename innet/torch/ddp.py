@@ -1,0 +1,34 @@
+"""A communication hook for DistributedDataParallel: gradients are summed by a switch.
+
+state = HookState(codec="topk")
+model.register_comm_hook(state, ddp_hook)
+"""
+
+# Annotations are not postponed here: PyTorch compares those of the hook with its own types.
+
+from innet.torch.flat import torch
+from innet.torch.hook_state import HookState
+
+
+def ddp_hook(
+    state: HookState,
+    bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
+    """Replace the gradients of a bucket by their mean over all workers, while backward goes on.
+
+    Args:
+        state: one for each model, the same on all workers.
+        bucket: of DistributedDataParallel.
+
+    Returns:
+        A future of the bucket's buffer with the means. If it fails, ``backward`` raises a
+        RuntimeError with the message of the error.
+
+    Raises:
+        InnetError: the bucket cannot be reduced; the others are told, and raise as well.
+    """
+    return state.reduce(bucket)
+
+
+DDPHook = ddp_hook
+"""The same."""

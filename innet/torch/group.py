@@ -1,0 +1,271 @@
+"""A process group whose all-reduces of floats are sums of a switch.
+
+    import innet.torch
+    torch.distributed.init_process_group("innet")
+
+All other collectives, and all-reduces of other dtypes or operations, are gloo's.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import Codec
+from innet.codecs.capabilities import REST
+from innet.errors import CompositionError
+from innet.record import Report
+from innet.torch.courier import Courier
+from innet.torch.flat import torch
+from innet.torch.promise import Promise
+from innet.torch.rendezvous import Settings, join_store
+from innet.torch.tensors import DTYPES
+
+dist = torch.distributed
+PrefixStore = torch.distributed.distributed_c10d.PrefixStore
+Work = torch.distributed.distributed_c10d.Work
+Vector = NDArray[np.float32]
+
+DEFAULT_CODEC = "exact"
+
+
+class SwitchGroup(dist.ProcessGroup):
+    """Ranks that are workers of one job at a switch.
+
+    All-reduces with SUM or AVG of float32, float16 and bfloat16 go to the switch, one after the
+    other in a thread of their own, coded by the codec that ``INNET_CODEC`` names: by default
+    ``exact``, whose sum is the correctly rounded one. Where a value is a NaN or an infinity, that
+    all-reduce is gloo's.
+
+    Args:
+        store: of this group alone.
+        rank, size: in the group.
+        timeout: how long an all-reduce waits for a rank.
+
+    Attributes:
+        reports: of the last all-reduces.
+
+    Raises:
+        InnetError: the switch cannot be reached, refuses, or not all ranks came.
+        CompositionError: a codec that remembers gradients; a process group is not told which
+            tensor is which. Use the communication hook for it.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)  # type: ignore[call-arg]  # PyTorch's own types lack this form
+        self._store = store
+        self._timeout = timeout
+        self._gloo = self._make_gloo("gloo")
+        self._for_infinite: Any = None
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
+        self.reports: deque[Report] = deque(maxlen=100)
+        self._courier: Courier | None = None
+        if size > 1:
+            settings = Settings.of(deadline=timeout.total_seconds())
+            member = join_store(store, rank, size, settings)
+            self._courier = Courier(member, deadline=settings.deadline)
+            self._codec = _codec(self._courier)
+
+    def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
+        return "innet"
+
+    # ------------------------------------------------------------------ all-reduces
+
+    def allreduce(self, tensors: Any, options: Any = None, timeout: Any = None) -> Any:
+        """Sum or mean in place, on all ranks; see the class."""
+        del timeout  # the group's
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        operation = _operation(options)
+        if self._courier is None or not all(_fits(each, operation) for each in tensors):
+            return self._gloo.allreduce(tensors, _options(operation, self._timeout))
+        return self._submit(tensors, operation)
+
+    def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
+        """Several at once."""
+        operation = _operation(options)
+        if self._courier is None or not all(_fits(each, operation) for each in tensors):
+            return super().allreduce_coalesced(tensors, options)
+        return self._submit(list(tensors), operation)
+
+    def _submit(self, tensors: list[torch.Tensor], operation: Any) -> SwitchWork:
+        assert self._courier is not None
+        work = SwitchWork(tensors)
+        for tensor in tensors:
+            self._courier.put(_AllReduce(self, tensor, operation, work, self._codec))
+        return work
+
+    def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
+        """An all-reduce of values that no integers stand for. In the courier's thread, which uses
+        connections of its own, since those of ``gloo`` are used in the order of other threads.
+        """
+        if self._for_infinite is None:
+            self._for_infinite = self._make_gloo("gloo for infinite values")
+        sums = _options(dist.ReduceOp.SUM, self._timeout)
+        self._for_infinite.allreduce([tensor], sums).wait()
+        if operation == dist.ReduceOp.AVG:
+            tensor /= self.size()
+
+    def _make_gloo(self, name: str) -> Any:
+        return dist.ProcessGroupGloo(
+            PrefixStore(name, self._store), self.rank(), self.size(), self._timeout
+        )
+
+    # ------------------------------------------------------------------ the end
+
+    def shutdown(self) -> None:
+        """Leave the job. ``destroy_process_group`` calls it."""
+        if self._courier is not None:
+            self._courier.close()
+            self._courier = None
+
+    def abort(self) -> None:
+        self.shutdown()
+
+
+class SwitchWork(Work):
+    """All-reduces under way.
+
+    Args:
+        tensors: what they are of.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._left = len(tensors)
+        self._promise = Promise()
+        self._over = threading.Event()
+
+    def one_done(self) -> None:
+        """Another tensor holds its sum."""
+        self._left -= 1
+        if self._left == 0 and self._promise.error is None:
+            self._promise.keep(self._tensors)
+            self._over.set()
+
+    def one_failed(self, error: BaseException) -> None:
+        if self._promise.error is None:
+            self._promise.break_(error)
+            self._over.set()
+
+    def is_completed(self) -> bool:
+        return self._over.is_set()
+
+    def is_success(self) -> bool:
+        return self._over.is_set() and self._promise.error is None
+
+    def exception(self) -> BaseException | None:
+        return self._promise.error
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it is over.
+
+        Raises:
+            InnetError: why it failed.
+            TimeoutError: it is not over after ``timeout``.
+        """
+        seconds = None if not timeout else timeout.total_seconds()
+        if not self._over.wait(seconds):
+            raise TimeoutError(f"an all-reduce is not over after {seconds:g} s.")
+        if self._promise.error is not None:
+            raise self._promise.error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._tensors
+
+    def get_future(self) -> Any:
+        return self._promise.future
+
+
+class _AllReduce:
+    """One tensor on its way; see ``innet.torch.courier.Errand``."""
+
+    def __init__(
+        self,
+        group: SwitchGroup,
+        tensor: torch.Tensor,
+        operation: Any,
+        work: SwitchWork,
+        codec: Codec,
+    ) -> None:
+        self.codec = codec
+        self._group = group
+        self._tensor = tensor
+        self._operation = operation
+        self._work = work
+
+    @property
+    def meant(self) -> str:
+        shape = tuple(self._tensor.shape)
+        return f"{self._operation} of {self._tensor.dtype} of shape {shape}"
+
+    def load(self) -> Vector:
+        flat: Vector = self._tensor.detach().reshape(-1).to(torch.float32, copy=True).numpy()
+        return flat
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        if self._operation == dist.ReduceOp.AVG:
+            total /= np.float32(self._group.size())
+        self._tensor.detach().copy_(torch.from_numpy(total).reshape(self._tensor.shape))
+        self._group.reports.append(report)
+        self._work.one_done()
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        del workers
+        self._group.reduce_infinite(self._tensor.detach(), self._operation)
+        self._work.one_done()
+
+    def fail(self, error: BaseException) -> None:
+        self._work.one_failed(error)
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:
+    """What PyTorch calls for ``init_process_group("innet")`` and ``new_group``."""
+    return SwitchGroup(store, rank, size, timeout)
+
+
+def _codec(courier: Courier) -> Codec:
+    """The codec of all tensors, which is one that remembers none."""
+    name = os.environ.get("INNET_CODEC") or DEFAULT_CODEC
+    codec = courier.build_codec(name)
+    if REST in codec.selector.capabilities.provides or codec.feedback.name != "none":
+        raise CompositionError(
+            f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
+            "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "
+            "everything, such as exact, dense or lhc."
+        )
+    return codec
+
+
+def _fits(tensor: torch.Tensor, operation: Any) -> bool:
+    return (
+        operation in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+        and tensor.dtype in DTYPES
+        and tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.numel() > 0
+    )
+
+
+def _operation(options: Any) -> Any:
+    """Of options, or given itself, or the default; a constant of ReduceOp where it equals one."""
+    given = dist.ReduceOp.SUM if options is None else getattr(options, "reduceOp", options)
+    constants = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+    return next((each for each in constants if given == each), given)
+
+
+def _options(operation: Any, timeout: timedelta) -> Any:
+    options = dist.AllreduceOptions()
+    options.reduceOp = operation
+    options.timeout = timeout
+    return options

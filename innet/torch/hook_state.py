@@ -1,0 +1,388 @@
+"""What the communication hook keeps, from one bucket and from one iteration to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import CodecSpec
+from innet.codecs.compose import normalise
+from innet.errors import InputError, StateError
+from innet.record import Report
+from innet.torch.courier import Courier
+from innet.torch.flat import torch
+from innet.torch.promise import Promise
+from innet.torch.rendezvous import Settings, join_group
+from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors
+from innet.torch.units import Shape, Unit, cut, layers, numel, spec_of_unit
+
+Vector = NDArray[np.float32]
+Bucket = Any
+"""A torch.distributed.GradBucket; it is not among PyTorch's type hints."""
+
+_VERSION = 1
+_MEGABYTE = 1 << 20
+
+
+class HookState:
+    """The state of ``ddp_hook``; one for each model.
+
+    The first bucket joins the job; ``connect`` does it earlier. Gradients are coded as float32,
+    whatever their dtype (float32, float16, bfloat16), and become the mean of the workers'. Where a
+    gradient of any worker has a NaN or an infinity, all workers get NaN for the parameters that are
+    coded together with it, and no codec remembers anything of it: a ``GradScaler`` skips the step.
+
+    Args:
+        codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``. Layers
+            are the model's parameters.
+        process_group: whose ranks are the workers; by default all.
+        switch: HOST:PORT of the switch service. By default as the environment says
+            (``INNET_SWITCH``); else rank 0 starts one on this machine.
+        job: what the job's name at the switch begins with; by default as the environment says.
+        key: the switch's key; by default as the environment says.
+        unit_cap_mb: parameters are coded together up to so many megabytes (of float32).
+        seed: of the codec's hashes, the same on all workers.
+        deadline: so many seconds an all-reduce waits for a worker, its computation included.
+            Workers whose process ends are noticed at once.
+        scale: what gradients are multiplied by, as ``GradScaler.get_scale`` says: codecs that
+            remember gradients must not remember the scale with them.
+
+    Attributes:
+        reports: of the last all-reduce of each unit.
+        skipped: how many units were not reduced since a gradient was not finite.
+    """
+
+    def __init__(
+        self,
+        codec: CodecSpec = "dense",
+        *,
+        process_group: torch.distributed.ProcessGroup | None = None,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        unit_cap_mb: float = 25.0,
+        seed: int = 0,
+        deadline: float = 300.0,
+        scale: Callable[[], float] | None = None,
+    ) -> None:
+        if not unit_cap_mb > 0:
+            raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
+        self.codec = normalise(codec)
+        self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        self.unit_cap_mb = unit_cap_mb
+        self.seed = seed
+        self.scale = scale
+        self.reports: dict[int, Report] = {}
+        self.skipped = 0
+        self._group = process_group
+        self._saved: list[dict[str, Any]] = []  # of units that are not cut yet
+        self._begin()
+
+    def _begin(self) -> None:
+        self._courier: Courier | None = None
+        self._forget_buckets()
+
+    def _forget_buckets(self) -> None:
+        """The next iteration is like the first one."""
+        self._units: list[Unit] = []
+        self._places: dict[int, _Place] = {}  # by the parameter's id
+        self._cutting = True  # in the first iteration
+        self._gathering: dict[int, _Gathering] = {}
+
+    # ------------------------------------------------------------------ what users call
+
+    @property
+    def units(self) -> list[tuple[Shape, ...]]:
+        """The shapes of the parameters that are coded together; known after the first iteration."""
+        return [unit.shapes for unit in self._units]
+
+    def connect(self) -> None:
+        """Join the job now, on all workers, and not with the first bucket.
+
+        Raises:
+            InnetError: the switch cannot be reached, refuses, or not all workers came.
+        """
+        if self._courier is None:
+            member = join_group(self._group, self.settings)
+            self._courier = Courier(member, deadline=self.settings.deadline, seed=self.seed)
+
+    def renew(self) -> None:
+        """After a failure, on all workers: wait for everybody, and go on with the same codecs.
+
+        Wrap the model anew before it goes on: a DistributedDataParallel in whose backward an error
+        was raised is of no use any more.
+
+        Raises:
+            InnetError: not everybody came in time.
+        """
+        if self._courier is not None:
+            self._courier.renew()
+        self._saved = [_saved(unit) for unit in self._units] + self._saved
+        self._forget_buckets()
+
+    def close(self) -> None:
+        """Leave the job. It is called at the end of the program by itself."""
+        if self._courier is not None:
+            self._courier.close()
+            self._courier = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that this worker's codecs remember: numbers, text and tensors; copies.
+
+        Each rank has its own. Take it between iterations, with the optimiser's.
+        """
+        return {
+            "version": _VERSION,
+            "rank": torch.distributed.get_rank(self._group),
+            "workers": torch.distributed.get_world_size(self._group),
+            "codec": self.codec,
+            "seed": self.seed,
+            "unit_cap_mb": self.unit_cap_mb,
+            "units": to_tensors([_saved(unit) for unit in self._units] + self._saved),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken, with the same bits, before the first iteration.
+
+        Raises:
+            StateError: it is of another version, rank, number of workers, codec, seed or cap; or
+                buckets have come already. Nothing has changed.
+        """
+        if self._units:
+            raise StateError("load the hook's state before the first iteration, not after it.")
+        mine = self.state_dict()
+        for name, value in mine.items():
+            if name != "units" and state.get(name) != value:
+                raise StateError(
+                    f"the hook's saved state has {name} {state.get(name)!r}, this one {value!r}; "
+                    "each rank loads its own, into a HookState made with the same arguments."
+                )
+        self._saved = to_arrays(state["units"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("_courier", "_units", "_places", "_cutting", "_gathering", "_group")
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
+        if torch.distributed.is_initialized():
+            return {**kept, "_saved": self.state_dict()["units"]}
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._saved = to_arrays(self._saved)
+        self._group = None
+        self._begin()
+
+    # ------------------------------------------------------------------ one bucket
+
+    def reduce(self, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
+        """See ``innet.torch.ddp_hook``."""
+        self.connect()
+        assert self._courier is not None
+        try:
+            return self._take(self._courier, bucket)
+        except Exception as error:
+            # The others wait for this worker's part: tell them why it will not come.
+            refusal = _Refusal(error, self._courier)
+            self._courier.put(refusal)
+            refusal.promise.future.wait()
+            raise
+
+    def _take(self, courier: Courier, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
+        buffer, parameters = bucket.buffer(), bucket.parameters()
+        if buffer.dtype not in DTYPES:
+            raise InputError(
+                f"a bucket of {buffer.dtype}; gradients of {', '.join(map(str, DTYPES))} can be "
+                "reduced by a switch. Convert the model, or leave the hook out."
+            )
+        if bucket.index() == 0:
+            self._gathering.clear()  # of a backward that did not come to its end
+        if self._cutting:
+            self._cut(courier, parameters, buffer.device, last=bucket.is_last())
+            self._cutting = not bucket.is_last()
+        scale = 1.0 if self.scale is None else self.scale()
+        waiting = _Bucket(buffer, Promise(buffer.device))
+        complete = []
+        for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
+            unit, position = self._place(parameter, gradient)
+            gathering = self._gathering.get(unit.index)
+            if gathering is None:
+                gathering = _Gathering(self, unit, courier.workers, scale)
+                self._gathering[unit.index] = gathering
+            if gathering.take(position, gradient, waiting):
+                complete.append(self._gathering.pop(unit.index))
+        for gathering in complete:
+            courier.put(gathering)
+        return waiting.promise.future
+
+    def _place(self, parameter: torch.Tensor, gradient: torch.Tensor) -> tuple[Unit, int]:
+        place = self._places.get(id(parameter))
+        if place is None or gradient.numel() != place.unit.sizes[place.position]:
+            raise StateError(
+                f"a bucket holds a parameter of shape {tuple(parameter.shape)} that was not there "
+                "in the first iteration; make a new HookState when the model changes."
+            )
+        return place.unit, place.position
+
+    def _cut(
+        self,
+        courier: Courier,
+        parameters: list[torch.Tensor],
+        device: torch.device,
+        *,
+        last: bool,
+    ) -> None:
+        """Make units of the parameters of a bucket of the first iteration."""
+        shapes = [tuple(parameter.shape) for parameter in parameters]
+        most = max(1, int(self.unit_cap_mb * _MEGABYTE / 4))
+        for part in cut([numel(shape) for shape in shapes], most):
+            its_shapes = tuple(shapes[i] for i in part)
+            unit = Unit(
+                len(self._units),
+                its_shapes,
+                courier.build_codec(
+                    spec_of_unit(self.codec, first=last and part.start == 0),
+                    layers(its_shapes),
+                    kernels_for(device),
+                ),
+            )
+            self._restore(unit)
+            self._units.append(unit)
+            for position, i in enumerate(part):
+                self._places[id(parameters[i])] = _Place(unit, position, parameters[i])
+
+    def _restore(self, unit: Unit) -> None:
+        if not self._saved:
+            return
+        saved = self._saved[0]
+        if tuple(tuple(shape) for shape in saved["shapes"]) != unit.shapes:
+            raise StateError(
+                f"the hook's saved state is of another model: unit {unit.index} had parameters of "
+                f"shapes {saved['shapes']}, now {unit.shapes}."
+            )
+        unit.codec.load_state_dict(saved["codec"])
+        del self._saved[0]
+
+
+def _saved(unit: Unit) -> dict[str, Any]:
+    return {"shapes": unit.shapes, "codec": unit.codec.state_dict()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a parameter is; holding it keeps its id from being given to another."""
+
+    unit: Unit
+    position: int
+    parameter: torch.Tensor
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """A bucket, until all units with parameters of it are reduced."""
+
+    buffer: torch.Tensor
+    promise: Promise
+    units: set[int] = field(default_factory=set)
+
+    def unit_done(self, index: int) -> None:
+        self.units.discard(index)
+        if not self.units and self.promise.error is None:
+            self.promise.keep(self.buffer)
+
+    def unit_failed(self, error: BaseException) -> None:
+        if self.promise.error is None:
+            self.promise.break_(error)
+
+
+class _Gathering:
+    """A unit in one iteration: its gradients, as buckets bring them; then a courier's errand."""
+
+    def __init__(self, state: HookState, unit: Unit, workers: int, scale: float) -> None:
+        self.codec = unit.codec
+        self._state = state
+        self._unit = unit
+        self._workers = workers
+        self._scale = np.float32(scale)
+        self._views: list[torch.Tensor | None] = [None] * len(unit.sizes)
+        self._missing = len(unit.sizes)
+        self._buckets: list[_Bucket] = []
+
+    def take(self, position: int, gradient: torch.Tensor, bucket: _Bucket) -> bool:
+        """Remember a parameter's gradient; whether it was the last one."""
+        if self._views[position] is None:
+            self._missing -= 1
+        self._views[position] = gradient
+        if self._unit.index not in bucket.units:
+            bucket.units.add(self._unit.index)
+            self._buckets.append(bucket)
+        return self._missing == 0
+
+    @property
+    def meant(self) -> str:
+        unit = self._unit
+        return f"unit {unit.index} of parameters {list(unit.shapes)}, scaled by {self._scale}"
+
+    def load(self) -> Vector:
+        flat = np.empty(self._unit.size, np.float32)
+        for part, view in self._parts(flat):
+            part.copy_(view.reshape(-1))
+        if self._scale != 1:
+            flat /= self._scale
+        return flat
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        self._state.reports[self._unit.index] = report
+        total *= self._scale / np.float32(self._workers)
+        self._give(total)
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        del workers
+        self._state.skipped += 1
+        self._give(np.full(self._unit.size, np.nan, np.float32))
+
+    def fail(self, error: BaseException) -> None:
+        for bucket in self._buckets:
+            bucket.unit_failed(error)
+
+    def _give(self, values: Vector) -> None:
+        for part, view in self._parts(values):
+            view.copy_(part.reshape(view.shape))
+        for bucket in self._buckets:
+            bucket.unit_done(self._unit.index)
+
+    def _parts(self, flat: Vector) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each parameter's part of ``flat``, and its gradient in the bucket."""
+        parts = torch.split(torch.from_numpy(flat), self._unit.sizes)
+        return [
+            (part, view) for part, view in zip(parts, self._views, strict=True) if view is not None
+        ]
+
+
+class _Refusal:
+    """An errand that carries nothing but an error."""
+
+    meant = "nothing"
+
+    def __init__(self, error: Exception, courier: Courier) -> None:
+        self.promise = Promise()
+        self.codec = courier.build_codec("dense")
+        self._error = error
+
+    def load(self) -> Vector:
+        raise self._error
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        del total, report
+        raise AssertionError("a refusal was summed")
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        del workers
+        raise AssertionError("a refusal was summed")
+
+    def fail(self, error: BaseException) -> None:
+        del error
+        self.promise.keep(None)

@@ -1,0 +1,159 @@
+"""How the ranks of a process group find their switch, and meet there."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from innet.errors import InnetError, InputError, NetworkError
+from innet.service import Membership, join
+from innet.torch.companion import companion
+from innet.torch.flat import torch
+
+dist = torch.distributed
+
+Offer = dict[str, Any]
+Publish = Callable[[Offer | None], Offer]
+"""Rank 0 gives what all are to know, the others None; all get it."""
+
+JOIN_DEADLINE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the switch is.
+
+    Attributes:
+        switch: HOST:PORT; None: rank 0 starts one on its machine.
+        job: what the job's name begins with; the rest is drawn by rank 0.
+        key: the switch's key.
+        deadline: seconds that an all-reduce waits for a worker.
+    """
+
+    switch: str | None = None
+    job: str | None = None
+    key: str | None = None
+    deadline: float = 300.0
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        deadline: float,
+        environment: Mapping[str, str] = os.environ,
+    ) -> Settings:
+        """What is not given as ``INNET_SWITCH``, ``INNET_JOB`` and ``INNET_KEY`` say, or the file
+        that ``INNET_KEY_FILE`` names.
+
+        Raises:
+            InputError: the deadline is not positive, or the key's file cannot be read.
+        """
+        if not deadline > 0:
+            raise InputError(f"a deadline of {deadline} s; give a positive number.")
+        if key is None:
+            key = environment.get("INNET_KEY") or _key_in(environment.get("INNET_KEY_FILE"))
+        return cls(
+            switch or environment.get("INNET_SWITCH") or None,
+            job or environment.get("INNET_JOB") or None,
+            key,
+            deadline,
+        )
+
+
+def _key_in(file: str | None) -> str | None:
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"INNET_KEY_FILE: cannot read {file}: {error}.") from None
+
+
+def join_group(group: Any, settings: Settings) -> Membership:
+    """A job of all ranks of a process group; None is the default group.
+
+    Raises:
+        InnetError: on every rank, if the switch cannot be had or not all come.
+    """
+    if not dist.is_initialized():
+        raise InputError("there is no process group; call torch.distributed.init_process_group.")
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise InputError("this rank is not in the process group.")
+    first = 0 if group is None else dist.get_global_rank(group, 0)
+
+    def publish(offer: Offer | None) -> Offer:
+        box = [offer]
+        dist.broadcast_object_list(box, src=first, group=group)
+        assert box[0] is not None
+        return box[0]
+
+    return meet(publish, rank, dist.get_world_size(group), settings)
+
+
+def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membership:
+    """The same for a group that is being made, by its store.
+
+    Args:
+        store: of this group alone.
+        rank: of this process in the group.
+        size: of the group.
+        settings: where the switch is.
+    """
+
+    def publish(offer: Offer | None) -> Offer:
+        if offer is not None:
+            store.set("innet/offer", json.dumps(offer))
+        found: Offer = json.loads(store.get("innet/offer"))
+        return found
+
+    return meet(publish, rank, size, settings)
+
+
+def meet(publish: Publish, rank: int, size: int, settings: Settings) -> Membership:
+    """Agree on a switch and a job, and join it.
+
+    Raises:
+        InnetError: on every rank, if the switch cannot be had or not all come.
+    """
+    offer = publish(_offer(settings) if rank == 0 else None)
+    if offer.get("error"):
+        raise NetworkError(f"rank 0 has no switch: {offer['error']}")
+    if offer.get("machine") not in (None, _machine()):
+        raise InputError(
+            "the ranks are on several machines, and the switch that rank 0 has started serves its "
+            "own only; start `innet switch serve` on one of them and set INNET_SWITCH everywhere."
+        )
+    return join(
+        offer["switch"],
+        job=offer["job"],
+        worker=rank,
+        workers=size,
+        key=offer.get("key") or settings.key,
+        deadline=min(JOIN_DEADLINE, settings.deadline),
+    )
+
+
+def _offer(settings: Settings) -> Offer:
+    # Drawn, so that neither other groups of this program nor another program's meet in this job.
+    job = f"{settings.job or 'innet'}-{secrets.token_hex(4)}"
+    if settings.switch is not None:
+        return {"switch": settings.switch, "job": job}
+    try:
+        own = companion()
+    except InnetError as error:
+        return {"error": str(error)}
+    return {"switch": own.address, "job": job, "key": own.key, "machine": _machine()}
+
+
+def _machine() -> str:
+    """Tells this machine from others, since it was started last."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,0 +1,94 @@
+"""Units: the parameters that are coded together, for the whole training.
+
+DistributedDataParallel hands out gradients in buckets, and changes them: the first iteration's may
+hold the whole model, the others' are made anew in the order in which gradients came. What a codec
+holds back belongs to parameters, so it cannot depend on buckets. Units are cut once, from the
+buckets of the first iteration; a unit is reduced when buckets have brought all of its parameters,
+and a bucket is done when all units are that it has parameters of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
+from innet.codecs.compose import normalise
+from innet.torch.flat import torch
+
+Shape = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Unit:
+    """Parameters in the order of the model.
+
+    Attributes:
+        index: units are numbered in the order in which they were cut.
+        shapes: of its parameters; () for one number.
+        codec: with what it holds back of them.
+    """
+
+    index: int
+    shapes: tuple[Shape, ...]
+    codec: Codec
+    sizes: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = [numel(shape) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """Elements of all its parameters."""
+        return sum(self.sizes)
+
+
+def numel(shape: Shape) -> int:
+    """Elements of a parameter."""
+    return torch.Size(shape).numel()
+
+
+def layers(shapes: Sequence[Shape]) -> ModelLayers:
+    """The shapes as a codec takes them: one number is a layer of one element."""
+    return [shape or (1,) for shape in shapes]
+
+
+def cut(sizes: Sequence[int], most: int) -> list[range]:
+    """Where to cut a bucket of parameters into units of up to ``most`` elements.
+
+    From the end, since the gradients of the last parameters come first. A parameter with more has
+    a unit of its own.
+
+    Args:
+        sizes: elements of each parameter, in the order of the model.
+        most: elements, at least 1.
+
+    Returns:
+        Indices of the parameters of each unit, that of the last parameters first.
+    """
+    parts: list[range] = []
+    stop, filled = len(sizes), 0
+    for index in reversed(range(len(sizes))):
+        if filled and filled + sizes[index] > most:
+            parts.append(range(index + 1, stop))
+            stop, filled = index + 1, 0
+        filled += sizes[index]
+    if stop:
+        parts.append(range(stop))
+    return parts
+
+
+def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
+    """The codec's description for one unit.
+
+    Args:
+        spec: as the user gave it, for the whole model.
+        first: whether the unit begins with the model's first parameter. Selectors that treat a
+            model's first layer in another way (``first_dense``) must not do so in every unit.
+    """
+    described: dict[str, dict[str, Any]] = normalise(spec)
+    selector = described["selector"]
+    if not first and "first_dense" in SELECTORS.get(selector["name"]).settings.model_fields:
+        selector = {**selector, "first_dense": False}
+    return {**described, "selector": selector}

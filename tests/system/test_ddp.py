@@ -1,0 +1,142 @@
+"""DistributedDataParallel and process groups in four processes, through a switch process."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from support.ddp_checks import CHECKS
+
+RANKS = 4
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tests" / "support" / "ddp_checks.py"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
+needs_time = pytest.mark.skipif(
+    not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
+)
+
+
+def torchrun(*arguments, timeout, **environment):
+    options = ["--standalone", "--nproc-per-node", str(RANKS)]
+    return subprocess.run(
+        [*TORCHRUN, *options, *map(str, arguments)],
+        env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def outcomes(folder, *names, timeout):
+    """What each rank says of each check."""
+    result = torchrun(SCRIPT, folder, timeout - 20, *names, timeout=timeout)
+    assert result.returncode == 0, result.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+@pytest.fixture(scope="module")
+def all_outcomes(tmp_path_factory):
+    return outcomes(tmp_path_factory.mktemp("ddp"), timeout=120)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_check(all_outcomes, name):
+    for rank, each in enumerate(all_outcomes):
+        assert each[name] == "passed", f"rank {rank}: {each[name]}"
+
+
+@needs_time
+def test_every_codec_equals_memory(tmp_path):
+    name = "every_codec_equals_memory"
+    for rank, each in enumerate(outcomes(tmp_path, name, timeout=280)):
+        assert each[name] == "passed", f"rank {rank}: {each[name]}"
+
+
+# ---------------------------------------------------------------- the guide, as it is written
+
+GUIDE = (ROOT / "docs" / "pytorch.md").read_text()
+COMMANDS = re.findall(r"^\$ (torchrun .*)$", GUIDE, re.MULTILINE)
+
+
+def test_the_guide_shows_what_changes():
+    plain = (ROOT / "examples" / "plain_ddp.py").read_text().splitlines()
+    diffs = re.findall(r"^```diff\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    for name, shown in zip(("switch_ddp.py", "hook_ddp.py"), diffs, strict=True):
+        changed = (ROOT / "examples" / name).read_text().splitlines()
+        lines = list(difflib.unified_diff(plain, changed, n=0, lineterm=""))[2:]
+        assert [each for each in lines if each[0] in "+-" and each[1:]] == [
+            each for each in shown.splitlines() if each[1:]
+        ]
+
+
+def last_line(*arguments, **environment):
+    result = torchrun(*arguments, timeout=100, **environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip().splitlines()[-1]
+
+
+def test_there_are_commands_in_the_guide():
+    assert len(COMMANDS) >= 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [COMMANDS[0], *(pytest.param(each, marks=needs_time) for each in COMMANDS[1:])],
+)
+def test_command(command):
+    options = ["torchrun", "--standalone", "--nproc-per-node", str(RANKS)]
+    words = shlex.split(command)
+    assert words[: len(options)] == options
+    said = last_line(*(ROOT / word for word in words[len(options) :]))
+    assert re.fullmatch(r"epoch 3: \d\d\.\d% of the training images are right", said)
+
+
+@needs_time
+def test_the_group_learns_what_gloo_learns():
+    plain, switch = (
+        last_line(ROOT / "examples" / f"{name}_ddp.py") for name in ("plain", "switch")
+    )
+    assert plain == switch
+
+
+@needs_time
+def test_several_machines(tmp_path):
+    """Their commands, with both machines on the loopback interface."""
+    key = tmp_path / "key.txt"
+    key.write_text("a key\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        rendezvous = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "innet", "switch", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--key-file", str(key), "--jobs", "1"], stdout=subprocess.PIPE, text=True
+    ) as switch:
+        address = switch.stdout.readline().split()[-1]
+        environment = {**os.environ, "INNET_SWITCH": address, "INNET_KEY_FILE": str(key)}
+        options = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+        options += ["--rdzv-endpoint", rendezvous, "--local-addr", "127.0.0.1"]
+        machines = [
+            subprocess.Popen(
+                [*TORCHRUN, *options, str(ROOT / "examples" / "switch_ddp.py")],
+                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        said = [machine.communicate(timeout=100) for machine in machines]
+        switch.terminate()
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert sum("epoch 3" in out for out, _ in said) == 1

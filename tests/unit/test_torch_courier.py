@@ -1,0 +1,338 @@
+"""Couriers of several workers in threads, over a switch service: sums, roll calls and errors."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from support.service import SECONDS, joined, serving, together, where
+
+torch = pytest.importorskip("torch")
+
+import innet  # noqa: E402
+from innet import kernels  # noqa: E402
+from innet.codecs import PRESETS, build_codec  # noqa: E402
+from innet.errors import (  # noqa: E402
+    GradientError,
+    InputError,
+    MissingToolError,
+    NetworkError,
+    StalledError,
+    StateError,
+)
+from innet.participant import rehearse  # noqa: E402
+from innet.torch.companion import Companion  # noqa: E402
+from innet.torch.courier import Courier  # noqa: E402
+from innet.torch.rendezvous import Settings, join_store  # noqa: E402
+from innet.torch.roll_call import roll_call  # noqa: E402
+from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
+
+WORKERS = 3
+
+
+class Errand:
+    """Remembers what became of it."""
+
+    def __init__(self, codec, gradient, meant="the same"):
+        self.codec = codec
+        self.meant = meant
+        self._gradient = gradient
+        self._outcome = queue.SimpleQueue()
+
+    def load(self):
+        if isinstance(self._gradient, Exception):
+            raise self._gradient
+        return self._gradient
+
+    def deliver(self, total, report):
+        self._outcome.put(total)
+
+    def spoiled(self, workers):
+        self._outcome.put(workers)
+
+    def fail(self, error):
+        self._outcome.put(error)
+
+    def outcome(self):
+        return self._outcome.get(timeout=SECONDS)
+
+
+@contextlib.contextmanager
+def couriers(deadline=SECONDS):
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(serving())
+        made = []
+        for member in joined(service, stack, WORKERS):
+            made.append(Courier(member, deadline=deadline, seed=1))
+            stack.callback(made[-1].close)
+        yield made
+
+
+def run(all_couriers, gradients, codec="dense", meant=None):
+    """Put an errand into each courier; what becomes of them."""
+    errands = [
+        Errand(
+            each.build_codec(codec) if isinstance(codec, str) else codec[index],
+            gradients[index],
+            "the same" if meant is None else meant[index],
+        )
+        for index, each in enumerate(all_couriers)
+    ]
+    for each, errand in zip(all_couriers, errands, strict=True):
+        each.put(errand)
+    return [errand.outcome() for errand in errands]
+
+
+def gradients(size=500):
+    rng = np.random.default_rng(2)
+    return [rng.laplace(size=size).astype(np.float32) for _ in range(WORKERS)]
+
+
+def test_many_errands_in_order_equal_to_memory():
+    reference = innet.Collective(workers=WORKERS, codec="topk", values_per_packet=32, seed=1)
+    with couriers() as all_couriers:
+        codecs = [each.build_codec("topk") for each in all_couriers]
+        for _ in range(4):
+            expected, _ = reference.all_reduce(gradients())
+            for found in run(all_couriers, gradients(), codecs):
+                np.testing.assert_array_equal(found, expected)
+
+
+def test_a_gradient_that_is_not_finite_is_nobodys():
+    with couriers() as all_couriers:
+        codecs = [each.build_codec("topk") for each in all_couriers]
+        run(all_couriers, gradients(), codecs)
+        before = [codec.state_dict() for codec in codecs]
+        poisoned = gradients()
+        poisoned[1][7] = np.nan
+        poisoned[2][0] = np.inf
+        assert run(all_couriers, poisoned, codecs) == [(1, 2)] * WORKERS
+        for codec, state in zip(codecs, before, strict=True):
+            np.testing.assert_equal(codec.state_dict(), state)
+        assert all(isinstance(each, np.ndarray) for each in run(all_couriers, gradients(), codecs))
+
+
+@pytest.mark.parametrize("speaker", range(WORKERS))
+def test_an_error_of_one_is_told_to_all_and_they_can_go_on(speaker):
+    with couriers() as all_couriers:
+        given: list = gradients()
+        given[speaker] = StateError("something is wrong with the tensor ä")
+        for worker, found in enumerate(run(all_couriers, given)):
+            if worker == speaker:
+                assert isinstance(found, StateError)
+            else:
+                assert isinstance(found, NetworkError)
+                assert f"worker {speaker} gave up" in str(found)
+            assert "something is wrong with the tensor ä" in str(found)
+        for found in run(all_couriers, gradients()):
+            assert isinstance(found, StateError)
+            assert "before this one failed" in str(found)
+        together([each.renew for each in all_couriers])
+        for found in run(all_couriers, gradients()):
+            np.testing.assert_allclose(found, sum(gradients()), atol=1e-5)
+
+
+def test_what_a_codec_cannot_take_is_an_error_of_all():
+    with couriers() as all_couriers:
+        codecs = [each.build_codec("topk") for each in all_couriers]
+        run(all_couriers, gradients(), codecs)
+        errors = run(all_couriers, gradients(size=501), codecs)
+        assert all("residual of worker" in str(each) for each in errors)
+        largest = np.full(500, np.finfo(np.float32).max, np.float32)
+        together([each.renew for each in all_couriers])
+        run(all_couriers, [largest / 8] * WORKERS, codecs)
+        errors = run(all_couriers, [largest] * WORKERS, codecs)
+        assert isinstance(errors[0], GradientError)
+
+
+def test_two_errors_at_once():
+    with couriers() as all_couriers:
+        given: list = [ValueError("mine"), gradients()[1], ValueError("another")]
+        first, second, third = run(all_couriers, given)
+        assert str(first) == "mine"
+        assert "worker 0 gave up: mine" in str(second)
+        assert str(third) == "another"
+
+
+def test_workers_that_mean_different_tensors():
+    with couriers() as all_couriers:
+        for worker, error in enumerate(run(all_couriers, gradients(), meant=["a", "b", "a"])):
+            assert isinstance(error, InputError)
+            assert f"worker {worker} means {'aba'[worker]}." in str(error)
+
+
+def test_a_worker_that_ends_is_named():
+    with couriers() as all_couriers:
+        gone = all_couriers.pop()
+        gone.close()
+        begun = time.monotonic()
+        for error in run(all_couriers, gradients()):
+            assert "worker 2" in str(error)
+        assert time.monotonic() - begun < SECONDS / 2  # nobody waited for the deadline
+
+
+def test_a_worker_that_does_not_come_is_named_at_the_deadline():
+    with couriers(deadline=0.5) as all_couriers:
+        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
+        all_couriers[0].put(errand)
+        error = errand.outcome()
+        assert isinstance(error, StalledError)
+        assert "waits for workers 1, 2" in str(error)
+
+
+def test_closing_twice_is_fine():
+    with couriers() as all_couriers:
+        all_couriers[0].close()
+        all_couriers[0].close()
+
+
+def test_roll_calls_with_long_messages():
+    def alone(segments):
+        return [segment.words for segment in segments]
+
+    answers = roll_call(alone, 0, "it", error="é" * 5000)
+    assert answers.failed == (0,)
+    assert answers.message.startswith("é" * 500)
+    assert roll_call(alone, 31, "it", finite=False).not_finite == (31,)
+
+
+# ---------------------------------------------------------------- where workers meet
+
+
+def meeting(store, settings):
+    """All workers' attempts to meet; a membership or an error each."""
+
+    def attempt(worker):
+        try:
+            return join_store(store, worker, WORKERS, settings[worker])
+        except innet.errors.InnetError as error:
+            return error
+
+    return together([lambda w=w: attempt(w) for w in range(WORKERS)])
+
+
+def at(service, **options):
+    return Settings(**{"switch": where(service), "job": "mine", "deadline": 3.0} | options)
+
+
+def test_workers_meet_at_a_switch_by_their_store():
+    with serving(key="secret", workers=WORKERS) as service:
+        members = meeting(torch.distributed.HashStore(), [at(service, key="secret")] * WORKERS)
+        assert [each.worker for each in members] == list(range(WORKERS))
+        assert len({each.job for each in members}) == 1
+        assert members[0].job.startswith("mine-")
+        for each in members:
+            each.leave()
+
+
+def test_a_wrong_key_is_everybodys_error():
+    with serving(key="secret", workers=WORKERS) as service:
+        settings = [at(service, key="secret") for _ in range(WORKERS)]
+        settings[1] = at(service, key="another")
+        found = meeting(torch.distributed.HashStore(), settings)
+        assert "the key is not the switch's" in str(found[1])
+        for other in (found[0], found[2]):
+            assert isinstance(other, StalledError)
+            assert "1" in str(other)
+
+
+def test_no_switch_is_everybodys_error():
+    with serving() as service:
+        gone = at(service, deadline=1.0)
+    for error in meeting(torch.distributed.HashStore(), [gone] * WORKERS):
+        assert isinstance(error, NetworkError)
+        assert gone.switch in str(error)
+
+
+def test_a_switch_that_cannot_be_started_is_everybodys_error(monkeypatch):
+    monkeypatch.setenv("INNET_VALUES", "33")
+    for error in meeting(torch.distributed.HashStore(), [Settings(deadline=5.0)] * WORKERS):
+        assert isinstance(error, NetworkError)
+        assert "rank 0 has no switch" in str(error)
+        assert "33" in str(error)
+
+
+def test_a_switch_of_another_machine_is_told_apart(monkeypatch):
+    each_another = itertools.count()
+    monkeypatch.setattr("innet.torch.rendezvous._machine", lambda: str(next(each_another)))
+    with serving() as service:
+        own = type("Own", (), {"address": where(service), "key": None})
+        monkeypatch.setattr("innet.torch.rendezvous.companion", lambda: own)
+        found = meeting(torch.distributed.HashStore(), [Settings(deadline=1.0)] * WORKERS)
+        assert any("several machines" in str(error) for error in found)
+
+
+def test_settings_come_from_the_environment(tmp_path):
+    (tmp_path / "key").write_text("secret\n")
+    environment = {"INNET_SWITCH": "a:1", "INNET_JOB": "b", "INNET_KEY_FILE": str(tmp_path / "key")}
+    found = Settings.of(deadline=2.0, environment=environment)
+    assert found == Settings("a:1", "b", "secret", 2.0)
+    assert Settings.of(switch="c:2", key="d", deadline=2.0, environment=environment).key == "d"
+    with pytest.raises(InputError, match="INNET_KEY_FILE"):
+        Settings.of(deadline=1.0, environment={"INNET_KEY_FILE": str(tmp_path / "none")})
+    with pytest.raises(InputError, match="deadline"):
+        Settings.of(deadline=0.0, environment={})
+
+
+# ---------------------------------------------------------------- the switch that is started
+
+
+def is_there(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_companion_ends_when_it_is_closed():
+    companion = Companion()
+    assert companion.runs
+    assert companion.address.startswith("127.0.0.1:")
+    companion.close()
+    assert not companion.runs
+
+
+def test_a_companion_ends_when_its_parent_is_killed():
+    program = (
+        "import os; from innet.torch.companion import Companion; each = Companion();"
+        "print(each._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    pid = int(done.stdout)
+    end = time.monotonic() + 20
+    while is_there(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_there(pid)
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def test_states_survive_as_tensors():
+    for name in PRESETS.names():
+        codec = build_codec(name, layers=[(8, 8), 36])
+        state = codec.state_dict()
+        codec.load_state_dict(to_arrays(to_tensors(state)))
+        np.testing.assert_equal(codec.state_dict(), state)
+    rehearse("dense", np.ones(3, np.float32))
+    assert to_tensors({"a": [np.float32(2), (np.arange(3),)]})["a"][0] == 2.0
+
+
+def test_a_model_on_a_gpu_needs_kernels_for_it(monkeypatch):
+    assert kernels_for(torch.device("cpu")) == "cpu"
+    with pytest.raises(InputError, match="'mps'"):
+        kernels_for(torch.device("mps"))
+    missing = MissingToolError("numba-cuda", "kernels on a GPU", "Install it.")
+    monkeypatch.setattr(kernels.gpu, "missing", lambda: missing)
+    with pytest.raises(MissingToolError, match="numba-cuda"):
+        kernels_for(torch.device("cuda", 0))

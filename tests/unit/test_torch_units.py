@@ -1,0 +1,66 @@
+"""Units: how parameters are grouped, and promises between threads."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+import innet.torch  # noqa: E402
+from innet.errors import InputError, StateError  # noqa: E402
+from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
+from innet.torch.promise import Promise  # noqa: E402
+from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
+def test_units_cover_all_parameters_once_from_the_end(sizes, most):
+    parts = cut(sizes, most)
+    found = [index for part in reversed(parts) for index in part]
+    assert found == list(range(len(sizes)))
+    for part in parts:
+        held = [sizes[index] for index in part]
+        assert sum(held) <= most or sum(1 for each in held if each) == 1
+    for later, earlier in itertools.pairwise(parts):  # no unit could take one more
+        assert sum(sizes[i] for i in later) + sizes[earlier[-1]] > most
+
+
+def test_only_the_unit_with_the_first_parameter_has_a_first_layer():
+    assert spec_of_unit("scalecom", first=True)["selector"] == {"name": "scalecom"}
+    inner = spec_of_unit({"preset": "scalecom", "selector": {"rate": 7}}, first=False)
+    assert inner["selector"] == {"name": "scalecom", "rate": 7, "first_dense": False}
+    assert "first_dense" not in spec_of_unit("topk", first=False)["selector"]
+    assert layers([(), (2, 3)]) == [(1,), (2, 3)]
+
+
+def test_a_promise_is_kept_by_another_thread():
+    promise = Promise()
+    threading.Timer(0.01, promise.keep, (torch.ones(2),)).start()
+    assert promise.future.wait().tolist() == [1.0, 1.0]
+    assert promise.error is None
+
+
+def test_a_broken_promise_says_why():
+    promise = Promise()
+    promise.break_(StateError("nobody came"))
+    with pytest.raises(RuntimeError, match="StateError: nobody came"):
+        promise.future.wait()
+
+
+def test_a_hook_needs_a_process_group():
+    with pytest.raises(InputError, match="init_process_group"):
+        HookState().connect()
+    with pytest.raises(InputError, match="unit_cap_mb"):
+        HookState(unit_cap_mb=0)
+    assert DDPHook is ddp_hook
+
+
+def test_the_package_has_no_other_names():
+    with pytest.raises(AttributeError, match="no attribute 'hook'"):
+        _ = innet.torch.hook
+    assert torch.distributed.Backend.INNET == "innet"

@@ -256,9 +256,17 @@ def load_toml(path: str | Path, model_class: type[Model]) -> Model:
     Raises:
         ConfigError: the file cannot be read, is no TOML (with the line), or a key cannot be used.
     """
-    path = Path(path)
+    return validate(model_class, read_toml(Path(path)), source=str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds, unchecked.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML (with the line).
+    """
     try:
-        mapping = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
@@ -268,7 +276,6 @@ def load_toml(path: str | Path, model_class: type[Model]) -> Model:
     except tomllib.TOMLDecodeError as error:
         # The message ends in "(at line 3, column 7)".
         raise ConfigError(f"{path} is no valid TOML: {error}.") from None
-    return validate(model_class, mapping, source=str(path))
 
 
 def _json_schema(model_class: type[BaseModel]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """One worker of an all-reduce, as a process on a host of the network.
 
     python -m workers.allreduce worker0.toml
+    python -m workers.allreduce --set service=127.0.0.1:48879 --set workers=2 --set worker=0
 
-The file holds ``workers.settings.WorkerSettings``; all workers of a job differ in ``worker`` and
-their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An error ends it
-with status 1 and a message on standard error.
+The file and ``--set`` fill ``workers.settings.WorkerSettings``; all workers of a job differ in
+``worker`` and their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An
+error ends it with status 1 and a message on standard error.
 
 With --wait it is led by another program: it first prints {"ready": true}, and begins each
 all-reduce when a line comes in on standard input; where it gives up it asks for registers of the
@@ -14,23 +15,24 @@ printed as {"error": message, "stalled": whether it waited too long} too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.config import Model
-from innet.errors import ControlError, InnetError, StalledError
+from innet.errors import ControlError, InnetError, MembershipError, NetworkError, StalledError
 from innet.experiments import allreduce
-from innet.participant import Participant, connect, rehearse
+from innet.participant import Participant, rehearse
+from innet.plan import RegisterReader
 from innet.record import Report
+from workers.commandline import parsed, parser_of, settings_from
 from workers.outcomes import save
-from workers.settings import WorkerSettings, read_as
+from workers.seat import seated
+from workers.settings import WorkerSettings
 
 
 def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
@@ -43,14 +45,13 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
-    plan = settings.plan()
     gradient = _gradient(settings)
-    with connect(plan, settings.worker, settings.interface) as fabric:
+    with seated(settings) as seat:
         participant = Participant(
-            plan,
+            seat.plan,
             settings.worker,
             codec=settings.codec,
-            fabric=fabric,
+            fabric=seat.fabric,
             switch=settings.switch,
             faults=settings.faults(),
             timing=settings.timing(),
@@ -60,7 +61,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
             rehearse(settings.codec, gradient)  # compiled before the first packet, not after
             yield {"ready": True}
         for _ in range(settings.rounds):
-            total, report = summed(participant, gradient, wait=wait)
+            total, report = summed(participant, gradient, wait=wait, read=seat.read)
             if settings.outcome is not None and participant.outcome is not None:
                 save(settings.outcome, participant.outcome)
             if settings.output is not None:
@@ -69,9 +70,19 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
 
 
 def summed(
-    participant: Participant, gradient: NDArray[np.float32], *, wait: bool
+    participant: Participant,
+    gradient: NDArray[np.float32],
+    *,
+    wait: bool,
+    read: RegisterReader | None = None,
 ) -> tuple[NDArray[np.float32], Report]:
     """One all-reduce, with ``wait`` at a line of standard input.
+
+    Args:
+        participant: who takes part.
+        gradient: its own.
+        wait: for a line; and whoever writes it can be asked for registers of the switches.
+        read: reads them, where that can be done from here.
 
     Raises:
         EOFError: there is no such line: whoever started this process is gone.
@@ -82,25 +93,28 @@ def summed(
     try:
         return participant.all_reduce(gradient)
     except StalledError as error:
-        if not wait:
+        if read is None and wait:
+            read = _asking
+        if read is None or isinstance(error, MembershipError):
             raise
-        raise StalledError(_diagnosis(participant) or str(error)) from None
+        raise StalledError(_diagnosis(participant, read) or str(error)) from None
 
 
-def _diagnosis(participant: Participant) -> str | None:
-    """Whom the worker waits for, if whoever started this process can read registers for it."""
-
-    def read_register(switch: str, register: str, index: int) -> int:
-        print(json.dumps({"read": [switch, register, index]}), flush=True)
-        answer = json.loads(sys.stdin.readline() or "null")
-        if answer is None:
-            raise ControlError(f"{switch} cannot be asked for {register}.")
-        return int(answer)
-
+def _diagnosis(participant: Participant, read: RegisterReader) -> str | None:
+    """Whom the worker waits for, if registers can be read."""
     try:
-        return participant.diagnose(read_register)
-    except ControlError:
+        return participant.diagnose(read)
+    except (ControlError, NetworkError, StalledError):
         return None
+
+
+def _asking(switch: str, register: str, index: int) -> int:
+    """Have whoever started this process read a register."""
+    print(json.dumps({"read": [switch, register, index]}), flush=True)
+    answer = json.loads(sys.stdin.readline() or "null")
+    if answer is None:
+        raise ControlError(f"{switch} cannot be asked for {register}.")
+    return int(answer)
 
 
 def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
@@ -113,6 +127,7 @@ def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
 
 def main_of(
     what: str,
+    description: str,
     model: type[Model],
     run_one: Callable[..., Iterator[dict[str, Any]]],
     arguments: Sequence[str] | None,
@@ -121,18 +136,15 @@ def main_of(
 
     Args:
         what: the program's name in this package.
+        description: what it does, in a sentence.
         model: of its settings.
         run_one: takes the settings and ``wait``; yields what is to be printed.
         arguments: those of the command line.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m workers.{what}", description=f"One worker: {what}."
-    )
-    parser.add_argument("settings", type=Path, help="TOML or JSON")
-    parser.add_argument("--wait", action="store_true", help="for a line before each all-reduce")
-    options = parser.parse_args(arguments)
+    parser = parser_of(what, description, model, "for a line before each all-reduce")
+    options = parsed(parser, arguments)
     try:
-        for line in run_one(read_as(options.settings, model), wait=options.wait):
+        for line in run_one(settings_from(options, model), wait=options.wait):
             print(json.dumps(line), flush=True)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -149,7 +161,8 @@ def main_of(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit status."""
-    return main_of("allreduce", WorkerSettings, run, arguments)
+    does = "One worker of a job: sums its gradient with the others', one or more times."
+    return main_of("allreduce", does, WorkerSettings, run, arguments)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ ends it with status 1 and a message on standard error.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import select
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from innet.errors import InnetError, InputError
@@ -25,7 +23,8 @@ from innet.packets import PacketBatch
 from innet.participant import ClockedFabric, connect_host
 from innet.plan import Plan, PlannedHost, aggregation_of
 from innet.protocol.server import ParameterServer
-from workers.settings import ServerSettings, read_server
+from workers.commandline import parsed, parser_of, settings_from
+from workers.settings import ServerSettings
 
 _TURN = 0.2  # seconds between two looks at whether to end
 
@@ -85,15 +84,12 @@ def _input_ended() -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m workers.parameter_server", description="The parameter server of a job."
-    )
-    parser.add_argument("settings", type=Path, help="TOML or JSON")
-    parser.add_argument("--wait", action="store_true", help="until standard input ends")
-    options = parser.parse_args(arguments)
+    does = "The parameter server of a job, for programs that have one: hashed."
+    parser = parser_of("parameter_server", does, ServerSettings, "until standard input ends")
+    options = parsed(parser, arguments)
     try:
         ended = _input_ended if options.wait else (lambda: False)
-        print(json.dumps(run(read_server(options.settings), ended)), flush=True)
+        print(json.dumps(run(settings_from(options, ServerSettings), ended)), flush=True)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         if options.wait:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from innet.config import CodecDescription, Model, Settings, ValuesPerPacket, load_toml, validate
+from innet.config import (
+    CodecDescription,
+    Model,
+    Settings,
+    ValuesPerPacket,
+    load_toml,
+    read_toml,
+    validate,
+)
 from innet.errors import ConfigError, InputError
 from innet.fabric import Faults
 from innet.plan import Plan, Request, SharedPlan, TopologyName, plan_jobs
@@ -108,6 +116,10 @@ class WorkerSettings(JobSettings):
 
     Attributes:
         worker: its index.
+        service: HOST:PORT of a switch service (``innet switch serve``) to join, instead of the
+            network that the job's settings describe; program, values and window are then its own.
+        service_job: the job's name there.
+        key_file: a file that holds the service's key.
         interface: where to send raw Ethernet; not needed for UDP.
         switch: what runs the program, for the report.
         input: a NumPy file (.npy) with this worker's gradient; generated if not given.
@@ -119,6 +131,9 @@ class WorkerSettings(JobSettings):
     """
 
     worker: Annotated[int, Field(ge=0)]
+    service: str | None = None
+    service_job: str = "innet"
+    key_file: AnyPath | None = None
     interface: str | None = None
     switch: str = "unknown"
     input: AnyPath | None = None
@@ -132,7 +147,7 @@ class WorkerSettings(JobSettings):
         """What the worker does to its own packets; None for nothing."""
         if not (self.loss or self.duplicate or self.reorder or self.delay):
             return None
-        plan = self.plan()
+        plan = self.plan()  # with a service, its shape is all the same: one switch
         return Faults(
             loss=self.loss,
             duplicate=self.duplicate,
@@ -171,10 +186,23 @@ def read_as(path: Path, kind: type[Model]) -> Model:
     """The same for any settings."""
     if path.suffix != ".json":
         return load_toml(path, kind)
+    return validate(kind, _json(path), source=str(path))
+
+
+def mapping_in(path: Path) -> dict[str, Any]:
+    """What a file of settings holds, unchecked.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return _json(path) if path.suffix == ".json" else read_toml(path)
+
+
+def _json(path: Path) -> dict[str, Any]:
     try:
         mapping = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}: {error}.") from None
     if not isinstance(mapping, dict):
         raise ConfigError(f"{path} holds no settings: it must be a JSON object.")
-    return validate(kind, mapping, source=str(path))
+    return mapping

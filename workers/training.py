@@ -2,9 +2,9 @@
 
     python -m workers.training worker0.toml
 
-The file holds ``TrainingWorkerSettings``. Each iteration prints one line of JSON: {"report": ...,
-"loss": that of this worker's batch, "score": on the test set, from worker 0 after each epoch}. With
---wait and for errors see ``workers.allreduce``.
+The file, and ``--set NAME=VALUE``, fill ``TrainingWorkerSettings``. Each iteration prints one line
+of JSON: {"report": ..., "loss": that of this worker's batch, "score": on the test set, from worker
+0 after each epoch}. With --wait and for errors see ``workers.allreduce``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from innet.config import Framework
 from innet.experiments.model import MODELS, Vector
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
-from innet.participant import Participant, connect, rehearse
+from innet.participant import Participant, rehearse
 from innet.record import Report
 from workers.allreduce import main_of, summed
 from workers.outcomes import save
+from workers.seat import seated
 from workers.settings import WorkerSettings
 
 
@@ -54,7 +55,6 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
-    plan = settings.plan()
     model = MODELS.get(settings.model)(settings.framework)
     data = model.load("test")
     layers = tuple(model.shapes.values())
@@ -66,12 +66,12 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         momentum=settings.momentum,
     )
     last: list[Report] = []
-    with one_thread(), connect(plan, settings.worker, settings.interface) as fabric:
+    with one_thread(), seated(settings) as seat:
         participant = Participant(
-            plan,
+            seat.plan,
             settings.worker,
             codec=settings.codec,
-            fabric=fabric,
+            fabric=seat.fabric,
             switch=settings.switch,
             faults=settings.faults(),
             timing=settings.timing(),
@@ -80,7 +80,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         )
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:
-            total, report = summed(participant, gradient, wait=wait)
+            total, report = summed(participant, gradient, wait=wait, read=seat.read)
             last[:] = [report]
             return total, report
 
@@ -98,7 +98,8 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit status."""
-    return main_of("training", TrainingWorkerSettings, run, arguments)
+    does = "One worker of a training: computes gradients of its shard, descends by their sum."
+    return main_of("training", does, TrainingWorkerSettings, run, arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""The programs of workers/: their command lines, and workers that sit at a switch service."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import numpy as np
+import pytest
+from support.service import serving, together, where
+
+import innet
+from innet.errors import ConfigError, InputError, MembershipError, StalledError
+from innet.experiments import allreduce as experiment
+from workers import allreduce, training
+from workers.allreduce import summed
+from workers.commandline import parser_of, settings_from
+from workers.settings import WorkerSettings
+from workers.training import TrainingWorkerSettings
+
+PROGRAMS = {
+    "allreduce": ("service_job = innet", "HOST:PORT of a switch service"),
+    "training": ("learning_rate", "a registered model's name"),
+    "parameter_server": ("workers = 4", "for programs that have one: hashed"),
+    "switch": ("--interface", "BMv2 JSON"),
+    "service": ("--key-file", "--metrics"),
+}
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(key="k") as running:
+        yield running
+
+
+@pytest.fixture
+def at(service, tmp_path):
+    (tmp_path / "key").write_text("k")
+    return {"service": where(service), "key_file": tmp_path / "key", "workers": 2, "give_up": 20.0}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_explain_themselves(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        importlib.import_module(f"workers.{name}").main(["--help"])
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert f"python -m workers.{name}" in said
+    assert all(text in said for text in PROGRAMS[name])
+
+
+@pytest.mark.parametrize("name", ["allreduce", "training", "parameter_server"])
+def test_settings_are_needed(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        importlib.import_module(f"workers.{name}").main([])
+    assert stop.value.code == 2
+    assert "--help lists them" in capsys.readouterr().err
+
+
+def settings(arguments):
+    parser = parser_of("allreduce", "", WorkerSettings, "")
+    return settings_from(parser.parse_args(arguments), WorkerSettings)
+
+
+def test_options_win_over_the_file(tmp_path):
+    for name, text in (
+        ("a.toml", 'worker = 1\ncodec = "lhc"\n'),
+        ("a.json", json.dumps({"worker": 1, "codec": "lhc"})),
+    ):
+        (tmp_path / name).write_text(text)
+        found = settings([str(tmp_path / name), "--set", "codec=topk", "-s", "rounds = 3"])
+        assert (found.worker, found.codec, found.rounds) == (1, "topk", 3)
+    parts = settings(["--set", "worker=0", "--set", 'codec={carrier="lhc"}'])
+    assert parts.codec == {"carrier": "lhc"}
+
+
+@pytest.mark.parametrize("word", ["worker", "worker=x", "nobody=1", "worker=-1", "worker=[[["])
+def test_options_that_cannot_be_used(word):
+    with pytest.raises(ConfigError):
+        settings(["--set", word])
+
+
+def test_workers_of_a_service(service, at, tmp_path):
+    rng = np.random.default_rng(0)
+    gradients = experiment.generate(2, 3000, 0.1, rng)
+    expected, in_memory = innet.all_reduce(gradients, codec="lhc", values_per_packet=32, seed=0)
+
+    def work(worker):
+        output = tmp_path / f"{worker}.npy"
+        options = WorkerSettings(
+            worker=worker, codec="lhc", size=3000, density=0.1, output=output, **at
+        )
+        (line,) = allreduce.run(options)
+        return np.load(output), line["report"]
+
+    for total, report in together([lambda w=worker: work(w) for worker in range(2)]):
+        np.testing.assert_array_equal(total, expected)
+        assert report["program"] == "slots-32"
+        assert report["rounds"] == in_memory.rounds
+
+
+def test_a_training_worker_of_a_service(at):
+    options = TrainingWorkerSettings(
+        worker=0, framework="numpy", iterations=2, batch_size=8, learning_rate=0.1, momentum=0.9,
+        codec="topk", **at | {"workers": 1},
+    )  # fmt: skip
+    lines = list(training.run(options))
+    assert len(lines) == 2
+    assert all(np.isfinite(line["loss"]) for line in lines)
+
+
+def test_a_worker_of_a_service_that_is_alone(at):
+    options = WorkerSettings(worker=0, **at | {"give_up": 0.3})
+    with pytest.raises(StalledError, match="waited for worker 1 of job 'innet'"):
+        list(allreduce.run(options))
+    with pytest.raises(InputError, match="pass the key"):
+        list(allreduce.run(WorkerSettings(worker=0, **at | {"key_file": None})))
+
+
+class Participant:
+    """Whose all-reduce stalls."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def all_reduce(self, gradient):
+        raise self.error
+
+    def diagnose(self, read):
+        return f"waits for {read('s1', 'bitmap', 0)}"
+
+
+def test_a_stall_is_explained_where_registers_can_be_read():
+    stalled = Participant(StalledError("nothing came"))
+    with pytest.raises(StalledError, match="nothing came"):
+        summed(stalled, None, wait=False)
+    with pytest.raises(StalledError, match="waits for 7"):
+        summed(stalled, None, wait=False, read=lambda *_: 7)
+    with pytest.raises(MembershipError, match="gone"):
+        summed(Participant(MembershipError("gone")), None, wait=False, read=lambda *_: 7)

@@ -17,7 +17,7 @@ from typing import Any
 
 from innet.errors import ControlError, InputError, NetworkError, StalledError
 from innet.switch.bmv2 import find_simple_switch
-from innet.switch.bmv2_control import ControlClient
+from innet.switch.bmv2_choice import Controls
 from innet.switch.bmv2_session import refused
 from topo import processes
 from topo.debian import Host, Switch
@@ -248,8 +248,8 @@ class Bmv2Switch(P4Switch):
 
     Args:
         name: as everywhere in Mininet.
-        simple_switch: the executable; by default the one on PATH. simple_switch_CLI must be on
-            PATH.
+        simple_switch: the executable; by default the one on PATH. For its control plane there
+            must be Thrift's library, or simple_switch_CLI on PATH.
         thrift_port: where its control plane listens, in the switch's own namespace.
         device_id: as simple_switch's option.
         log_level: "off", or simple_switch's log level; the log goes to the folder.
@@ -271,7 +271,7 @@ class Bmv2Switch(P4Switch):
         self.thrift_port = thrift_port
         self.device_id = device_id
         self.log_level = log_level
-        self._control: ControlClient | None = None
+        self._control: Controls | None = None
 
     def _launch(self, interfaces: Mapping[int, str]) -> None:
         words: list[str | Path] = [self._switch]
@@ -296,8 +296,12 @@ class Bmv2Switch(P4Switch):
 
     def _wait(self) -> None:
         self._wait_until_it_listens()
-        self._control = ControlClient(
-            self._cli, self.thrift_port, prefix=("mnexec", "-a", str(self.pid))
+        self._control = Controls(
+            json.loads(self.program.read_text(encoding="utf-8")),
+            self.thrift_port,
+            self._cli,
+            inside=lambda: network_namespace_of(self.pid),
+            prefix=("mnexec", "-a", str(self.pid)),
         )
         for line in (f"set_queue_depth {_QUEUE}", *self.commands):
             self.command(line)

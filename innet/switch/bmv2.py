@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import ControlError, MissingToolError
+from innet.switch.bmv2_choice import has_thrift
 from innet.switch.bmv2_session import Packets, Session
 
 _REMEDY = (
     "Install BMv2 (https://github.com/p4lang/behavioral-model#installing-bmv2) so that "
-    "simple_switch and simple_switch_CLI are on PATH. The built-in switch needs neither."
+    "simple_switch is on PATH, and simple_switch_CLI too or Thrift's library (pip install "
+    "'innet[bmv2]'). The built-in switch needs none of them."
 )
 
 _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "mirroring_add")
@@ -54,8 +56,8 @@ class Reference:
 
 def find_simple_switch(
     path: str | Path | None = None, *, checked: bool = False
-) -> tuple[Path, Path]:
-    """simple_switch and simple_switch_CLI on PATH.
+) -> tuple[Path, Path | None]:
+    """simple_switch and simple_switch_CLI on PATH; None for the latter where Thrift's library is.
 
     Args:
         path: rather this simple_switch.
@@ -63,16 +65,16 @@ def find_simple_switch(
             build whose assertions are on.
 
     Raises:
-        MissingToolError: one of them is not there; says how to get it.
+        MissingToolError: something is not there; says how to get it.
     """
     names = (str(path or "simple_switch"), "simple_switch_CLI")
     switch, cli = (shutil.which(name) for name in names)
     if checked:
         switch = shutil.which("simple_switch_checked") or switch
-    if switch is None or cli is None:
+    if switch is None or (cli is None and not has_thrift()):
         missing = names[0] if switch is None else names[1]
         raise MissingToolError(missing, "running a program on BMv2", _REMEDY)
-    return Path(switch), Path(cli)
+    return Path(switch), None if cli is None else Path(cli)
 
 
 def version() -> str:
@@ -91,10 +93,13 @@ def open_session(
     *,
     deadline: float = 120.0,
     checked: bool = False,
+    thrift: bool = False,
 ) -> Session:
     """A session, to be used in a ``with`` statement; see ``Session`` and ``find_simple_switch``."""
     switch, cli = find_simple_switch(checked=checked)
-    return Session(switch, cli, json.dumps(program), packets, ports=ports, deadline=deadline)
+    return Session(
+        switch, cli, json.dumps(program), packets, ports=ports, deadline=deadline, thrift=thrift
+    )
 
 
 def run(

@@ -8,6 +8,7 @@ handed over by writing its successor at the same port, and commands may come bet
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import select
@@ -24,6 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from innet.errors import ControlError, ProgramError, StalledError
+from innet.switch.bmv2_choice import Control, Controls
 from innet.switch.bmv2_control import ControlClient
 
 Packets = Sequence[tuple[int, bytes]]
@@ -37,11 +39,12 @@ class Session:
     """A fresh simple_switch that plays ``packets``; a context manager, which starts and ends it.
 
     Args:
-        switch, cli: the executables.
+        switch, cli: the executables; without simple_switch_CLI, Thrift's library does its work.
         program: p4c's JSON, as text.
         packets: (port, bytes), all that will arrive, in order. ``play`` says when.
         ports: where packets may leave too; simple_switch sends only to ports that it has.
         deadline: seconds for the whole session.
+        thrift: commands go by Thrift where it knows them, although simple_switch_CLI is there.
 
     Raises:
         ControlError: a command was refused; says what simple_switch_CLI said.
@@ -53,14 +56,16 @@ class Session:
     def __init__(
         self,
         switch: Path,
-        cli: Path,
+        cli: Path | None,
         program: str,
         packets: Packets,
         *,
         ports: Iterable[int] = (),
         deadline: float = 120.0,
+        thrift: bool = False,
     ) -> None:
         self._switch, self._cli = switch, cli
+        self._thrift = thrift or cli is None
         self._program = program
         self._packets = packets
         self._ports = sorted({port for port, _ in packets} | set(ports))
@@ -77,7 +82,7 @@ class Session:
         self._path = Path(self._folder.name)
         self._pipes: dict[int, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._control: ControlClient | None = None
+        self._control: Control | None = None
         try:
             self._start()
         except BaseException:
@@ -113,7 +118,10 @@ class Session:
                 [*command, "program.json"], cwd=self._path, stdout=log, stderr=subprocess.STDOUT
             )
         self._wait(lambda: _listening(thrift), "simple_switch to listen")
-        self._control = ControlClient(self._cli, thrift)
+        if self._cli is None or self._thrift:
+            self._control = Controls(json.loads(self._program), thrift, self._cli)
+        else:  # the reference
+            self._control = ControlClient(self._cli, thrift)
         # The egress queues of simple_switch hold 64 packets and drop what is more.
         self.command("set_queue_depth 10000000")
 

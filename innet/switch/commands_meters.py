@@ -8,11 +8,12 @@ from innet.switch.control import ControlPlane
 from innet.switch.meters import Rate
 
 
-def _rate(text: str) -> Rate:
-    rate, separator, burst = text.partition(":")
+def rate(text: str) -> Rate:
+    """A meter's rate, written RATE:BURST."""
+    per_microsecond, separator, burst = text.partition(":")
     try:
         if separator:
-            return Rate(float(rate), int(burst))
+            return Rate(float(per_microsecond), int(burst))
     except ValueError:
         pass
     raise ControlError(f"{text!r} is no RATE:BURST, such as 0.5:100, with the rate per microsecond")
@@ -21,13 +22,13 @@ def _rate(text: str) -> Rate:
 @command("meter_set_rates", "METER INDEX RATE:BURST ...", 2, None)
 def _meter_set_rates(control: ControlPlane, words: Arguments) -> str:
     index = integer(words[1], "the index")
-    control.meter_set_rates(words[0], index, [_rate(word) for word in words[2:]])
+    control.meter_set_rates(words[0], index, [rate(word) for word in words[2:]])
     return ""
 
 
 @command("meter_array_set_rates", "METER RATE:BURST ...", 1, None)
 def _meter_array_set_rates(control: ControlPlane, words: Arguments) -> str:
-    control.meter_array_set_rates(words[0], [_rate(word) for word in words[1:]])
+    control.meter_array_set_rates(words[0], [rate(word) for word in words[1:]])
     return ""
 
 

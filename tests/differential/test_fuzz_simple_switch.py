@@ -38,6 +38,14 @@ def test_equals_simple_switch(name):
             assert left > 0, f"{name}: nothing left, so nothing was compared"
 
 
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_equals_simple_switch_told_by_thrift(name):
+    pytest.importorskip("thrift", reason="Thrift's library is not installed")
+    case = fuzz.make_case(name, SEEDS, min(PACKETS, 100))
+    trace = fuzz.simple_switch(case, thrift=True)
+    assert fuzz.compare(case, trace, "interpret") > 0
+
+
 def test_a_difference_is_seen():
     """The comparison itself: a packet, a register, a counter and a refusal that differ."""
     case = fuzz.make_case("fuzz_loops", 0, 40)

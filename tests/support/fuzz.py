@@ -107,14 +107,16 @@ class Trace:
     state: State
 
 
-def simple_switch(case: Case) -> Trace:
+def simple_switch(case: Case, *, thrift: bool = False) -> Trace:
     """Raises ProgramError when simple_switch ends, as it does by an assertion of its own."""
     text = document(case.name)
     program = load_program(text)
     single = one_by_one(program)
     handles, answers = [], []
     model = Switch(program, "interpret")
-    with bmv2.open_session(text, case.packets, range(PORTS), checked=True) as session:
+    with bmv2.open_session(
+        text, case.packets, range(PORTS), checked=True, thrift=thrift
+    ) as session:
         for each in case.rounds:
             handles.append(_attempt(session, [command for command, _ in each.commands]))
             for command, _ in each.commands:

@@ -1,0 +1,314 @@
+"""Commands to simple_switch by Thrift: what travels, what goes wrong, and simple_switch itself."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+
+import pytest
+from support.mininet import has_bmv2
+from support.switch_cases import program
+
+from innet.errors import ControlError, MissingToolError, StalledError
+from innet.switch import Switch, bmv2, bmv2_choice, load_program
+from innet.switch.bmv2_control import ControlClient
+from innet.switch.bmv2_session import refused
+
+pytest.importorskip("thrift", reason="Thrift's library is not installed")
+
+from innet.switch import bmv2_client
+from innet.switch.bmv2_commands import KNOWN, RuntimeControl
+from innet.switch.command_table import COMMANDS
+
+
+class StandIn:
+    """A control plane that answers calls by what it was given, and keeps them.
+
+    None instead of an answer ends the connection, and so does, after it, one that tells of a
+    service that is not there, as simple_switch's does.
+    """
+
+    def __init__(self, answers):
+        self.heard = []
+        self._answers = iter(answers)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client:
+                self._talk(client)
+
+    def _talk(self, client):
+        while read := client.recv(1 << 16):
+            self.heard.append(read)
+            answer = next(self._answers, b"")
+            if answer is None:
+                return
+            client.sendall(answer)
+            if b"Unknown service" in answer:
+                return
+
+    def close(self):
+        with contextlib.suppress(OSError):  # closed before
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def stand_in():
+    made = []
+
+    def make(*answers):
+        made.append(StandIn(answers))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def control(stand_in):
+    made = []
+
+    def make(*answers):
+        there = stand_in(*answers)
+        made.append(RuntimeControl(program("fuzz_registers"), there.port))
+        return there, made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def text(word):
+    return struct.pack(">i", len(word)) + word.encode()
+
+
+def reply(name, body, *, kind=2):
+    """A whole answer: strict header, name, number 1, fields."""
+    return struct.pack(">I", 0x80010000 | kind) + text(name) + struct.pack(">i", 1) + body
+
+
+def field(code, number, content):
+    return struct.pack(">bh", code, number) + content
+
+
+STOP = b"\0"
+REGISTER = "I.words"  # of the program fuzz_registers
+
+
+def test_a_call_travels_as_thrifts_binary_protocol_has_it(control):
+    answer = reply("bm_register_read", field(10, 0, struct.pack(">q", 77)) + STOP)
+    there, runtime = control(answer)
+    assert runtime.command(f"register_read {REGISTER} 3") == f"{REGISTER}[3]= 77"
+    runtime.close()
+    expected = struct.pack(">I", 0x80010001) + text("standard:bm_register_read")
+    expected += struct.pack(">i", 1)
+    expected += field(8, 1, struct.pack(">i", 0)) + field(11, 2, text(REGISTER))
+    expected += field(8, 3, struct.pack(">i", 3)) + STOP
+    assert there.heard == [expected]
+
+
+def test_a_refusal_is_told_in_words_and_the_connection_goes_on(control):
+    refusal = field(12, 1, field(8, 1, struct.pack(">i", 2)) + STOP) + STOP
+    unknown = field(11, 1, text("no such call")) + STOP
+    good = reply("bm_register_read", field(10, 0, struct.pack(">q", 5)) + STOP)
+    _, runtime = control(
+        reply("bm_register_read", refusal),
+        reply("bm_register_read", unknown, kind=3),
+        good,
+    )
+    with pytest.raises(ControlError, match="the index is beyond the end"):
+        runtime.command(f"register_read {REGISTER} 3")
+    with pytest.raises(ControlError, match="no such call"):
+        runtime.command(f"register_read {REGISTER} 3")
+    assert runtime.run([f"register_read {REGISTER} 0"]) == [f"{REGISTER}[0]= 5"]
+    runtime.close()
+
+
+def test_nobody_there_a_silent_one_and_one_that_goes_are_named(control, stand_in):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ControlError, match=f"cannot be reached at port {port}"):
+        RuntimeControl(program("fuzz_registers"), port)
+    _, runtime = control(None)
+    with pytest.raises(ControlError, match="control plane is gone"):
+        runtime.command(f"register_read {REGISTER} 3")
+    there = stand_in()
+    client = bmv2_client.Client(there.port, seconds=0.1)
+    with pytest.raises(StalledError, match=r"did not answer get_time_elapsed_us in 0\.1 s"):
+        client.call("get_time_elapsed_us")
+    with pytest.raises(ControlError, match="control plane is gone"):
+        client.call("get_time_elapsed_us")
+
+
+def test_a_garbled_answer_is_refused(control):
+    _, runtime = control(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises((ControlError, StalledError)):
+        runtime.command(f"register_read {REGISTER} 3")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nothing 1", "unknown command 'nothing'"),
+        ("act_prof_dump x", "needs simple_switch_CLI"),
+        ("register_read", "usage: register_read REGISTER"),
+        ("register_read nowhere 1", "unknown register 'nowhere'"),
+        ("register_read I.words one", "no integer"),
+        ("register_write I.words 0 0x1ffffffffffffffff", "does not fit"),
+        ("# nothing", "not one command"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_sent(control, line, said):
+    there, runtime = control()
+    with pytest.raises(ControlError, match=said):
+        runtime.command(line)
+    runtime.close()
+    there.close()
+    assert there.heard == []
+
+
+def test_services_that_are_not_there_yet_are_waited_for(control):
+    absent = field(11, 1, text("Unknown service: simple_switch")) + STOP
+    refused = field(12, 1, field(8, 1, struct.pack(">i", 1)) + STOP) + STOP
+    seen, runtime = control(
+        reply("bm_register_read_all", refused),
+        *[reply("bm_mc_get_entries", absent, kind=3)] * 2,
+        reply("bm_mc_get_entries", field(11, 0, text("{}")) + STOP),
+        reply("get_time_elapsed_us", absent, kind=3),
+        reply("get_time_elapsed_us", field(10, 0, struct.pack(">q", 1)) + STOP),
+    )
+    runtime.wait()
+    assert len(seen.heard) == 6
+    _, runtime = control(*[reply("bm_register_read_all", absent, kind=3)] * 9)
+    with pytest.raises(StalledError, match="all of its services within 0 s"):
+        runtime.wait(0)
+
+
+def test_commands_that_need_no_tool_are_commands():
+    assert set(COMMANDS) >= KNOWN
+    assert {"table_add", "mc_node_create", "register_read", "set_queue_rate"} <= KNOWN
+
+
+def test_without_library_and_tool_the_remedy_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(bmv2, "has_thrift", lambda: False)
+    monkeypatch.setattr(bmv2_choice, "has_thrift", lambda: False)
+    (tmp_path / "simple_switch").write_text("#!/bin/sh\n")
+    (tmp_path / "simple_switch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
+        bmv2.find_simple_switch()
+    with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
+        bmv2_choice.Controls({}, 1, None)
+    monkeypatch.setattr(bmv2, "has_thrift", lambda: True)
+    assert bmv2.find_simple_switch() == (tmp_path / "simple_switch", None)
+
+
+SAME_ANSWERS = {
+    "switch_tables": [
+        "show_tables",
+        "table_info lpm_table",
+        "table_add exact_table exactly 5 6 => 0x7f",
+        "table_add exact_table exactly 5 6 => 1",  # a second time
+        "table_add lpm_table I.lpm 2 10.1.2.0/24 => 3",
+        "table_add odd_table odd 0x100/9 => 4",
+        "table_add ternary_table ternary_ 0x123400&&&0xffff00 4 valid&&&1 => 5 10",
+        "table_add ternary_table ternary_ 1 4 5 => 5 10",  # too many fields
+        "table_add range_table range_ 5->9 0&&&0 => 6 7",
+        "table_add optional_table optional_ 1&&&0xff 0&&&0 => 5 10",
+        "table_add run_table two 3 => 300",
+        "table_add run_table two 4 => 512",  # a port of 10 bits
+        "table_add run_table leave 7 =>",
+        "table_dump exact_table",
+        "table_dump lpm_table",
+        "table_dump odd_table",
+        "table_dump ternary_table",
+        "table_dump range_table",
+        "table_dump optional_table",
+        "table_dump constant_table",
+        "table_dump run_table",
+        "table_modify run_table drop 1 =>",
+        "table_dump_entry run_table 1",
+        "table_delete run_table 1",
+        "table_delete run_table 1",  # it is gone
+        "table_set_default run_table two 9",
+        "table_num_entries run_table",
+        "table_reset_default run_table",
+        "table_dump run_table",
+        "table_clear run_table",
+        "table_clear constant_table",  # the program's own
+        "table_num_entries run_table",
+    ],
+    "switch_state": [
+        "register_read words 7",
+        "register_write words 7 0xffffffff",
+        "register_read words 7",
+        "register_write wide 3 0xffffffffffff",
+        "register_read wide 3",
+        "register_reset words",
+        "register_read words 7",
+        "register_read words 256",
+        "counter_write kinds 4 100 2000",
+        "counter_read kinds 4",
+        "counter_read kinds 256",
+        "counter_reset kinds",
+        "counter_read kinds 4",
+    ],
+    "switch_copies": [
+        "mc_mgrp_create 3",
+        "mc_node_create 9 1 5 2",
+        "mc_node_create 10 3",
+        "mc_node_associate 3 0",
+        "mc_node_associate 3 1",
+        "mc_node_associate 3 7",  # there is none
+        "mc_node_update 0 2 8",
+        "mc_dump",
+        "mc_node_dissociate 3 0",
+        "mc_dump",
+        "mc_node_destroy 0",
+        "mc_mgrp_destroy 3",
+        "mirroring_add 5 4",
+        "mirroring_get 5",
+        "mirroring_add_mc 6 3",
+        "mirroring_get 6",
+        "mirroring_delete 5",
+        "mirroring_get 5",  # it is gone
+        "set_queue_depth 100",
+        "set_queue_rate 1000 3",
+    ],
+    "switch_meters": [
+        "meter_array_set_rates by_packets 0.5:10 1:20",
+        "meter_get_rates by_packets 3",
+        "meter_set_rates by_packets 3 0.25:5 2:7",
+        "meter_get_rates by_packets 3",
+        "meter_get_rates by_packets 999",
+    ],
+}
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@pytest.mark.parametrize("name", SAME_ANSWERS)
+def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
+    """What both print is the same; what one refuses, the other refuses."""
+    monkeypatch.setattr(ControlClient, "__init__", None)  # no simple_switch_CLI
+    own = Switch(load_program(program(name)), "interpret")
+    with bmv2.open_session(program(name), [], [1], thrift=True) as session:
+        for line in SAME_ANSWERS[name]:
+            (theirs,) = session.attempt([line])
+            try:
+                assert theirs == own.command(line), line
+            except ControlError:
+                assert refused(theirs), line

@@ -112,7 +112,9 @@ def show(folder: Path) -> None:
                         failed.append(f"{codec}, seed {seed}: {note.read_text().strip()}")
             if not found:
                 continue
-            record = merge(found)
+            # Runs may have been made with other numbers of cores: nothing shown here is a time.
+            machine = found[0].machine
+            record = merge([each.model_copy(update={"machine": machine}) for each in found])
             _print(record, f"{name}, {count} workers")
             print("\n".join(["", *failed]))
             draw_training(record, folder / f"{name}-{count}.png")

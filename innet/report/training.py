@@ -83,7 +83,7 @@ def cells(way: Way, last: int) -> tuple[str, ...]:
     """Score, loss, bytes, compression and exact sums of one way, for people."""
     learned = (
         spread_of_scores(way.scores(), way.metric),
-        spread(way.losses(last), lambda number: f"{number:.4f}"),
+        spread(way.losses(last), _loss),
     )
     if not way.measured:
         return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
@@ -96,6 +96,11 @@ def cells(way: Way, last: int) -> tuple[str, ...]:
         numbers.times(way.compression),
         f"{numbers.count(exact)} of {numbers.count(steps)}",
     )
+
+
+def _loss(number: float) -> str:
+    """Four digits after the point; that of a training that ran away would fill the table."""
+    return f"{number:.4f}" if number < 1e4 else f"{number:.1e}"
 
 
 def spread_of_scores(scores: Sequence[float], metric: Metric) -> str:

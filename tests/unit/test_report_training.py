@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
 from innet.record import PERPLEXITY, TRAIN
 from innet.report.curves import draw_training, training_figure
-from innet.report.training import spread_of_scores, ways_of
+from innet.report.training import cells, spread_of_scores, ways_of
 
 pytest.importorskip("matplotlib")
 
@@ -46,6 +48,13 @@ def test_runs_are_grouped_by_their_way_to_sum():
     last = topk.runs[0].final_score
     assert topk.scores() == pytest.approx([last, 0.9 * last, 0.8 * last])
     assert topk.losses(11)[2] == pytest.approx(0.81 * topk.losses(11)[0])
+
+
+def test_a_loss_that_ran_away_does_not_fill_the_table():
+    _, topk = ways_of(a_training())
+    steps = [step.model_copy(update={"loss": 1.5e26}) for step in topk.runs[0].steps]
+    away = replace(topk, runs=(topk.runs[0].model_copy(update={"steps": tuple(steps)}),))
+    assert cells(away, 11)[1] == "1.5e+26"
 
 
 def test_lines_are_means_and_bands_deviations():

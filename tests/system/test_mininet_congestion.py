@@ -1,0 +1,86 @@
+"""Congestion in simple_switch's queues: marks by depth, windows that halve, sums that are exact."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+
+import numpy as np
+import pytest
+from support.mininet import has_bmv2, missing, needs_mininet
+
+import innet
+from innet.participant import Participant, connect
+from innet.protocol import Timing
+from innet.wire import Flag
+
+if not missing():
+    from topo.namespaces import network_namespace_of
+    from topo.network import network, scratch
+    from topo.settings import NetSettings
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.bmv2,
+    pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+WORKERS = 2
+WINDOW = 64  # twice the depth from which on packets are marked
+RATE = 400  # packets/s that leave at each port
+
+
+def all_reduce(
+    program: str, control: str, rate: int | None
+) -> list[tuple[np.ndarray, Participant]]:
+    """Each worker's sum and end, over simple_switch with so many packets/s at each port."""
+    chosen = NetSettings(workers=WORKERS, program=program, switch="bmv2", window=WINDOW)
+    plan = chosen.plan()
+    timing = Timing(timeout=1.0, min_timeout=1.0, max_timeout=2.0, window_control=control)
+    with (
+        scratch() as folder,
+        network(chosen.mininet_topo(plan, folder)) as net,
+        contextlib.ExitStack() as stack,
+    ):
+        for switch in net.switches:
+            switch.command("set_queue_depth 1000")
+            if rate is not None:
+                switch.command(f"set_queue_rate {rate}")
+        ends = []
+        for worker, host in enumerate(plan.workers):
+            with network_namespace_of(net.get(host.name).pid):
+                fabric = stack.enter_context(connect(plan, worker))
+            ends.append(Participant(plan, worker, codec="dense", fabric=fabric, timing=timing))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            done = list(pool.map(lambda end, given: end.all_reduce(given), ends, gradients()))
+        return [(total, end) for (total, _), end in zip(done, ends, strict=True)]
+
+
+def gradients() -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.standard_normal(64 * 300, np.float32) for _ in range(WORKERS)]
+
+
+@pytest.mark.parametrize("program", ["slots", "tree"])
+def test_a_full_queue_marks_and_the_window_halves(program):
+    expected, _ = innet.all_reduce(gradients(), program=program)
+    for total, participant in all_reduce(program, "aimd", RATE):
+        np.testing.assert_array_equal(total, expected)
+        end = participant._end
+        assert Flag.ECN in end.result_flags
+        assert end.window.halvings >= 1
+        assert end.counters.retransmissions == 0  # it is marks that tell, not losses
+
+
+def test_an_empty_queue_marks_nothing():
+    for _, participant in all_reduce("slots", "aimd", None):
+        assert Flag.ECN not in participant._end.result_flags
+        assert participant._end.window.halvings == 0
+
+
+def test_who_does_not_listen_is_not_told():
+    for _, participant in all_reduce("slots", "fixed", RATE):
+        assert Flag.ECN not in participant._end.result_flags

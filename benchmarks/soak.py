@@ -6,8 +6,8 @@ A switch service and worker processes sum without end. Every ``--every`` seconds
 killed (SIGKILL) and started anew, and half of that later the switch, at the same port. The last
 worker is never killed. Each worker compares each of its sums, bit for bit, with that of a
 collective in its own memory. At the end: sums, epochs, how long each interruption took until all
-workers had summed again, and how resident memory has grown from a process's first seconds to its
-last.
+workers had summed again, and what resident memory a process had in its first seconds, midway and in
+its last.
 
 It ends with status 1 if a sum was wrong, a process ended by itself, or one did nothing for
 ``--patience`` seconds.
@@ -142,13 +142,18 @@ class Life:
             return
         self.resident.append((now - self.born, pages * os.sysconf("SC_PAGE_SIZE")))
 
-    def growth(self) -> tuple[float, int, int] | None:
-        """(seconds between, bytes early, bytes late), medians of five looks; None if too short."""
-        if len(self.resident) < 10:
+    def sizes(self) -> tuple[int, int, int] | None:
+        """Bytes early, midway and late, medians of five looks each; None if it was too short."""
+        looks = [size for _, size in self.resident]
+        if len(looks) < 15:
             return None
-        early, late = self.resident[:5], self.resident[-5:]
-        sizes = [int(statistics.median(size for _, size in each)) for each in (early, late)]
-        return late[2][0] - early[2][0], sizes[0], sizes[1]
+        middle = len(looks) // 2
+        early, midway, late = looks[:5], looks[middle - 2 : middle + 3], looks[-5:]
+        return _median(early), _median(midway), _median(late)
+
+
+def _median(sizes: list[int]) -> int:
+    return int(statistics.median(sizes))
 
 
 @dataclass(slots=True)
@@ -328,14 +333,13 @@ def show(run: Soak) -> None:
             f"{statistics.median(tally.interruptions):.2f} s, at most "
             f"{max(tally.interruptions):.2f} s"
         )
-    table = Table(title="resident memory", box=None, title_justify="left")
-    for title in ("", "seconds between", "MB early", "MB late", "growth, MB"):
+    table = Table(title="resident memory, MB", box=None, title_justify="left")
+    for title in ("", "looked for, s", "early", "midway", "late"):
         table.add_column(title, justify="right" if title else "left")
     for life in run.lives:
-        if (found := life.growth()) is not None:
-            between, early, late = found
-            sizes = [f"{size / 1e6:.1f}" for size in (early, late, late - early)]
-            table.add_row(life.name, f"{between:.0f}", *sizes)
+        if (sizes := life.sizes()) is not None:
+            looked = life.resident[-1][0] - life.resident[0][0]
+            table.add_row(life.name, f"{looked:.0f}", *(f"{size / 1e6:.1f}" for size in sizes))
     console.print(table)
     for error in tally.errors:
         console.print(f"ERROR: {error}", markup=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
+from innet.errors import InputError, StalledError
 from innet.fabric.messages import (
     Addresses,
     Outbox,
@@ -83,6 +83,7 @@ class PeerPorts:
         counts: what became of datagrams.
         strays: datagrams of another length than frames, from anybody, at most ``stray_limit`` of
             a batch; whoever reads them takes them out.
+        stalls: batches of which a part is lost, since the socket took nothing for seconds.
     """
 
     stray_limit = 64
@@ -95,6 +96,7 @@ class PeerPorts:
         sock.setblocking(False)
         self.counts = PeerCounts()
         self.strays: list[Stray] = []
+        self.stalls = 0
         self._socket = sock
         self._size = layout.frame_size
         self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, _ROWS)
@@ -179,7 +181,10 @@ class PeerPorts:
         """Send each packet to whoever is at its port; to nobody, it is lost."""
         rows, places, _ = by_port(packets.port, self._places)
         names = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
-        self._outbox.send(self._socket, packets, _HEADER, rows, Addresses(names, places))
+        try:
+            self._outbox.send(self._socket, packets, _HEADER, rows, Addresses(names, places))
+        except StalledError:
+            self.stalls += 1  # what it could not send is lost, as on a link that is down
 
     def _keep_strays(self, rows: NDArray[np.int64]) -> None:
         room = self.stray_limit - len(self.strays)

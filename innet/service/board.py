@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from innet.config import Engine
 from innet.packets import PacketBatch
-from innet.plan import Probe, aggregation_of
+from innet.plan import Plan, Probe, aggregation_of
 from innet.protocol import SlotReader
 from innet.protocol.admission import Job
-from innet.service.places import Places, plan_of
+from innet.service.places import Places
 from innet.switch import Switch
 from innet.switch.engine import cell_value
 
@@ -44,12 +44,12 @@ class Board:
             self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
-    def begin(self, place: int, number: int, epoch: int, workers: int) -> None:
+    def begin(self, place: int, job: Job) -> None:
         """Admit a job, or its next epoch, and nobody else at this place; its slots are empty."""
-        absent = frozenset(range(workers, self.places.workers))
-        before = replace(self._jobs[place], number=number, epoch=(epoch - 1) % 0x10000)
+        nobody = range(len(job.members), self.places.workers)
+        before = replace(self._jobs[place], number=job.number, epoch=(job.epoch - 1) % 0x10000)
         self._jobs[place], commands = before.next_epoch(
-            self._entries.pop(place, []), absent, self._first_node(place)
+            self._entries.pop(place, []), job.absent.union(nobody), self._first_node(place)
         )
         self.switch.commands("\n".join(commands))
         others = {handle for handles in self._entries.values() for handle in handles}
@@ -76,9 +76,8 @@ class Board:
         cells = self.switch.registers[name]
         return cell_value(cells, index) if 0 <= index < len(cells) else None
 
-    def reader(self, place: int, number: int, epoch: int, workers: int) -> SlotReader:
+    def reader(self, plan: Plan) -> SlotReader:
         """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
-        plan = plan_of(self.places.describe(place, number, epoch, workers))
         registers = self.switch.registers
         probe = Probe(lambda _, name, index: cell_value(registers[name], index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)

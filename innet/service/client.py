@@ -12,7 +12,7 @@ The connection stays open: it is how the others learn that a worker is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from innet.errors import (
@@ -87,6 +87,10 @@ class Membership:
         self._where = resolve(switch)
         self._channel: Channel | None = None
         self._departed: dict[int, str] = {}
+        self._gone: set[int] = set()
+        self._waiting: set[int] = set()
+        self._absent: frozenset[int] = frozenset()  # from this epoch
+        self._pending: Message | None = None  # a plan that nobody waited for
         self.newcomers: frozenset[int] = frozenset()
         self.fabric = ServiceFabric(worker, lambda: self._open().fileno(), self._hear_departures)
         try:
@@ -114,13 +118,18 @@ class Membership:
         else:
             self.close()
 
-    def renew(self, deadline: float = DEADLINE) -> Plan:
+    def renew(self, deadline: float = DEADLINE, *, without: Iterable[int] = ()) -> Plan:
         """After a failure: wait until all workers ask for it, and go on under the next epoch.
 
         A switch that was started anew is joined again.
 
+        Args:
+            deadline: seconds to wait.
+            without: workers to go on without, whoever asks first decides; others are waited for,
+                but for those who were left out before and have not asked to take part again.
+
         Returns:
-            The new plan, for a new ``Participant``.
+            The new plan, for ``Participant.begin_epoch`` or a new ``Participant``.
 
         Raises:
             StalledError: not all workers asked; names those who are missing.
@@ -129,15 +138,34 @@ class Membership:
         until = time.monotonic() + deadline
         if self._channel is not None:
             try:
-                self._channel.say({"request": "renew"})
-                self.plan = self._await_plan(until)
+                return self._ask(until, sorted(set(without)))
             except MembershipError:
                 self._channel.close()
                 self._channel = None
-            else:
-                return self.plan
         self.plan = self._enter(until, again=True)
         return self.plan
+
+    def _ask(self, until: float, without: list[int]) -> Plan:
+        self._hear_departures()
+        if self._pending is None:
+            request = {"request": "renew", "epoch": self.epoch, "without": without}
+            self._open().say(request)
+            self.plan = self._await_plan(until)
+        else:  # it came after a call that had waited too long
+            self.plan = self._begin(self._pending)
+        return self.plan
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Workers of this epoch that have left the job, by what the switch has said so far."""
+        self._hear_departures()
+        return frozenset(self._gone)
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Workers that were left out of this epoch, or came later, and wait for the next one."""
+        self._hear_departures()
+        return frozenset(self._waiting)
 
     def read_register(self, switch: str, name: str, index: int) -> int:
         """What a register of the switch holds, for ``Participant.diagnose``.
@@ -237,11 +265,21 @@ class Membership:
             if "awaited" in message:
                 awaited = list(message["awaited"])
             elif "plan" in message:
-                plan = plan_of(message["plan"])
-                self.newcomers = frozenset(message["newcomers"])
-                self._departed.clear()
-                self.fabric.begin(plan.layout)
-                return plan
+                return self._begin(message)
+            else:
+                self._note(message)
+
+    def _begin(self, message: Message) -> Plan:
+        """An epoch begins."""
+        plan = plan_of(message["plan"])
+        self.newcomers = frozenset(message["newcomers"])
+        self._pending = None
+        self._departed.clear()
+        self._gone.clear()
+        self._absent = plan.job.absent
+        self._waiting &= self._absent
+        self.fabric.begin(plan.layout)
+        return plan
 
     # ------------------------------------------------------------------ what the switch says
 
@@ -256,11 +294,28 @@ class Membership:
         return self._departed
 
     def _note(self, message: Message) -> None:
+        """Take up what another worker did."""
         if "left" in message:
+            worker = message["left"]
             how = "left job" if message.get("on_purpose") else "lost its connection to job"
-            self._departed[message["left"]] = f"{how} {self.job!r}"
+            self._gone.add(worker)
+            self._waiting.discard(worker)
+            self._depart(worker, f"{how} {self.job!r}")
         elif "renewing" in message:
-            self._departed[message["renewing"]] = f"asks for the next epoch of job {self.job!r}"
+            self._waiting.add(message["renewing"])
+            self._depart(message["renewing"], f"asks for the next epoch of job {self.job!r}")
+        elif "joined" in message:
+            self._waiting.add(message["joined"])
+        elif "left_out" in message:
+            self._depart(self.worker, f"was left out by the others of job {self.job!r}")
+        elif "plan" in message:
+            self._pending = message
+            self._depart(self.worker, f"has not gone on to the next epoch of job {self.job!r}")
+
+    def _depart(self, worker: int, what: str) -> None:
+        # Nobody waits for who takes no part in this epoch.
+        if worker not in self._absent:
+            self._departed[worker] = what
 
     def _next(self, until: float, what: str) -> Message:
         message = self._message(until)

@@ -2,12 +2,14 @@
 
 A job begins once all its workers are seated, each with an address that it has shown. Each beginning
 is an epoch: what was under way before counts no more. Whoever leaves, on purpose or by losing the
-connection, frees the seat; the others are told, and go on, with somebody else on that seat, when
-all have asked for the next epoch. A job is over when its last worker has left.
+connection, frees the seat; the others are told, and go on when all have asked for the next epoch:
+with somebody else on that seat, or without whom they name. Who was left out takes part again in the
+first epoch that begins after it has asked. A job is over when its last worker has left.
 
     absent ── join ──► seated ── hello (an address) ──► ready ── all are ready ──► running
-                                                          ▲                           │
-                                                          └────────── renew ──────────┘
+                                                          ▲                       │  │
+                                                          ├────────── renew ──────┘  │
+                                                          └── renew ── left out ◄────┘
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from innet.service.control import LONGEST_NAME, TOKEN, Message
 class Switchboard(Protocol):
     """Where jobs are admitted."""
 
-    def begin(self, place: int, number: int, epoch: int, addresses: list[Address]) -> Message:
+    def begin(self, job: RunningJob, addresses: dict[int, Address]) -> Message:
         """Admit the workers at ``addresses``, and nobody else; what they are to be told."""
 
     def end(self, place: int) -> None:
@@ -39,6 +41,7 @@ class State(enum.Enum):
     SEATED = "seated"
     READY = "ready"
     RUNNING = "running"
+    LEFT_OUT = "left out"
 
 
 @dataclass(slots=True)
@@ -50,7 +53,9 @@ class Seat:
         token: what its datagram must hold.
         state: where it is.
         address: where its frames come from, once it has shown it.
-        is_new: it has not been in an epoch yet.
+        is_new: it was not in the epoch before.
+        asked: when it asked for the next epoch, as a number that grows.
+        without: workers that it asked to leave out.
     """
 
     client: int
@@ -58,6 +63,8 @@ class Seat:
     state: State = State.SEATED
     address: Address | None = None
     is_new: bool = True
+    asked: int = 0
+    without: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -70,6 +77,7 @@ class RunningJob:
         place: its part of the switch.
         number, epoch: as in the header.
         epochs: how many have begun.
+        absent: workers that take no part in this epoch.
         seats: by worker.
     """
 
@@ -79,19 +87,33 @@ class RunningJob:
     number: int
     epoch: int
     epochs: int = 0
+    absent: frozenset[int] = frozenset()
     seats: dict[int, Seat] = field(default_factory=dict)
+
+    def _in(self, state: State) -> set[int]:
+        return {worker for worker, seat in self.seats.items() if seat.state is state}
+
+    @property
+    def left_out(self) -> set[int]:
+        """Workers without whom the next epoch begins."""
+        ready = self._in(State.READY)
+        out = set(self.absent - ready)
+        # Who asked first says whom to go without; who is left out has no say.
+        for worker in sorted(ready, key=lambda each: self.seats[each].asked):
+            if worker not in out:
+                out |= self.seats[worker].without
+        return out
 
     @property
     def awaited(self) -> list[int]:
         """Workers that the next epoch waits for."""
-        ready = {index for index, seat in self.seats.items() if seat.state is State.READY}
-        return [index for index in range(self.workers) if index not in ready]
+        there = self._in(State.READY) | self.left_out
+        return [worker for worker in range(self.workers) if worker not in there]
 
     @property
     def is_running(self) -> bool:
-        """Whether all seats are taken by workers of this epoch."""
-        states = [seat.state for seat in self.seats.values()]
-        return len(states) == self.workers and all(each is State.RUNNING for each in states)
+        """Whether all workers of this epoch are in it."""
+        return self._in(State.RUNNING) == set(range(self.workers)) - self.absent
 
 
 class Place(NamedTuple):
@@ -129,6 +151,7 @@ class Jobs:
         self._jobs: dict[str, RunningJob] = {}
         self._clients: dict[int, Place] = {}
         self._tokens: dict[bytes, Place] = {}
+        self._requests = 0
 
     def __iter__(self) -> Iterator[RunningJob]:
         return iter(self._jobs.values())
@@ -172,25 +195,35 @@ class Jobs:
         seat = job.seats[worker]
         if seat.state is State.SEATED:
             seat.address = sender
-            seat.state = State.READY
+            self._ready(seat)
             self._tell_others(place, {"joined": worker})
             self._begin_if_all_are_ready(job)
         return True
 
-    def renew(self, client: int) -> None:
+    def renew(self, client: int, message: Message) -> None:
         """A client asks for the job's next epoch.
 
+        A request from one that has not seen the present epoch yet is none: it gets what it wants.
+
         Raises:
-            InputError: it has not joined.
+            InputError: it has not joined; or cannot go on without the workers that it names.
         """
         place = self._clients.get(client)
         if place is None:
             raise InputError("join a job first.")
         job, worker = place
+        without = message.get("without", [])
+        if not (isinstance(without, list) and all(map(_whole, without))) or worker in without:
+            raise InputError(f"worker {worker} cannot go on without {without!r:.100}.")
         seat = job.seats[worker]
-        if seat.state is State.RUNNING:
-            seat.state = State.READY
+        if seat.state is State.SEATED:
+            return
+        if seat.state is not State.LEFT_OUT and message.get("epoch") != job.epoch:
+            return
+        if seat.state is not State.READY:
+            self._ready(seat)
             self._tell_others(place, {"renewing": worker})
+        seat.without = frozenset(without) & frozenset(range(job.workers))
         self._begin_if_all_are_ready(job)
 
     def gone(self, client: int, *, left: bool = False) -> None:
@@ -206,6 +239,11 @@ class Jobs:
             return
         self._tell_others(place, {"left": worker, "on_purpose": left})
         self._tell_awaited(job)
+
+    def _ready(self, seat: Seat) -> None:
+        self._requests += 1
+        seat.asked = self._requests
+        seat.state = State.READY
 
     def _is_taken(self, sender: Address, token: bytes) -> bool:
         seats = (seat for job in self for seat in job.seats.values())
@@ -244,17 +282,25 @@ class Jobs:
         if job.awaited:
             self._tell_awaited(job)
             return
+        job.absent = frozenset(job.left_out)
         job.epoch = (job.epoch + 1) % 0x10000
         job.epochs += 1
-        addresses = [job.seats[worker].address for worker in range(job.workers)]
-        plan = self._board.begin(
-            job.place, job.number, job.epoch, [each for each in addresses if each is not None]
-        )
-        newcomers = sorted(worker for worker, seat in job.seats.items() if seat.is_new)
-        for seat in job.seats.values():
+        present = {
+            worker: job.seats[worker] for worker in sorted(job.seats) if worker not in job.absent
+        }
+        addresses = {worker: seat.address for worker, seat in present.items() if seat.address}
+        plan = self._board.begin(job, addresses)
+        newcomers = [worker for worker, seat in present.items() if seat.is_new]
+        for worker, seat in job.seats.items():
+            seat.is_new = worker in job.absent
+            seat.without = frozenset()
+            if seat.is_new and seat.state is State.RUNNING:
+                seat.state = State.LEFT_OUT
+                self._say(seat.client, {"left_out": sorted(present)})
+        for seat in present.values():
             seat.state = State.RUNNING
-            seat.is_new = False
             self._say(seat.client, {"plan": plan, "newcomers": newcomers})
+        self._tell_awaited(job)  # those who were left out
 
     def _tell_awaited(self, job: RunningJob) -> None:
         for seat in job.seats.values():

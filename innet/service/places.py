@@ -13,6 +13,7 @@ from innet.plan.network import Link, Port
 from innet.plan.star import SWITCH, Star
 from innet.programs import CompiledProgram
 from innet.protocol.admission import MAX_PORT, Job, Member
+from innet.service.jobs import RunningJob
 from innet.wire import Endpoint, Layout
 
 
@@ -64,31 +65,32 @@ class Places:
         """The switch port of a worker."""
         return 1 + place * self.workers + worker
 
-    def job(self, place: int, number: int = 0, epoch: int = 0, workers: int | None = None) -> Job:
-        """The job at a place; by default with as many workers as there are ports."""
-        count = self.workers if workers is None else workers
+    def job(self, place: int) -> Job:
+        """A job of as many workers as there are ports at a place."""
         return Job(
-            [Member(self.port(place, each), Endpoint.of_worker(each)) for each in range(count)],
-            number=number,
-            epoch=epoch,
+            [
+                Member(self.port(place, each), Endpoint.of_worker(each))
+                for each in range(self.workers)
+            ],
             slot_base=place * self.slots,
             slots=self.slots,
             group=place + 1,
         )
 
-    def describe(self, place: int, number: int, epoch: int, workers: int) -> dict[str, Any]:
+    def describe(self, job: RunningJob) -> dict[str, Any]:
         """What a worker needs to make ``plan_of``."""
-        job = self.job(place, number, epoch, workers)
+        place = self.job(job.place)
         return {
             "program": self.program.program,
-            "values": self.program.dimensions().values,
-            "job": number,
-            "epoch": epoch,
-            "workers": workers,
-            "slot_base": job.slot_base,
-            "slots": job.slots,
-            "group": job.group,
-            "port": self.port(place, 0),
+            "values": self.program.parameters["VALUES"],
+            "job": job.number,
+            "epoch": job.epoch,
+            "workers": job.workers,
+            "absent": sorted(job.absent),
+            "slot_base": place.slot_base,
+            "slots": place.slots,
+            "group": place.group,
+            "port": self.port(job.place, 0),
         }
 
 
@@ -108,6 +110,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
             slot_base=int(description["slot_base"]),
             slots=int(description["slots"]),
             group=int(description["group"]),
+            absent=frozenset(map(int, description["absent"])),
         )
         return Plan(
             aggregation=program.program,

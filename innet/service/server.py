@@ -30,8 +30,8 @@ from innet.service.control import (
     check_versions,
     decode,
 )
-from innet.service.jobs import Jobs
-from innet.service.places import Places
+from innet.service.jobs import Jobs, RunningJob
+from innet.service.places import Places, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
 from innet.wire import Layout
 
@@ -190,14 +190,15 @@ class SwitchService:
 
     # ------------------------------------------------------------------ what jobs ask for
 
-    def begin(self, place: int, number: int, epoch: int, addresses: list[Address]) -> Message:
+    def begin(self, job: RunningJob, addresses: dict[int, Address]) -> Message:
         """See ``Switchboard``."""
         for worker in range(self.places.workers):
-            self._ports.dismiss(self.places.port(place, worker))
-        for worker, address in enumerate(addresses):
-            self._ports.admit(self.places.port(place, worker), address)
-        self._board.begin(place, number, epoch, len(addresses))
-        return self.places.describe(place, number, epoch, len(addresses))
+            self._ports.dismiss(self.places.port(job.place, worker))
+        for worker, address in addresses.items():
+            self._ports.admit(self.places.port(job.place, worker), address)
+        description = self.places.describe(job)
+        self._board.begin(job.place, plan_of(description).job)
+        return description
 
     def end(self, place: int) -> None:
         """See ``Switchboard``."""
@@ -282,7 +283,7 @@ class SwitchService:
     def _later(self, client: Client, message: Message) -> None:
         kind = message.get("request")
         if kind == "renew":
-            self._jobs.renew(client.number)
+            self._jobs.renew(client.number, message)
         elif kind == "leave":
             self._jobs.gone(client.number, left=True)
             self._connections.dismiss(client, {"left_job": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from innet.protocol import SlotReader
 from innet.protocol.serial import serial_distance
 from innet.service.board import Board
 from innet.service.jobs import Jobs, RunningJob
+from innet.service.places import plan_of
 
 _PORTS = 512
 
@@ -77,15 +79,15 @@ class OpenSlots(NamedTuple):
     missing: tuple[int, ...]
 
 
-def open_slots(read: SlotReader, slots: int, workers: int) -> OpenSlots:
+def open_slots(read: SlotReader, slots: int, workers: Sequence[int]) -> OpenSlots:
     """Which slots wait for workers, by what the switch holds.
 
     Args:
         read: of the job.
         slots: how many it has.
-        workers: how many of them, all of whom take part.
+        workers: those who take part.
     """
-    everybody = (1 << workers) - 1
+    everybody = sum(1 << worker for worker in workers)
     number, oldest, members = 0, None, 0
     for slot in range(slots):
         for version in (0, 1):
@@ -96,7 +98,7 @@ def open_slots(read: SlotReader, slots: int, workers: int) -> OpenSlots:
             if oldest is None or serial_distance(held.sequence, oldest) < 0:
                 oldest, members = held.sequence, held.bitmap
     lacking = everybody & ~members if number else 0
-    missing = tuple(worker for worker in range(workers) if lacking >> worker & 1)
+    missing = tuple(worker for worker in workers if lacking >> worker & 1)
     return OpenSlots(number, oldest, missing)
 
 
@@ -135,8 +137,8 @@ def _job(parts: Parts, job: RunningJob, now: float) -> dict[str, Any]:
     places, traffic = parts.board.places, parts.traffic
     held = OpenSlots(0, None, ())
     if job.epochs:
-        reader = parts.board.reader(job.place, job.number, job.epoch, job.workers)
-        held = open_slots(reader, places.slots, job.workers)
+        plan = plan_of(places.describe(job))
+        held = open_slots(parts.board.reader(plan), places.slots, plan.job.present)
     seats = []
     for worker, seat in sorted(job.seats.items()):
         port = places.port(job.place, worker)
@@ -157,6 +159,7 @@ def _job(parts: Parts, job: RunningJob, now: float) -> dict[str, Any]:
         "workers": job.workers,
         "epoch": job.epoch,
         "epochs": job.epochs,
+        "absent": sorted(job.absent),
         "running": job.is_running,
         "awaited": [] if job.is_running else job.awaited,
         "slots": places.slots,

@@ -29,6 +29,7 @@ from innet.errors import (
     StateError,
 )
 from innet.fabric.peers import Address
+from innet.participant import Participant
 from innet.protocol import Timing
 from innet.service import client, control, join
 from innet.service.server import ServiceSettings, SwitchService
@@ -137,6 +138,58 @@ def test_who_asks_for_the_next_epoch_calls_the_others(service, stack):
     with pytest.raises(MembershipError, match="worker 0 asks for the next epoch"):
         participants(pair)[1].all_reduce(gradients()[1])
     together([lambda each=each: each.renew(10) for each in pair])
+    all_reduce(participants(pair), gradients())
+
+
+def test_the_others_go_on_without_a_worker_that_is_late(service, stack):
+    trio = joined(service, stack, 3)
+    patience = Timing(timeout=0.05, max_timeout=0.2, give_up=20, partial_after=0.3)
+    ends = [
+        Participant(
+            each.plan, each.worker, codec="dense", fabric=each.fabric, timing=patience,
+            renew=lambda late, each=each: each.renew(10, without=late),
+        )
+        for each in trio[:2]
+    ]  # fmt: skip
+    expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
+    for total, report in all_reduce(ends, gradients()):
+        np.testing.assert_array_equal(total, expected)
+        assert report.details["without"] == [2]
+    assert trio[0].waiting == frozenset()
+    with pytest.raises(StalledError, match="waited for workers 0, 1"):
+        trio[2].renew(0.3)
+    assert trio[0].waiting == {2}
+    together([lambda each=each: each.renew(10) for each in trio])
+    assert trio[0].plan.job.absent == frozenset()
+    assert trio[1].newcomers == {2}
+    all_reduce(participants(trio), gradients(3))
+
+
+def test_the_others_go_on_without_a_worker_that_is_gone(service, stack):
+    trio = joined(service, stack, 3)
+    trio[1].close()
+    rest = [trio[0], trio[2]]
+    ends = [
+        Participant(
+            each.plan, each.worker, codec="dense", fabric=each.fabric, attempts=2, seed=3,
+            renew=lambda late, each=each: each.renew(10, without={*late, *each.gone}),
+        )
+        for each in rest
+    ]  # fmt: skip
+    expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
+    for total, report in all_reduce(ends, gradients()):
+        np.testing.assert_array_equal(total, expected)
+        assert report.workers == 2
+
+
+def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stack):
+    pair = joined(service, stack)
+    with pytest.raises(StalledError):
+        pair[0].renew(0.2)
+    late = together([lambda: pair[1].renew(10)])[0]  # begins, since worker 0 has asked
+    with pytest.raises(MembershipError, match="worker 0 has not gone on to the next epoch"):
+        participants(pair)[0].all_reduce(gradients()[0])
+    assert pair[0].renew(10).job.epoch == late.job.epoch
     all_reduce(participants(pair), gradients())
 
 

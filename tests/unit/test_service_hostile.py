@@ -172,8 +172,10 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
     dropped = undisturbed(service, stack, attack)
     assert sent["stranger"] > 0
     assert dropped.pop("lost_on_arrival", 0) == 0
-    assert dropped.pop("stranger") == sent["stranger"]
-    assert sum(dropped.values()) == sent["damaged"]  # by whatever check saw the damage first
+    assert set(dropped) <= set(REFUSALS)
+    assert dropped["stranger"] >= sent["stranger"]
+    # One in some ten thousand damaged frames has a right checksum; then other checks see it.
+    assert sum(dropped.values()) == sent.total()
 
 
 def test_packets_sent_again_do_nothing(stack):

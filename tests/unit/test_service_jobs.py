@@ -21,9 +21,13 @@ class World:
     def say(self, client, message):
         self.said.setdefault(client, []).append(message)
 
-    def begin(self, place, number, epoch, addresses):
-        self.board.append(("begin", place, number, epoch, addresses))
-        return {"epoch": epoch}
+    def begin(self, job, addresses):
+        self.board.append(("begin", job.place, job.number, job.epoch, addresses))
+        return {"epoch": job.epoch}
+
+    def renew(self, client, *without):
+        (job,) = self.jobs
+        self.jobs.renew(client, {"epoch": job.epoch, "without": list(without)})
 
     def end(self, place):
         self.board.append(("end", place))
@@ -62,7 +66,7 @@ def test_a_job_begins_when_all_have_shown_their_addresses(world):
     assert world.last(2) == {"awaited": [0]}
     assert world.board == []
     assert world.hello(1)
-    here = [Address("127.0.0.1", 1001), Address("127.0.0.1", 1002)]
+    here = {0: Address("127.0.0.1", 1001), 1: Address("127.0.0.1", 1002)}
     assert world.board == [("begin", 0, 101, 102, here)]
     assert world.last(1) == world.last(2) == {"plan": {"epoch": 102}, "newcomers": [0, 1]}
     (job,) = world.jobs
@@ -92,11 +96,11 @@ def test_a_token_is_somebodys_and_an_address_is_one_workers(world):
 
 
 def test_renewal_waits_for_all_and_begins_the_next_epoch(running):
-    running.jobs.renew(1)
+    running.renew(1)
     assert {"renewing": 0} in running.said[2]
     assert running.last(1) == {"awaited": [1]}
     assert len(running.board) == 1
-    running.jobs.renew(2)
+    running.renew(2)
     assert running.board[1][:4] == ("begin", 0, 101, 103)
     assert running.last(1) == running.last(2) == {"plan": {"epoch": 103}, "newcomers": []}
 
@@ -108,7 +112,7 @@ def test_a_seat_that_was_left_can_be_taken(running):
     running.enter(3, 1)
     assert running.last(1) == {"joined": 1}
     assert running.last(3) == {"awaited": [0]}
-    running.jobs.renew(1)
+    running.renew(1)
     assert running.last(3) == running.last(1) == {"plan": {"epoch": 103}, "newcomers": [1]}
     assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
 
@@ -179,12 +183,94 @@ def test_what_cannot_be_joined(world, asked, why):
 
 def test_only_members_renew(world):
     with pytest.raises(InputError, match="join a job first"):
-        world.jobs.renew(1)
+        world.jobs.renew(1, {})
+
+
+@pytest.fixture
+def three(world):
+    for worker in range(3):
+        world.enter(worker, worker, workers=3)
+    return world
+
+
+def present(world):
+    return sorted(world.board[-1][-1])
+
+
+def test_going_on_without_a_worker_and_with_it_again(three):
+    three.renew(0, 2)
+    assert three.last(0) == {"awaited": [1]}
+    three.renew(1, 2)
+    assert present(three) == [0, 1]
+    (job,) = three.jobs
+    assert (job.absent, job.is_running) == ({2}, True)
+    assert three.last(2) == {"left_out": [0, 1]}
+    three.renew(2)
+    assert three.last(1) == {"renewing": 2}
+    assert three.last(2) == {"awaited": [0, 1]}
+    three.renew(0)
+    three.renew(1)
+    assert present(three) == [0, 1, 2]
+    assert three.last(1) == {"plan": {"epoch": job.epoch}, "newcomers": [2]}
+    assert job.absent == set()
+
+
+def test_who_was_left_out_stays_out_until_it_asks(three):
+    three.renew(0, 2)
+    three.renew(1, 2)
+    three.renew(0)
+    three.renew(1)
+    assert present(three) == [0, 1]
+    three.jobs.gone(2)  # nor does it matter that it leaves
+    three.renew(0)
+    three.renew(1)
+    assert present(three) == [0, 1]
+    three.enter(7, 2, workers=3)
+    assert three.last(7) == {"awaited": [0, 1]}
+    three.renew(0)
+    three.renew(1)
+    assert present(three) == [0, 1, 2]
+
+
+def test_who_asked_first_says_whom_to_leave_out(three):
+    three.renew(1, 0)
+    three.renew(0, 1)
+    assert three.last(1) == {"awaited": [2]}
+    three.renew(2)
+    assert present(three) == [1, 2]
+    assert three.last(0) == {"awaited": [1, 2]}  # it waits for the epoch after
+
+
+def test_a_dead_worker_is_left_out(three):
+    three.jobs.gone(1)
+    three.renew(0, 1)
+    three.renew(2, 1)
+    assert present(three) == [0, 2]
+    assert next(iter(three.jobs)).is_running
+
+
+def test_a_late_request_for_an_epoch_that_has_begun_is_none(three):
+    (job,) = three.jobs
+    before = job.epoch
+    three.renew(0)
+    three.renew(1)
+    three.renew(2)
+    three.jobs.renew(0, {"epoch": before})
+    assert job.is_running
+    assert {"renewing": 0} not in three.said[2][-1:]
+
+
+@pytest.mark.parametrize("without", [[0], "1", [True], [None], 1, {"1": 1}])
+def test_whom_nobody_can_leave_out(three, without):
+    (job,) = three.jobs
+    with pytest.raises(InputError, match="worker 0 cannot go on without"):
+        three.jobs.renew(0, {"epoch": job.epoch, "without": without})
+    assert job.is_running
 
 
 def test_epochs_wrap_around(world):
     world.enter(1, 0, workers=1)
     (job,) = world.jobs
     job.epoch = 0xFFFF
-    world.jobs.renew(1)
+    world.renew(1)
     assert world.last(1) == {"plan": {"epoch": 0}, "newcomers": []}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import urllib.request
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.service import LOOPBACK, all_reduce, joined, participants, serving, where
 from typer.testing import CliRunner
 
+from innet.cli import switch_top
 from innet.cli.app import app
 from innet.errors import InputError, MissingToolError, NetworkError, StalledError
 from innet.fabric.peers import Address
@@ -91,6 +94,24 @@ def test_json_for_scripts(service):
     assert set(document) == {"switch", "packets", "drops", "jobs"}
 
 
+def test_rates_and_lines_until_it_is_interrupted(service, monkeypatch):
+    looks = iter(range(2))
+
+    def sleep(_):
+        if next(looks) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(switch_top.time, "sleep", sleep)
+    result = CliRunner().invoke(app, ["switch", "top", where(service), "--json"])
+    assert result.exit_code == 0
+    before, now = map(json.loads, result.output.splitlines())
+    now["switch"]["seconds"] = before["switch"]["seconds"] + 2
+    now["packets"]["in"] = before["packets"]["in"] + 3000
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(switch_top.screen(before, now))
+    assert "packets, 1,500/s; out" in console.export_text()
+
+
 def test_who_may_look():
     with serving(key="k") as service:
         with Observer(where(service), key="k") as observer:
@@ -156,7 +177,8 @@ def test_open_slots_name_the_oldest():
         (0, 1): SlotRegisters(9, 0b01),
         (1, 0): SlotRegisters(6, 0b10),
     }
-    found = open_slots(lambda *at: held.get(at, SlotRegisters(0, 0)), 2, 2)
+    found = open_slots(lambda *at: held.get(at, SlotRegisters(0, 0)), 2, (0, 1))
     assert found == (2, 6, (0,))
+    assert open_slots(lambda *at: held.get(at, SlotRegisters(0, 0)), 2, (0,))[0] == 2
     near_the_end = {(0, 0): SlotRegisters(1, 0b01), (0, 1): SlotRegisters(0xFFFFFFFF, 0b10)}
-    assert open_slots(lambda *at: near_the_end[at], 1, 2) == (2, 0xFFFFFFFF, (0,))
+    assert open_slots(lambda *at: near_the_end[at], 1, (0, 1)) == (2, 0xFFFFFFFF, (0,))

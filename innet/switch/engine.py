@@ -83,11 +83,11 @@ class RegisterGroup:
 
     Attributes:
         registers: their indices in ``Program.registers``, consecutive.
-        matrix: shape (size, len(registers)), C-contiguous; uint32 for widths up to 32, uint64 up to
-            64. Cell i of the k-th register is ``matrix[i, k]``, so that one row holds what a packet
-            touches when it uses the same index in all of them. Above 64 bits the shape is
-            (size, len(registers), words): a cell is as many uint64 words as hold its width, the
-            most significant one first.
+        matrix: shape (size, len(registers)), C-contiguous; uint8, uint16, uint32 or uint64, the
+            first that holds the width. Cell i of the k-th register is ``matrix[i, k]``, so that one
+            row holds what a packet touches when it uses the same index in all of them. Above 64
+            bits the shape is (size, len(registers), words): a cell is as many uint64 words as hold
+            its width, the most significant one first.
     """
 
     registers: tuple[int, ...]
@@ -112,8 +112,9 @@ def allocate_registers(program: ir.Program) -> tuple[RegisterGroup, ...]:
 
 
 def dtype_of(width: int) -> np.dtype[Any]:
-    """How register cells of ``width`` bits are stored."""
-    return np.dtype(np.uint32) if width <= 32 else np.dtype(np.uint64)
+    """How register cells of ``width`` bits are stored: in as few bytes as hold them."""
+    item = next((bits for bits in (8, 16, 32) if width <= bits), 64)
+    return np.dtype(f"uint{item}")
 
 
 def cell_value(cells: NDArray[Any], index: int) -> int:

@@ -19,10 +19,15 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.fresh_memory import fresh
 from innet.switch.hash_index import HashIndex, Words
-from innet.switch.table_words import data_width, key_words, pack_arguments, unpack_arguments
+from innet.switch.table_words import (
+    PREFIX_SHIFT,
+    data_width,
+    key_words,
+    pack_arguments,
+    unpack_arguments,
+)
 
 _MORE_ROWS = 16
-_PREFIX_SHIFT = 48
 NO_ACTION = (1 << 16) - 1
 """In ``EntryColumns.actions``: nothing runs."""
 
@@ -56,9 +61,7 @@ class EntryColumns:
         keys, ranges = len(self.packing.words), len(self.packing.ranges)
         width = keys + (keys + 2 * ranges + 1 if self.has_masks else 0)
         self._lpm = table.match is ir.MatchKind.LPM
-        self._prefix_apart = (
-            self._lpm and sum(piece.width for piece in self.packing.words[0]) > _PREFIX_SHIFT
-        )
+        self._prefix_apart = self._lpm and self.packing.prefix_apart
         width += self._prefix_apart
         self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
         simple = table.kind is ir.TableKind.SIMPLE
@@ -151,12 +154,12 @@ class EntryColumns:
         if self._prefix_apart:
             words.append(prefix)
         else:
-            words[0] |= prefix << _PREFIX_SHIFT
+            words[0] |= prefix << PREFIX_SHIFT
 
     def prefixes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The prefix lengths of LPM entries."""
         words = self.words[rows]
-        packed = words[:, -1] if self._prefix_apart else words[:, 0] >> np.uint64(_PREFIX_SHIFT)
+        packed = words[:, -1] if self._prefix_apart else words[:, 0] >> np.uint64(PREFIX_SHIFT)
         lengths: NDArray[np.int64] = packed.astype(np.int64)
         return lengths
 
@@ -164,7 +167,7 @@ class EntryColumns:
         """The words of the keys of exact or LPM entries, (rows, words)."""
         words = self.words[rows, : len(self.packing.words)]
         if self._lpm and not self._prefix_apart:
-            words[:, 0] &= np.uint64((1 << _PREFIX_SHIFT) - 1)
+            words[:, 0] &= np.uint64((1 << PREFIX_SHIFT) - 1)
         return words
 
     def values_and_masks(self, row: int) -> tuple[list[int], list[int]]:
@@ -220,6 +223,10 @@ class EntryColumns:
             if row := self.find(probe):
                 return row
         return 0
+
+    def knows_prefix(self, prefix: int) -> bool:
+        """Whether ``longest_prefix`` looks for entries of this length."""
+        return prefix in self._probes
 
     def note_prefix(self, prefix: int, masks: tuple[int, ...]) -> None:
         """Make ``longest_prefix`` look for entries of this length, which have these masks."""

@@ -38,7 +38,8 @@ class CounterCells(NamedTuple):
 
 
 class Registers(Mapping[str, NDArray[Any]]):
-    """Register arrays by name, as views: uint32 up to 32 bits, uint64 up to 64, shape (size,).
+    """Register arrays by name, as views of shape (size,): uint8, uint16, uint32 or uint64, the
+    first that holds the width.
 
     Wider ones are uint64 of shape (size, words), the most significant word of a cell first.
 

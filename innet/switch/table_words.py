@@ -18,6 +18,8 @@ from innet.switch import ir
 DIRECT_BITS = 12
 #: Bits of the words that the members of a parser value set are kept in.
 WORD = 64
+#: Above so many bits of its first word an lpm entry with a short key has its prefix length.
+PREFIX_SHIFT = 48
 _EVERY = (1 << WORD) - 1
 
 
@@ -94,6 +96,11 @@ class KeyWords:
         return [
             [i for i, each in enumerate(fields) if each == field] for field in dict.fromkeys(fields)
         ]
+
+    @property
+    def prefix_apart(self) -> bool:
+        """Whether the first word has no room for an lpm entry's prefix length."""
+        return sum(piece.width for piece in self.words[0]) > PREFIX_SHIFT
 
     @property
     def starts(self) -> tuple[bool, ...]:

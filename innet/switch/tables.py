@@ -111,7 +111,6 @@ class TableState:
         self.timeouts: dict[int, int] = {}
         self.counters: NDArray[np.uint64] | None = None
         self._every = tuple((1 << key.width) - 1 for key in table.keys)
-        self._prefixes: dict[int, tuple[int, ...]] = {}
         self._hit: dict[int, RuntimeEntry] = {}
         self._use_default(table.default)
         if table.with_counters:
@@ -219,7 +218,6 @@ class TableState:
         """
         self.columns.clear()
         self.timeouts.clear()
-        self._prefixes.clear()
         self.touch()
 
     def set_default(self, action: Target) -> None:
@@ -277,9 +275,8 @@ class TableState:
     def _note_prefix(self, matches: tuple[ir.Match, ...]) -> None:
         """Make look-ups try prefixes of the length of this one."""
         prefix = next(each.prefix for each in matches if isinstance(each, ir.LpmMatch))
-        if prefix not in self._prefixes:
-            self._prefixes[prefix] = self._masks_of(prefix)
-            self.columns.note_prefix(prefix, self._prefixes[prefix])
+        if not self.columns.knows_prefix(prefix):
+            self.columns.note_prefix(prefix, self._masks_of(prefix))
 
     def _masks_of(self, prefix: int) -> tuple[int, ...]:
         """The masks of the entries of an LPM table with a prefix of this length."""
@@ -312,7 +309,7 @@ class TableState:
             priority = int(self.columns.words[row, -1])
         elif self.table.match is ir.MatchKind.LPM:
             prefix = int(self.columns.prefixes(np.array([row]))[0])
-            masks = list(self._prefixes[prefix])
+            masks = list(self._masks_of(prefix))
         else:
             masks = list(self._every)
         return RuntimeEntry(

@@ -14,7 +14,15 @@ from support.tables import random_match, table_of
 
 from innet.errors import ControlError
 from innet.switch import ir
-from innet.switch.jit import cover_arrays, cover_tree, runtime, runtime_cover, runtime_masks
+from innet.switch.jit import (
+    cover_arrays,
+    cover_tree,
+    runtime,
+    runtime_cover,
+    runtime_masks,
+    runtime_prefixes,
+)
+from innet.switch.jit.prefix_arrays import copied
 from innet.switch.jit.table_arrays import replica_arrays, table_arguments
 from innet.switch.loader import load_program
 from innet.switch.replication import Replication
@@ -35,8 +43,10 @@ def exact(keys: Any, rows: Any, seed: Any, key: Any) -> Any:
 
 
 @njit
-def prefix(bounds: Any, rows: Any, key: Any) -> Any:
-    return runtime.find_prefix(bounds, rows, key)
+def prefix(
+    entries: Any, sample: Any, rows: Any, parents: Any, key: Any, step: Any, apart: Any, width: Any
+) -> Any:
+    return runtime_prefixes.find_prefix(entries, sample, rows, parents, key, step, apart, width)
 
 
 @njit
@@ -62,7 +72,8 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
     _, _, *rest = arguments
     match state.table.match:
         case KIND.LPM:
-            return int(prefix(*rest, words))
+            width = next(part.width for part in state.table.keys if part.match is KIND.LPM)
+            return int(prefix(*rest, words, copied(packing), packing.prefix_apart, width))
         case KIND.TERNARY | KIND.RANGE:
             entries, *hashed, order, heads, bounds = rest
             if hashed and len(hashed[1]):
@@ -241,6 +252,31 @@ def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
         *_, low, _, high = bounds[node].tolist()
         assert low == min(entries[row].values[1] for row in below)
         assert high == max(entries[row].masks[1] for row in below)
+
+
+@pytest.mark.parametrize(
+    "shape", ["lpm", "lpm 64", "lpm with exact", "lpm 128", "lpm 100 with exact"]
+)
+def test_many_nested_prefixes(base: ir.Program, shape: str) -> None:
+    """Of few first bits, so that most entries lie in others."""
+    rng = np.random.default_rng(list(SHAPES).index(shape))
+    state = table_of(base, *SHAPES[shape])
+    for _ in range(500):
+        matches: list[ir.Match] = []
+        for kind, width in SHAPES[shape]:
+            value = int(rng.integers(16)) << (width - 4) | int(rng.integers(4))
+            length = int(rng.choice([0, 1, 3, 4, width - 1, width])) + -width % 8
+            matches.append(ir.LpmMatch(value, length) if kind is KIND.LPM else ir.ExactMatch(3))
+        with contextlib.suppress(ControlError):
+            state.add(matches, ir.ActionEntry(state.table.actions[0], ()), 0)
+    assert len(state) > 50
+    arguments = table_arguments(base, state)
+    ordered = state.ordered()
+    for _ in range(500):
+        key = near(rng, ordered[rng.integers(len(ordered))], state)
+        expected = state.lookup(key)
+        row = found(base, state, arguments, key)
+        assert row == (0 if expected is None else expected.index + 1), key
 
 
 def test_large_exact_table(base: ir.Program) -> None:

@@ -23,6 +23,7 @@ from support.tables import random_match, table_of
 
 from innet.errors import ControlError
 from innet.switch import Switch, fresh_memory, ir
+from innet.switch.engine import dtype_of
 from innet.switch.jit.table_arrays import table_arguments
 from innet.switch.loader import load_program
 from innet.switch.table_words import words_of
@@ -35,6 +36,8 @@ KIND = ir.MatchKind
 SHAPES = {
     "exact": [(KIND.EXACT, 32)],
     "wide exact": [(KIND.EXACT, 128), (KIND.EXACT, 16)],
+    "lpm": [(KIND.LPM, 32)],
+    "lpm 128": [(KIND.LPM, 128)],
     "lpm and exact": [(KIND.LPM, 32), (KIND.EXACT, 16)],
     "ternary": [(KIND.TERNARY, 32)],
     "three masks": [(KIND.TERNARY, 32), (KIND.TERNARY, 128), (KIND.EXACT, 8)],
@@ -49,6 +52,13 @@ SHAPES = {
 @pytest.fixture(scope="module")
 def base() -> ir.Program:
     return load_program(ROOT / "tests/programs/jit_tables.json")
+
+
+@pytest.mark.parametrize("width", range(1, 200))
+def test_registers(width: int) -> None:
+    """No smaller array than one of bytes can be had."""
+    cell = dtype_of(width).itemsize * words_of(width)
+    assert cell <= max(1, 2 * width / 8)
 
 
 @pytest.fixture
@@ -79,14 +89,16 @@ def data_bytes(state: TableState, actions: tuple[ir.Action, ...]) -> int:
 
 def fill(state: TableState, count: int, rng: np.random.Generator, apart: bool) -> None:
     """Add entries until there are so many. Their ranges lie ``apart`` and their masks have few
-    lengths, or both are of any kind.
+    lengths, or both are of any kind; prefixes end with bytes.
     """
     entry = ir.ActionEntry(state.table.actions[0], (1,))
     while len(state) < count:
         matches = []
         for key in state.table.keys:
             match = random_match(rng, key.match, key.width)
-            if apart and isinstance(match, ir.RangeMatch):
+            if isinstance(match, ir.LpmMatch):
+                match = ir.LpmMatch(match.value, match.prefix // 8 * 8)
+            elif apart and isinstance(match, ir.RangeMatch):
                 step = max(1, (1 << key.width) // count)
                 low = len(state) * step % (1 << key.width)
                 match = ir.RangeMatch(low, low + step // 2)
@@ -114,8 +126,10 @@ def test_tables_of_all_shapes(
     1,100 entries have just outgrown two hash tables.
     """
     rng = np.random.default_rng(0)
+    first, state = (table_of(base, *SHAPES[shape], size=1 << 16, parameters=1) for _ in range(2))
+    fill(first, 40, rng, apart)
+    table_arguments(base, first)  # modules that NumPy imports late are no part of a table
     before = grown()
-    state = table_of(base, *SHAPES[shape], size=1 << 16, parameters=1)
     arguments = None
     for _ in range(2):
         fill(state, 1100, rng, apart)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from innet.switch.entry_columns import EntryColumns
 from innet.switch.hash_index import Words
 from innet.switch.jit.cover_tree import CoverTree, Numbers
-from innet.switch.jit.intervals import sortable
+from innet.switch.jit.prefix_arrays import sortable
 
 
 def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:

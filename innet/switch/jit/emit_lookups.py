@@ -8,15 +8,18 @@ from innet.switch import ir
 from innet.switch.jit import arithmetic
 from innet.switch.jit.arithmetic import Value
 from innet.switch.jit.expressions import Expressions
+from innet.switch.jit.prefix_arrays import copied
 from innet.switch.jit.writer import Writer
 from innet.switch.table_words import KeyWords, Piece, found_row, is_direct, key_words
 
+#: What ``find_prefix`` searches besides the entries.
+_PREFIXES = ("sample", "rows", "parents")
 #: What ``find_masked`` searches besides the entries.
 _MASKED = ("masks", "best", "rows")
 #: What ``find_covering`` searches besides the entries.
 _COVERING = ("order", "heads", "bounds")
 #: What holds rows of the table or of arrays.
-_ROWS = ("rows", "order", "heads")
+_ROWS = ("rows", "parents", "order", "heads")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
@@ -66,7 +69,10 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
     key = f"({', '.join(words)},)"
     match table.match:
         case ir.MatchKind.LPM:
-            found = f"find_prefix(t{index}_bounds, t{index}_rows, {key})"
+            arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_PREFIXES))
+            width = next(part.width for part in table.keys if part.match is ir.MatchKind.LPM)
+            shape = f"{copied(packing)}, {packing.prefix_apart}, {width}"
+            found = f"find_prefix({arrays}, {key}, {shape})"
         case ir.MatchKind.TERNARY:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
             covering = _find_covering(index, fields, packing, words)
@@ -101,7 +107,7 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
     if table.keys:
         match table.match:
             case ir.MatchKind.LPM:
-                names += ["bounds", "rows"]
+                names += ["entries", *_PREFIXES]
             case ir.MatchKind.TERNARY:
                 names += ["entries", *_MASKED, *_COVERING]
             case ir.MatchKind.RANGE:

@@ -32,6 +32,7 @@ from innet.switch.jit import (
     runtime_hashes,
     runtime_masks,
     runtime_meters,
+    runtime_prefixes,
     runtime_queue,
     runtime_random,
     wide,
@@ -88,7 +89,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     names += ["sessions"] if queues(program) else []
     arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):
-        dtype = "uint32" if group.matrix.dtype.itemsize == 4 else "int64"
+        dtype = "int64" if group.matrix.dtype.itemsize == 8 else group.matrix.dtype.name
         arguments.append((f"r{number}", f"{dtype}[::1]"))
     arguments += [(f"c{number}", "int64[::1]") for number in range(len(program.counters))]
     if draws(program):
@@ -289,6 +290,7 @@ _MODULES = (
     runtime_hashes,
     runtime_masks,
     runtime_meters,
+    runtime_prefixes,
     runtime_queue,
     runtime_random,
     wide,

@@ -38,7 +38,7 @@ class RegisterPlaces:
     def write(self, register: int, stride: int, index: str, value: Value) -> str:
         """The statement that gives a cell ``value``."""
         width = self.program.registers[register].width
-        text = value.text if width in (32, 64) else truncated(value, width)
+        text = value.text if width in (8, 16, 32, 64) else truncated(value, width)
         name = "put" if width <= 64 else "put_words"
         return f"{name}({self._place(register, stride, index, 0)}, {text})"
 

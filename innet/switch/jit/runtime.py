@@ -27,7 +27,6 @@ __all__ = [  # what emitted code may import
     "copy",
     "divide",
     "find_exact",
-    "find_prefix",
     "get",
     "hidden",
     "in_set",
@@ -313,26 +312,6 @@ def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
         if same:
             return row
         slot = (slot + 1) & mask
-
-
-@inlined
-def find_prefix(bounds: Any, rows: Any, key: Any) -> Any:
-    """The row of the interval that ``key`` lies in: the last of ``bounds`` that is not above it.
-
-    ``bounds`` (intervals x words) ascend and start at 0; intervals without an entry have row 0.
-    """
-    first, count = 0, len(rows)
-    while count > 1:
-        half = count >> 1
-        below = False
-        equal = True
-        for position in range(len(key)):
-            bound = get(bounds, (first + half) * len(key) + position)
-            below |= equal and less(key[position], bound)
-            equal &= key[position] == bound
-        first = first if below else first + half
-        count -= half
-    return get(rows, first)
 
 
 @inlined

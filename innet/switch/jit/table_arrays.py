@@ -2,8 +2,8 @@
 
 Row 0 of a table is its default entry, so that a miss needs no case of its own; the other rows are
 those of ``EntryColumns``, whose arrays are used as they are, and so is its hash index for exact
-tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted intervals: a
-look-up is a binary search, whatever the prefixes. Ternary tables are hash tables by mask
+tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted, whatever
+the prefixes (``prefix_arrays``). Ternary tables are hash tables by mask
 (``mask_arrays``) or, as range tables, trees (``cover_arrays``). What is not an entry's own is made
 anew when the control plane has changed the table.
 """
@@ -21,8 +21,8 @@ from innet.switch import ir
 from innet.switch.entry_columns import NO_ACTION, EntryColumns
 from innet.switch.jit.cover_arrays import cover_arrays, no_cover
 from innet.switch.jit.group_rows import resolved_rows
-from innet.switch.jit.intervals import intervals
 from innet.switch.jit.mask_arrays import mask_arrays
+from innet.switch.jit.prefix_arrays import prefix_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
@@ -72,7 +72,7 @@ def _table_arrays(
         return arrays
     match table.match:
         case ir.MatchKind.LPM:
-            arrays += intervals(columns, table)
+            arrays += [columns.words.view(np.int64), *prefix_arrays(columns, table)]
         case ir.MatchKind.TERNARY:
             masks, best, rows = mask_arrays(columns)
             arrays += [columns.words.view(np.int64), masks, best, rows]

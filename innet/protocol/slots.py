@@ -35,8 +35,9 @@ Each slot is in one of three states. Rows are what happens, entries the next sta
 from __future__ import annotations
 
 import enum
+import importlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +48,13 @@ from innet.protocol.congestion import Window
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message
-from innet.protocol.serial import sequence_of, serial_distances
+from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
 from innet.protocol.timers import SlotTimers
 from innet.wire import CONGESTED, Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse, ready
 from innet.words import Segment
+
+_NOTHING_SENT = np.empty(0, np.uint8), np.empty(0, np.uint16)
 
 
 class SlotState(enum.IntEnum):
@@ -113,6 +116,8 @@ class SlotWorker:
         self.label = 0
         self._source = source
         self._switch = switch
+        # Imported when it is needed: Numba takes longer to import than most commands to run.
+        self._judged = importlib.import_module("innet.protocol.answers")
         ready()  # now, not when a packet waits
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
@@ -313,88 +318,36 @@ class SlotWorker:
         )
         for why, number in batch.refusals().items():
             counters.refused[why.label] += number
-        rows = self._keep(np.arange(len(batch)), batch.valid, None)
-        for reason, holds in self._addressed(batch.header):
-            rows = self._keep(rows, holds, reason)
-        rows = self._fitting(rows, batch.header)
+        rows = self._answers(batch)
         if len(rows):
             self._accept(rows, batch)
             self._heard = now
         return len(rows)
 
-    def _keep(
-        self, rows: NDArray[np.int64], holds: NDArray[np.bool_], reason: str | None
-    ) -> NDArray[np.int64]:
-        """Those of ``rows`` for which ``holds`` (one entry per frame); the rest is counted."""
-        kept = holds[rows]
-        if kept.all():
-            return rows
-        if reason is not None:
-            self._refuse(reason, ~kept)
-        return rows[kept]
-
-    def _addressed(self, header: Records) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Is it a full result of this job for this worker?"""
-        member = self.member
-        yield "not a result", (header["flags"] & np.uint8(Flag.RESULT)) != 0
-        yield "job", header["job"] == member.job
-        yield "epoch", header["epoch"] == member.epoch
-        yield "worker", header["worker"] == member.worker
-        partial = (header["flags"] & np.uint8(Flag.PARTIAL)) != 0
-        yield "count", (header["count"] == len(member.present)) | partial
-        yield "slot", header["slot"] < member.window
-
-    def _fitting(self, rows: NDArray[np.int64], header: Records) -> NDArray[np.int64]:
-        """Those of ``rows`` that answer what is asked for, each chunk once."""
-        slots = header["slot"][rows].astype(np.int64)
-        state = self._state[slots]
-        ahead = serial_distances(
-            header["sequence"][rows].astype(np.uint32), sequence_of(self._chunk[slots])
+    def _answers(self, batch: Batch) -> NDArray[np.int64]:
+        """The packets that answer what is asked for, each chunk once; the others are counted."""
+        member, message = self.member, self._message
+        sent = _NOTHING_SENT if message is None else (message.operation, message.elements)
+        me = (member.job, member.epoch, member.worker, len(member.present), self._base)
+        verdict = self._judged.judge(
+            batch.header.view(np.uint8).reshape(len(batch), -1),
+            batch.reason,
+            np.array(me, np.int64),
+            (self._chunk, self._state, *sent),
         )
-        asked = (ahead == 0) & (state == SlotState.WAITING)
-        if not asked.all():
-            old = (ahead < 0) | ((ahead == 0) & (state == SlotState.IDLE))
-            self.counters.duplicates += int(old.sum())
-            self._refuse("sequence", ~(old | asked))
-            rows, slots = rows[asked], slots[asked]
-        if not len(rows):
-            return rows
-        fits = self._agreeing(rows, slots, header)
-        if not fits.all():
-            rows, slots = rows[fits], slots[fits]
-        # Twice in one batch: the first counts. Assigning backwards leaves each slot's first row.
-        order = np.arange(len(rows))
-        first = np.empty(self.member.window, np.int64)
-        first[slots[::-1]] = order[::-1]
-        once = first[slots] == order
-        if once.all():
-            return rows
-        self.counters.duplicates += len(rows) - int(once.sum())
-        answers: NDArray[np.int64] = rows[once]
-        return answers
+        if verdict.any():
+            self._count(np.bincount(verdict))
+        return np.flatnonzero(verdict == 0)
 
-    def _agreeing(
-        self, rows: NDArray[np.int64], slots: NDArray[np.int64], header: Records
-    ) -> NDArray[np.bool_]:
-        """Which of ``rows``, results of the chunks in ``slots``, are of what was sent there."""
-        assert self._message is not None
-        chunk = self._chunk[slots]
-        index = chunk - self._base
-        fits = np.ones(len(rows), np.bool_)
-        for name, sent in (
-            ("slot_version", self._version(chunk)),
-            ("operation", self._message.operation[index]),
-            ("elements", self._message.elements[index]),
-        ):
-            wrong = fits & (header[name][rows] != sent)
-            self._refuse(name.replace("_", " "), wrong)
-            fits &= ~wrong
-        return fits
-
-    def _refuse(self, reason: str, wrong: NDArray[np.bool_]) -> None:
-        number = int(wrong.sum())
-        if number:
-            self.counters.refused[reason] += number
+    def _count(self, numbers: NDArray[np.int64]) -> None:
+        """Count packets that are no answers, by verdict."""
+        verdicts = self._judged.Verdict
+        for number, times in enumerate(numbers.tolist()):
+            verdict = verdicts(number)
+            if verdict == verdicts.DUPLICATE:
+                self.counters.duplicates += times
+            elif times and verdict not in (verdicts.ANSWER, verdicts.UNREADABLE):
+                self.counters.refused[verdict.label] += times
 
     def _accept(self, rows: NDArray[np.int64], batch: Batch) -> None:
         assert self._message is not None

@@ -6,7 +6,8 @@ First two processes send packets through the service, a window at a time, and co
 through the program, through an echo in the same place that runs none, and through the program with
 a datagram for each packet, all in turns. Then each of four processes is a worker of the service and
 a rank of gloo, and all-reduces its gradient in turns: by gloo, which sums float32 without anything
-else, and by each codec. Ratios are of medians.
+else, and by each codec. Ratios are of medians. Processor time is that of all processes, with the
+switch: it says how busy the cores were, whatever else ran on them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -78,8 +79,20 @@ def _echo(told: Connection, values: int, hosts: int) -> None:
         ports.send(ports.receive())
 
 
+class _Switch(NamedTuple):
+    """A process with an address."""
+
+    address: Address
+    told: Connection
+    pid: int
+
+    def processor_time(self) -> float:
+        """Seconds that it has used so far."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # Linux: the clock of another process
+
+
 @contextlib.contextmanager
-def _process(target: Any, *arguments: Any) -> Iterator[tuple[Address, Connection]]:
+def _process(target: Any, *arguments: Any) -> Iterator[_Switch]:
     """A process that tells its address; it is ended at the end."""
     here, there = _spawn.Pipe()
     process = _spawn.Process(target=target, args=(there, *arguments), daemon=True)
@@ -87,7 +100,8 @@ def _process(target: Any, *arguments: Any) -> Iterator[tuple[Address, Connection
     try:
         if not here.poll(60):
             raise TimeoutError("a switch process did not start within a minute.")
-        yield here.recv(), here
+        assert process.pid is not None
+        yield _Switch(here.recv(), here, process.pid)
     finally:
         process.terminate()
         process.join()
@@ -160,7 +174,7 @@ def _round(fabric: Any, packets: PacketBatch) -> int:
 def _rate(values: int, seconds: float, *, echo: bool, segments: bool) -> float:
     """Packets per second, of all senders together, through a process of its own."""
     server = (_echo, values, SENDERS) if echo else (_serve, values, SENDERS, segments)
-    with _process(*server) as (where, to_switch):
+    with _process(*server) as (where, to_switch, _):
         ends, processes = [], []
         for index in range(SENDERS):
             here, there = _spawn.Pipe()
@@ -233,13 +247,14 @@ def _rank(told: Connection, task: _Ranking) -> None:
         while (name := told.recv()) is not None:
             tensor = torch.from_numpy(gradient.copy())
             distributed.barrier()
-            begun = time.perf_counter()
+            begun, used = time.perf_counter(), time.process_time()
             report = None
             if name == "gloo":
                 distributed.all_reduce(tensor)
             else:
                 _, report = ends[name].all_reduce(gradient)
-            told.send((time.perf_counter() - begun, report))
+            spent = time.perf_counter() - begun
+            told.send((spent, time.process_time() - used, report))
         told.send(None)
     distributed.destroy_process_group()
 
@@ -247,9 +262,8 @@ def _rank(told: Connection, task: _Ranking) -> None:
 def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str) -> list[Row]:
     with contextlib.ExitStack() as stack:
         # A service for each, so that each has all slots; one works at a time.
-        services = {
-            name: stack.enter_context(_process(_serve, values, 1, True))[0] for name in CASES
-        }
+        switches = {name: stack.enter_context(_process(_serve, values, 1, True)) for name in CASES}
+        services = {name: switch.address for name, switch in switches.items()}
         ends, processes = [], []
         for rank in range(workers):
             here, there = _spawn.Pipe()
@@ -260,16 +274,20 @@ def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str
         for here in ends:
             here.recv()
         seconds: dict[str, list[float]] = {name: [] for name in ("gloo", *CASES)}
+        used: dict[str, list[float]] = {name: [] for name in seconds}
         reports: dict[str, list[Report]] = {name: [] for name in CASES}
         for repeat in range(repeats + 2):
             for name, measured in seconds.items():
                 for here in ends:
                     here.send(name)
+                before = switches[name].processor_time() if name in switches else 0.0
                 answers = [here.recv() for here in ends]
+                after = switches[name].processor_time() if name in switches else 0.0
                 if repeat < 2:
                     continue  # what is done once, at first
-                measured.append(max(spent for spent, _ in answers))
-                reports.get(name, []).extend(report for _, report in answers if report)
+                measured.append(max(spent for spent, _, _ in answers))
+                used[name].append(sum(busy for _, busy, _ in answers) + after - before)
+                reports.get(name, []).extend(report for _, _, report in answers if report)
         for here in ends:
             here.send(None)
         for here in ends:
@@ -280,7 +298,9 @@ def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str
     rows = []
     for name, measured in seconds.items():
         spent = statistics.median(measured)
-        rows.append(Row(name, 1e3 * spent, "ms", _parts(reports.get(name, [])), gloo / spent))
+        busy = 1e3 * statistics.median(used[name])
+        remark = f"{busy:.0f} ms of processor time; {_parts(reports.get(name, []))}"
+        rows.append(Row(name, 1e3 * spent, "ms", remark, gloo / spent))
     return rows
 
 

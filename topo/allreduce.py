@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from innet.codecs import check_gradient
+from innet.errors import InnetError
 from innet.participant import Vector
 from innet.record import Report, Seconds
 from innet.verification import errors, is_exact
@@ -51,6 +52,7 @@ def run_jobs(
     *,
     watch: Watch = lambda _: None,
     inspect: Callable[[Any, list[NetResult]], None] | None = None,
+    on_failure: Callable[[Any, InnetError], None] | None = None,
 ) -> list[NetResult]:
     """Bring a network up, sum the gradients of all jobs over it at once, and take it down.
 
@@ -58,6 +60,7 @@ def run_jobs(
         settings: what to do.
         watch: told what is being done.
         inspect: called with Mininet's network and the results before the network is taken down.
+        on_failure: the same with an error, once the workers have ended.
 
     Returns:
         Of each job. The packets of switches are those of all jobs together.
@@ -83,7 +86,7 @@ def run_jobs(
         watch("starting the workers")
         forces = {}
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
-        with contextlib.ExitStack() as working:
+        with _looked_at(net, on_failure), contextlib.ExitStack() as working:
             for job in jobs:
                 own = folder / f"job{job}"
                 own.mkdir()
@@ -107,6 +110,17 @@ def run_jobs(
         if inspect is not None:
             inspect(net, results)
     return results
+
+
+@contextlib.contextmanager
+def _looked_at(net: Any, on_failure: Callable[[Any, InnetError], None] | None) -> Iterator[None]:
+    """Errors are shown to ``on_failure`` on their way."""
+    try:
+        yield
+    except InnetError as error:
+        if on_failure is not None:
+            on_failure(net, error)
+        raise
 
 
 def with_links(report: Report, settings: NetSettings) -> Report:

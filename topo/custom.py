@@ -26,8 +26,12 @@ sys.path.insert(0, str(_ROOT))
 sys.path.append(str(_PACKAGES))
 
 from topo import processes  # noqa: E402 - found by the lines above
+from topo.cli import extend  # noqa: E402
+from topo.debian import CLI  # noqa: E402
 from topo.topologies import TOPOS  # noqa: E402
 
 processes.PYTHON = str(_ENVIRONMENT / "bin" / "python")
+
+extend(CLI)
 
 topos = dict(TOPOS)

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from innet.errors import InnetError, InputError, NetworkError
-from topo.debian import CLI, Link, Mininet, TCLink, Topo, setLogLevel
+from topo.debian import Link, Mininet, TCLink, Topo, setLogLevel
 from topo.nodes import P4Switch
 
 _PREFIX = "innet-net-"
@@ -135,26 +135,3 @@ def _handler(
         yield
     finally:
         signal.signal(number, before)
-
-
-class SwitchCLI(CLI):
-    """Mininet's command line, with a word for the control plane of a running switch."""
-
-    prompt = "innet> "
-
-    def __init__(self, net: Any, **options: Any) -> None:
-        setLogLevel("output")  # what Mininet's own commands print
-        super().__init__(net, **options)
-
-    def do_switch(self, line: str) -> None:
-        """Run a command of simple_switch_CLI: switch s1 register_read SlotsIngress.pool.bitmap 0"""
-        name, _, command = line.partition(" ")
-        node = self.mn.nameToNode.get(name)
-        if not isinstance(node, P4Switch) or not command.strip():
-            known = ", ".join(each.name for each in self.mn.switches)
-            print(f"usage: switch NAME COMMAND; switches are {known}")
-            return
-        try:
-            print(node.command(command.strip()))
-        except InnetError as error:
-            print(f"error: {error}")

@@ -143,6 +143,7 @@ def add_plan(
     """
     if switch not in SWITCHES:
         raise UnknownNameError("kind of switch", switch, SWITCHES)
+    topo.plan = plan if isinstance(plan, SharedPlan) else SharedPlan((plan,))
     if folder is None:  # nobody else looks after it
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from innet.cli.output import err, out, say_json
+import typer
+
+from innet.cli.output import err, out, say_error, say_json
 from innet.cli.settings import read_settings
-from innet.errors import InputError, UnknownNameError
+from innet.errors import InnetError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from topo.allreduce import NetResult
@@ -17,14 +19,15 @@ if TYPE_CHECKING:
     from topo.topologies import SwitchKind
 
 _HOW_TO_LOOK = (
-    "The network is up. `switch s1 show_tables` asks switch s1, in the words of simple_switch_CLI; "
-    "`help` lists what else there is; `exit` takes the network down."
+    "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "
+    "switch s1 in the words of simple_switch_CLI; `help` lists what else there is; `exit` takes "
+    "the network down."
 )
 
 
 def open_cli(network: Any) -> None:
     """Leave Mininet's command line to the user, until it is closed."""
-    from topo.network import SwitchCLI
+    from topo.cli import SwitchCLI
 
     err.print(_HOW_TO_LOOK, highlight=False)
     SwitchCLI(network)
@@ -37,10 +40,11 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
         settings: what to do.
         output: where the sum goes.
         as_json: print the report as JSON.
-        cli: open the command line before the network is taken down.
+        cli: open the command line before the network is taken down, also after a failure.
 
     Raises:
         InnetError: something is missing, cannot be used, or failed.
+        typer.Exit: the same, and the command line was open after it.
     """
     from innet.experiments.outputs import check_writable
     from innet.report.tables import report_table
@@ -73,7 +77,18 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
             if cli:
                 open_cli(network)
 
-        run_jobs(settings, watch=lambda what: status.update(f"{what} ..."), inspect=inspect)
+        def on_failure(network: Any, error: InnetError) -> None:
+            status.stop()
+            say_error(str(error))
+            open_cli(network)
+            raise typer.Exit(1)  # it is said
+
+        run_jobs(
+            settings,
+            watch=lambda what: status.update(f"{what} ..."),
+            inspect=inspect,
+            on_failure=on_failure if cli else None,
+        )
 
 
 def train(

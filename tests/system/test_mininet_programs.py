@@ -189,7 +189,7 @@ def test_mininets_own_command_builds_networks(topology, register, link):
     call = ["mn", "--custom", custom, "--topo", topology, "--controller", "none"]
     result = subprocess.run(
         call,
-        input=f'py s1.command("register_read {register} 0")\nlinks\nexit\n',
+        input=f"switch s1 register_read {register} 0\ninnet slots s1\nlinks\nexit\n",
         env=environment,
         cwd="/",
         capture_output=True,
@@ -198,4 +198,5 @@ def test_mininets_own_command_builds_networks(topology, register, link):
         check=False,
     )
     assert f"{register}[0]= 0" in result.stdout + result.stderr
+    assert "Slots of s1" in result.stdout + result.stderr
     assert link in result.stdout + result.stderr

@@ -1,0 +1,144 @@
+"""Looking into running switches: the words of the command line, on both kinds of switch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.mininet import KINDS, missing, needs_mininet
+
+from innet.errors import ControlError, InputError, StalledError, UnknownNameError
+
+if not missing():
+    from topo import views
+    from topo.cli import show
+    from topo.debian import Topo
+    from topo.network import network, scratch
+    from topo.settings import NetSettings
+    from topo.workforce import Workforce
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+
+def run_cli(arguments, lines, folder):
+    return subprocess.run(
+        [sys.executable, "-m", "innet", "net", "--cli", *arguments],
+        input="\n".join([*lines, "exit", ""]),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
+    # 300 values of 64 a packet: after the opening's chunk, five of them in four slots.
+    arguments = ["--topology", "tree", "--workers", "2", "--size", "300", "--window", "4"]
+    lines = [
+        "innet slots s1",
+        "innet registers s1",
+        "innet registers s1 bitmap",
+        "innet registers s1 bitmap 1",
+        "innet tables s2",
+        "innet tables s2 position",
+        "innet counters s2",
+        "innet who-waits",
+        "innet",
+    ]
+    result = run_cli([*arguments, "--switch", kind], lines, tmp_path)
+    assert result.returncode == 0, result.stderr
+    said = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    text = "\n".join(said)
+    assert "1 0 1 5 0, 1" in said  # job, slot, version, chunk, who is in
+    assert "TreeIngress.subtree.bitmap 2048 32 6" in said
+    assert "innet> TreeIngress.subtree.bitmap of s1" in said
+    assert said.count("1 3 0x3") == 2
+    assert any(
+        line.startswith("TreeIngress.family.position hdr.innet.job (exact)") for line in said
+    )
+    assert any(
+        line.startswith("0 0x1 0x0 TreeIngress.family.inner 0x1 0x1 0x0 0x3") for line in said
+    )
+    assert "default: TreeIngress.family.refuse_stranger" in said
+    assert "innet> Counters of s2\nname index packets bytes\ninnet>" in text  # nothing was refused
+    assert "nobody: no slot lacks a worker" in said
+    assert "innet who-waits slots of any switch in which somebody is missing" in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_worker_that_stops_is_who_is_waited_for(kind):
+    settings = NetSettings(
+        workers=3, size=600_000, window=2, switch=kind, give_up=1.0, timeout=0.1, seed=1
+    )
+    with scratch() as folder:
+        topo = settings.mininet_topo(settings.shared_plan(), folder)
+        with network(topo) as net:
+            workers = Workforce(net, settings.plan(), settings.of_worker(), folder)
+            for worker, gradient in enumerate(settings.gradients()):
+                workers.give(worker, gradient)
+            with workers:
+                workers.begin()
+                os.kill(workers.processes[1].pid, signal.SIGSTOP)
+                with pytest.raises(StalledError, match="waits for worker 1"):
+                    workers.finish()
+            table = show(net, ["who-waits"])
+            assert next(iter(table.columns[-1].cells)) == "1"
+            assert next(iter(table.columns[-2].cells)) == "0, 2"
+            assert table.row_count <= 4
+            refused(net)
+            inject(net)
+            assert counted(show(net, ["counters", "s1"]))
+
+
+def inject(net):
+    """One frame that is nobody's."""
+    code = "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
+    code += 's.bind(("h1-eth0", 0)); s.send(bytes(60))'
+    net.hosts[0].cmd(f"{sys.executable} -c '{code}'; sleep 0.3")
+
+
+def counted(table):
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    return [row for row in rows if row[0].endswith("refused") and row[2] != "0"]
+
+
+def refused(net):
+    """What cannot be shown, each for its reason."""
+    for words in ([], ["slots"], ["slots", "s1", "x"], ["nothing", "s1"]):
+        with pytest.raises(ControlError, match="usage"):
+            show(net, words)
+    with pytest.raises(UnknownNameError, match="unknown switch 's9'"):
+        show(net, ["slots", "s9"])
+    for words, said in (
+        (["registers", "s1", "nowhere"], "unknown register 'nowhere'"),
+        (["registers", "s1", "bitmap", "x"], "'x' is no index"),
+        (["registers", "s1", "bitmap", "2048"], "index 2048 is not in"),
+        (["tables", "s1", "nowhere"], "unknown table 'nowhere'"),
+    ):
+        with pytest.raises(ControlError, match=said):
+            show(net, words)
+
+
+def test_after_a_failure_the_command_line_is_open_and_the_status_is_1(tmp_path):
+    arguments = ["--workers", "2", "--size", "100", "--loss", "1", "--give-up", "0.3"]
+    result = run_cli(arguments, ["innet who-waits", "innet 'slots"], tmp_path)
+    assert result.returncode == 1
+    assert "nobody: no slot lacks a worker" in result.stdout  # since nobody reached it
+    assert "error: No closing quotation" in result.stdout
+    assert result.stderr.count("error:") == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_a_network_without_a_job_says_so():
+    with pytest.raises(InputError, match="no job of innet's"):
+        views.shared_plan(Topo())

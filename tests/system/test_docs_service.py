@@ -1,0 +1,77 @@
+"""What docs/service.md tells people to type, at a free port."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from support.service import together
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "service.md").read_text()
+BLOCKS = re.findall(r"^```\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+DEFAULT = "127.0.0.1:48879"
+
+
+def lines(beginning):
+    found = [
+        line.partition("#")[0].strip()
+        for block in BLOCKS
+        for line in block.splitlines()
+        if line.startswith(beginning)
+    ]
+    assert found, beginning
+    return found
+
+
+def start(line, address):
+    words = shlex.split(line.replace(DEFAULT, address))
+    words[:1] = [sys.executable, "-m", "innet"] if words[0] == "innet" else [sys.executable]
+    return subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    said, complained = process.communicate(timeout=60)
+    assert process.returncode == 0, complained
+    return said
+
+
+def test_a_service_workers_and_top():
+    serve, remote = lines("innet switch serve")
+    assert "--key-file" in remote  # which needs another machine
+    with start(serve, "127.0.0.1:0") as service:
+        try:
+            address = service.stdout.readline().removeprefix("listening at ").strip()
+            workers = [start(line, address) for line in lines("python -m workers.allreduce")]
+            reports = [json.loads(finish(worker))["report"] for worker in workers]
+            assert [report["workers"] for report in reports] == [2, 2]
+            join_from_python(address)
+            live, once = lines("innet switch top")
+            assert "slots-256" in finish(start(f"{live} {address}", address))
+            seen = json.loads(finish(start(once.replace("10.0.0.1:48879", address), address)))
+            assert seen["packets"]["in"] >= sum(report["packets_sent"] for report in reports)
+        finally:
+            service.terminate()
+        assert service.wait(20) == 0
+
+
+def join_from_python(address):
+    """The example of a worker, as four workers."""
+    (code,) = [block for block in BLOCKS if "from innet.service import join" in block]
+    assert "worker=0, workers=4" in code
+
+    def work(worker):
+        names = {"gradient": np.full(1000, worker, np.float32)}
+        changed = code.replace(DEFAULT, address).replace("worker=0,", f"worker={worker},")
+        exec(changed, names)  # the example itself
+        return names["total"]
+
+    for total in together([lambda w=worker: work(w) for worker in range(4)], 60):
+        np.testing.assert_allclose(total, 6, rtol=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cache
 
 from innet.config import Engine
 from innet.packets import PacketBatch
@@ -78,8 +79,8 @@ class Board:
 
     def reader(self, plan: Plan) -> SlotReader:
         """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
-        registers = self.switch.registers
-        probe = Probe(lambda _, name, index: cell_value(registers[name], index))
+        cells = cache(self.switch.registers.__getitem__)  # looked up by name once, not per slot
+        probe = Probe(lambda _, name, index: cell_value(cells(name), index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)
 
     def _first_node(self, place: int) -> int:

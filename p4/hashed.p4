@@ -26,6 +26,7 @@
 
 const bit<16> EVERYBODY = 0xFFFF; // the addressee of a result that is for all workers
 
+// All of it is 0 when a packet comes in.
 struct metadata_t {
     bit<8>  refusal;
     bit<32> bits;     // the workers that the packet speaks for
@@ -42,7 +43,10 @@ struct metadata_t {
     bit<1>  fresh;    // this packet takes it
     bit<1>  disagrees;
     bit<1>  reads;    // adds nothing: the worker is in
-    bit<32> signs;    // bit 31: a sum has left int32
+    bit<1>  left0;    // a sum has left int32, in the first quarter of the values
+    bit<1>  left1;
+    bit<1>  left2;
+    bit<1>  left3;
 }
 
 // Why a packet was refused: the index of the counter `refused`.

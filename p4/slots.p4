@@ -21,23 +21,27 @@
 
 #include "include/headers.p4"
 
+// All of it is 0 when a packet comes in.
 struct metadata_t {
     bit<8>  refusal;
     bit<32> worker_bit;
-    bit<8>  workers;
+    bit<32> everybody; // the bits that make a slot complete
     bit<16> group;
-    bit<16> slot_base;
     bit<16> outside;
-    bit<32> index; // of the slot and version, in every register array
-    bit<32> age;   // how far the packet's chunk is ahead of the slot's, serial arithmetic
-    bit<1>  inherited;
-    bit<1>  fresh;
-    bit<1>  disagrees;
-    bit<1>  closed;   // before this packet
-    bit<1>  partial;  // closed by now
+    bit<32> index;  // of the slot and version, in every register array
+    bit<32> said;   // what all packets of a chunk have to agree on
+    bit<1>  closes; // asks for what is there
+    bit<32> newest; // chunk of the slot, this packet's included
+    bit<1>  fresh;  // this packet's chunk is newer than what the slot held
+    bit<1>  open;   // agrees with the chunk's others, and the slot is not closed
+    bit<1>  closed; // agrees, and the slot was closed before this packet
     bit<1>  seen;
-    bit<1>  reads;    // seen, or late: adds nothing
-    bit<32> signs;    // bit 31: a sum has left int32
+    bit<1>  reads;  // seen, or late: adds nothing
+    bit<1>  left0;  // a sum has left int32, in the first quarter of the values
+    bit<1>  left1;
+    bit<1>  left2;
+    bit<1>  left3;
+    bit<8>  told;   // flags that make it a result
 }
 
 // Why a packet was refused: the index of the counter `refused`.
@@ -84,11 +88,13 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
     apply {
         admission.apply(hdr, meta, standard_metadata);
         if (meta.refusal == REFUSED_NOT) {
-            meta.index = (bit<32>)(meta.slot_base | hdr.innet.slot) << 1
-                | (bit<32>)hdr.innet.slot_version;
-            pool.apply(hdr, meta);
+            if (meta.outside != 0) {
+                meta.refusal = REFUSED_SLOT;
+            } else {
+                pool.apply(hdr, meta);
+            }
         }
-        if (meta.refusal != REFUSED_NOT) {
+        if (meta.open == 0 && meta.closed == 0) {
             refuse();
         } else {
             values.apply(hdr, meta);
@@ -96,20 +102,20 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
             if (meta.closed == 1 && meta.seen == 0) {
                 refused.count((bit<32>)REFUSED_LATE);
             }
-            if (hdr.innet.count == meta.workers) {
-                hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
+            // The flags of a result are set on the way out, where those that stay with a slot are known.
+            if (hdr.innet.bitmap == meta.everybody) {
+                meta.told = FLAG_RESULT;
                 if (meta.reads == 1) {
                     repeat();
                 } else {
                     publish();
                 }
-            } else if (meta.partial == 1) {
-                hdr.innet.flags = hdr.innet.flags | FLAG_RESULT | FLAG_PARTIAL;
-                if (meta.closed == 1) {
-                    repeat();
-                } else {
-                    publish();
-                }
+            } else if (meta.closed == 1) {
+                meta.told = FLAG_RESULT | FLAG_PARTIAL;
+                repeat();
+            } else if (meta.closes == 1) {
+                meta.told = FLAG_RESULT | FLAG_PARTIAL;
+                publish();
             } else {
                 mark_to_drop(standard_metadata); // the slot waits for others
             }
@@ -139,6 +145,7 @@ control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         deliver.apply();
+        hdr.innet.flags = hdr.innet.flags | meta.told;
         // The queue of the way out (simple_switch measures it; the built-in switch has none).
         // Only those who say that they listen are told (RFC 3168).
         if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0

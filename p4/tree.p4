@@ -25,6 +25,7 @@
 
 #include "include/headers.p4"
 
+// All of it is 0 when a packet comes in.
 struct metadata_t {
     bit<8>  refusal;
     bit<32> bits;     // the workers that the packet speaks for
@@ -50,7 +51,10 @@ struct metadata_t {
     bit<1>  lacks;    // the result lacks workers
     bit<1>  seen;
     bit<1>  reads;    // adds nothing
-    bit<32> signs;    // bit 31: a sum has left int32
+    bit<1>  left0;    // a sum has left int32, in the first quarter of the values
+    bit<1>  left1;
+    bit<1>  left2;
+    bit<1>  left3;
 }
 
 // Why a packet was refused: the index of the counter `refused`.

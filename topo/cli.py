@@ -60,7 +60,7 @@ def show(net: Any, words: Sequence[str]) -> Table:
 
 
 def do_switch(cli: Any, line: str) -> None:
-    """Run a command of simple_switch_CLI: switch s1 register_read SlotsIngress.pool.bitmap 0"""
+    """Run a command of simple_switch_CLI: switch s1 register_read SlotsIngress.pool.count 0"""
     name, _, command = line.partition(" ")
     node = cli.mn.nameToNode.get(name)
     if not isinstance(node, P4Switch) or not command.strip():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from innet.budget.effects import Place, effects, reads, walk
 from innet.budget.flow import Flow
+from innet.budget.tofino import PIPE
+from innet.budget.words import word
 from innet.switch import ir
 
 
@@ -19,7 +23,9 @@ class Access:
         step: of the flow.
         reads, writes: positions in the action.
         inside: positions of the statements that make the new value of the old one, and of those
-            that make flags (fields of one bit) of it: what the stateful ALU itself computes.
+            that make flags (fields of one bit) of it: what the stateful ALU itself computes; and
+            of those that take a word as it was or gets: what it gives.
+        gives: those words of the cell, 0 or 1.
         index: every index that is used, as expressions of what the action is given.
         update: the new value as an expression of the cell (``ir.RegisterElement``) and of what the
             action is given; None when it only reads.
@@ -32,6 +38,7 @@ class Access:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     inside: frozenset[int]
+    gives: frozenset[int]
     index: tuple[Any, ...]
     update: Any | None
 
@@ -69,6 +76,7 @@ def _of_action(program: ir.Program, flow: Flow, step: int, action: int) -> list[
     written: dict[int, list[int]] = {}
     index: dict[int, list[Any]] = {}
     update: dict[int, Any] = {}
+    taken: dict[int, dict[int, Any]] = defaultdict(dict)
     for position, statement in enumerate(statements):
         match statement:
             case ir.RegisterRead(target, register, at):
@@ -80,24 +88,52 @@ def _of_action(program: ir.Program, flow: Flow, step: int, action: int) -> list[
                 index.setdefault(register, []).append(_known(at, known))
                 update[register] = _known(value, known)
             case ir.Assign(target, value):
-                _learn(known, target, _known(value, known))
+                result = _known(value, known)
+                _learn(known, target, result)
+                if not is_flag(program, statement):
+                    for register in cells(result):
+                        taken[register][position] = result
             case _:
                 for place in done[position][1]:
                     known.pop(place, None)
-    return [
-        Access(
-            flow,
-            step,
-            action,
-            register,
-            tuple(read.get(register, ())),
-            tuple(written.get(register, ())),
-            _inside(program, statements, done, read.get(register, []), written.get(register, [])),
-            tuple(index[register]),
-            update.get(register),
+    found = []
+    for register, indices in index.items():
+        reading, writing = read.get(register, []), written.get(register, [])
+        given = {
+            position: which
+            for position, value in taken[register].items()
+            if reading and position > reading[0]
+            for which in _which_word(program, register, update.get(register), value)
+        }
+        inside = _inside(program, statements, done, reading, writing) | given.keys()
+        found.append(
+            Access(
+                flow,
+                step,
+                action,
+                register,
+                tuple(reading),
+                tuple(writing),
+                frozenset(inside),
+                frozenset(given.values()),
+                tuple(indices),
+                update.get(register),
+            )
         )
-        for register in index
-    ]
+    return found
+
+
+def _which_word(program: ir.Program, register: int, update: Any, value: Any) -> Iterator[int]:
+    """Which word of a cell, as it was or as it gets, ``value`` is; none if it is something else."""
+    taken = word(program, value, 0)
+    if word(program, value, 1) not in (None, ir.Const(0)):
+        return
+    cell = ir.RegisterElement(register, ir.Const(0))
+    for which in range(-(-program.registers[register].width // PIPE.alu_word_bits)):
+        old, new = word(program, cell, which), word(program, update, which)
+        if taken == old or (update is not None and taken == new):
+            yield which
+            return
 
 
 def _learn(known: dict[Place, Any], target: Any, value: Any) -> None:
@@ -146,13 +182,14 @@ def _inside(
         if position < end:
             wanted, end = wanted | reads(program, statements[end]), -1
         before, after = done[position]
-        if after & wanted or _is_flag(program, statements[position]):
+        if after & wanted or is_flag(program, statements[position]):
             inside.add(position)
             wanted |= before
     return frozenset(inside)
 
 
-def _is_flag(program: ir.Program, statement: Any) -> bool:
+def is_flag(program: ir.Program, statement: Any) -> bool:
+    """Whether an assignment sets a field of one bit."""
     target = statement.target
     if not isinstance(target, ir.FieldRef) or target.field == ir.VALID:
         return False

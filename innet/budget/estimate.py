@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from innet.budget import arithmetic, memory, stages, stateful, vector
+from innet.budget import arithmetic, memory, outputs, stages, stateful, vector
 from innet.budget.accesses import Access, accesses
 from innet.budget.effects import Place, effects, reads
 from innet.budget.flow import Flow
@@ -37,7 +37,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         for register in sorted({each.register for each in found})
     }
     placed = stages.place([_pieces(program, flow, found) for flow in flows])
-    words, wordy = stateful.output_words(program, source, found)
+    words, wordy = outputs.output_words(program, source, found)
     used = _used(program, flows)
     again = [arithmetic.passes(program, source, flow) for flow in flows]
     late = {
@@ -65,6 +65,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         *_exceeded(program, source, found, usages, placed),
         *stateful.too_many(program, source, found, counts),
         *stateful.operations(program, source, found),
+        *stateful.instructions(program, source, found),
         *wordy,
         *_wide(program, source, counts),
         *(each for flow in flows for each in arithmetic.forbidden(program, source, flow)),
@@ -213,8 +214,7 @@ def _where(
 
 def _carried(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
     """Fields that one action changes again and again, each time by what it was before."""
-    for step, action in dict.fromkeys((each.step, each.action) for each in found):
-        del step
+    for action in dict.fromkeys(each.action for each in found):
         again: Counter[Place] = Counter()
         line: dict[Place, str] = {}
         for position, statement in enumerate(program.actions[action].primitives):
@@ -222,17 +222,19 @@ def _carried(program: ir.Program, source: Source, found: Sequence[Access]) -> It
             for place in before & after:
                 again[place] += 1
                 line.setdefault(place, source.primitive(action, position))
-        for place, count in again.items():
-            if count >= PIPE.stages // 2:
-                name = program.name_of(ir.FieldRef(*place))
-                yield Finding(
-                    Severity.ERROR,
-                    "stages",
-                    f"{program.actions[action].name} carries {name} through {count} statements, "
-                    "each of which takes a stage",
-                    "combine them in a tree, or find the same out in another way",
-                    line[place],
-                )
+        most = max(again.values(), default=0)
+        if most >= PIPE.stages // 2:
+            places = [place for place, count in again.items() if count == most]
+            names = [program.name_of(ir.FieldRef(*place)) for place in places]
+            others = f" (and {len(names) - 1} other fields)" if len(names) > 1 else ""
+            yield Finding(
+                Severity.ERROR,
+                "stages",
+                f"{program.actions[action].name} carries {names[0]}{others} through {most} "
+                "statements, each of which takes a stage",
+                "combine them in a tree, or find the same out in another way",
+                ", ".join(dict.fromkeys(filter(None, (line[place] for place in places)))),
+            )
 
 
 def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Iterator[Finding]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from innet.budget.accesses import Access, branches, cells
-from innet.budget.effects import effects, walk
+from innet.budget.effects import walk
 from innet.budget.flow import Flow
 from innet.budget.report import Finding, Severity
 from innet.budget.source import Source
 from innet.budget.tofino import PIPE
+from innet.budget.words import word
 from innet.switch import ir
 
 _RESOURCE = "register accesses per packet"
 _ALUS = "stateful ALUs"
-_WORDS = "output words per stateful ALU"
 _SIMPLE = (
     ir.DataOperator.ADD,
     ir.DataOperator.SUB,
@@ -97,10 +97,32 @@ def operations(program: ir.Program, source: Source, found: Sequence[Access]) -> 
                     where,
                 )
         if access.update is not None:
-            yield from _update(access, name, where)
+            yield from _update(program, access, name, where)
 
 
-def _update(access: Access, name: str, where: str) -> Iterator[Finding]:
+def instructions(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
+    """Register arrays with which more is done than a stateful ALU has instructions for."""
+    users: dict[int, dict[tuple[int, int], Access]] = defaultdict(dict)
+    for access in found:
+        users[access.register].setdefault((id(access.flow), access.action), access)
+    names, places = [], []
+    for register, actions in users.items():
+        if len(actions) > PIPE.alu_instructions:
+            names.append((program.registers[register].name, len(actions)))
+            places += [source.primitive(each.action, each.first) for each in actions.values()]
+    if names:
+        others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""
+        yield Finding(
+            Severity.ERROR,
+            _ALUS,
+            f"{names[0][1]} actions do something with {names[0][0]}{others}, "
+            f"a stateful ALU has {PIPE.alu_instructions} instructions",
+            "let one action do what two do, by a condition on a field of the packet",
+            ", ".join(list(dict.fromkeys(filter(None, places)))[:8]),
+        )
+
+
+def _update(program: ir.Program, access: Access, name: str, where: str) -> Iterator[Finding]:
     held = access.register
     wrong = {
         node.operator.value
@@ -118,7 +140,9 @@ def _update(access: Access, name: str, where: str) -> Iterator[Finding]:
             "a stateful ALU adds, subtracts, combines bits and compares",
             where,
         )
-    compared = {repr(node) for node in walk(access.update) if _compares(node, held)}
+    parts = [word(program, access.update, which) for which in range(2)]
+    known = [part for part in parts if part is not None] or [access.update]
+    compared = {repr(node) for part in known for node in walk(part) if _compares(node, held)}
     if len(compared) > PIPE.alu_comparisons:
         yield Finding(
             Severity.ERROR,
@@ -128,7 +152,7 @@ def _update(access: Access, name: str, where: str) -> Iterator[Finding]:
             "decide on the packet's fields in the tables before",
             where,
         )
-    words = _inputs(access.update, held)
+    words = set().union(*(_inputs(part, held) for part in known))
     if len(words) > PIPE.alu_inputs:
         yield Finding(
             Severity.ERROR,
@@ -184,98 +208,3 @@ def _condition(condition: Any, held: int) -> set[str]:
     if isinstance(condition, ir.Logical):
         return _condition(condition.left, held) | _condition(condition.right, held)
     return _inputs(condition, held)
-
-
-def output_words(
-    program: ir.Program, source: Source, found: Sequence[Access]
-) -> tuple[int, list[Finding]]:
-    """The most words that a packet takes out of one cell, what there is to say of it."""
-    most, names, places = 0, [], []
-    for access in found:
-        register = program.registers[access.register]
-        if not access.reads:
-            continue
-        words = 1 if register.width <= PIPE.alu_word_bits else len(_halves(program, access))
-        most = max(most, words)
-        if words > 1:
-            names.append(register.name)
-            places.append(source.primitive(access.action, access.first))
-    if not names:
-        return most, []
-    several = f" (and {len(set(names)) - 1} other arrays)" if len(set(names)) > 1 else ""
-    finding = Finding(
-        Severity.ERROR,
-        _WORDS,
-        f"a packet takes {most} words out of a cell of {names[0]}{several}, "
-        "a stateful ALU gives one",
-        "let a second (harvest) pass, a recirculation, read the other word; or keep two arrays",
-        ", ".join(dict.fromkeys(filter(None, places))),
-    )
-    return most, [finding]
-
-
-def _halves(program: ir.Program, access: Access) -> set[int]:
-    """Which 32-bit words of the cell statements outside of the ALU look at."""
-    statements = program.actions[access.action].primitives
-    halves: set[int] = set()
-    for position in access.reads:
-        target = next(iter(effects(program, statements[position])[1]), None)
-        width = 0 if target is None else program.field(ir.FieldRef(*target)).width
-        if target is None or not program.headers[target[0]].metadata:
-            return set(range(-(-width // PIPE.alu_word_bits))) or {0}
-        for later in range(position + 1, len(statements)):
-            if later in access.statements:
-                continue
-            before, after = effects(program, statements[later])
-            if target in before:
-                halves |= _words(statements[later], target)
-            if target in after:
-                break
-        else:
-            halves |= _used_elsewhere(program, access, target)
-    return halves
-
-
-def _used_elsewhere(program: ir.Program, access: Access, target: tuple[int, int]) -> set[int]:
-    """Words that later steps look at, of a field that an access leaves a cell in."""
-    halves: set[int] = set()
-    for step in access.flow.followers[access.step]:
-        for action in access.flow.actions(step):
-            for statement in program.actions[action].primitives:
-                if target in effects(program, statement)[0]:
-                    halves |= _words(statement, target)
-    return halves
-
-
-def _words(item: Any, target: tuple[int, int]) -> set[int]:
-    """The words of field ``target`` that an expression depends on."""
-    reference = ir.FieldRef(*target)
-    if item == reference:
-        return {0, 1}
-    if isinstance(item, ir.Binary) and isinstance(item.right, ir.Const):
-        inner = _words(item.left, target)
-        if item.operator is ir.DataOperator.SHIFT_RIGHT and item.right.value >= PIPE.alu_word_bits:
-            return inner & {1}
-        if item.operator is ir.DataOperator.AND and 0 <= item.right.value < 1 << 32:
-            shifted = any(
-                isinstance(node, ir.Binary) and node.operator is ir.DataOperator.SHIFT_RIGHT
-                for node in walk(item.left)
-            )
-            return inner if shifted else inner & {0}
-        return inner
-    parts = [node for node in _children(item) if _has_fields(node)]
-    return set().union(*(_words(part, target) for part in parts)) if parts else set()
-
-
-def _children(item: Any) -> list[Any]:
-    if isinstance(item, ir.FieldRef) or not dataclasses.is_dataclass(item):
-        return []
-    values = [getattr(item, field.name) for field in dataclasses.fields(item)]
-    if isinstance(item, ir.Assign):
-        values = [item.value]
-    return [each for each in values if dataclasses.is_dataclass(each)]
-
-
-def _has_fields(item: Any) -> bool:
-    """Whether an expression has fields in it."""
-    return any(isinstance(node, ir.FieldRef) for node in walk(item))

@@ -14,6 +14,7 @@ class Pipe:
     alu_word_bits: int = 32  # a cell is one word or a pair of them
     alu_inputs: int = 2  # words of the packet's header vector
     alu_comparisons: int = 2  # that involve the cell
+    alu_instructions: int = 4  # different things that are done with one array
     logical_tables: int = 16
     sram_blocks: int = 80
     sram_bits: int = 1024 * 128

@@ -13,6 +13,7 @@ from innet.protocol import SlotReader, SlotRegisters
 from innet.wire import Endpoint, Layout
 
 SWITCH = "s1"
+_WORD = 0xFFFFFFFF  # the low one of the pair that a cell is
 
 
 class Star(Aggregation):
@@ -66,8 +67,8 @@ class Star(Aggregation):
         def reader(slot: int, slot_version: int) -> SlotRegisters:
             index = (base | slot) << 1 | slot_version
             return SlotRegisters(
-                sequence=probe.register(switch, "SlotsIngress.pool.sequence", index),
-                bitmap=probe.register(switch, "SlotsIngress.pool.bitmap", index),
+                sequence=probe.register(switch, "SlotsIngress.pool.chunk", index) & _WORD,
+                bitmap=probe.register(switch, "SlotsIngress.pool.members", index) & _WORD,
             )
 
         return reader

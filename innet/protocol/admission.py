@@ -134,9 +134,10 @@ class Job:
         return following, commands
 
     def _admit(self, worker: int) -> str:
+        everybody = sum(1 << index for index in self.present)
         return (
             f"table_add {_ADMISSION} {_ADMIT} {self.members[worker].port} {self.number} "
-            f"{self.epoch} {worker} => {1 << worker} {len(self.present)} {self.group} "
+            f"{self.epoch} {worker} => {1 << worker} {everybody} {self.group} "
             f"{self.slot_base} {self.slots - 1}"
         )
 

@@ -6,16 +6,16 @@
 
 control Admission(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
-    // worker_bit: this worker's bit in the bitmap; workers: how many make a slot complete;
+    // worker_bit: this worker's bit in the bitmap; everybody: the bits that make a slot complete;
     // group: the multicast group of the job; slot_base, slot_mask: the job's part of the pool, a
     // power of two of slots, so that a mask and no comparison keeps a job inside it.
-    action admit(bit<32> worker_bit, bit<8> workers, bit<16> group, bit<16> slot_base,
+    action admit(bit<32> worker_bit, bit<32> everybody, bit<16> group, bit<16> slot_base,
                  bit<16> slot_mask) {
         meta.worker_bit = worker_bit;
-        meta.workers = workers;
+        meta.everybody = everybody;
         meta.group = group;
-        meta.slot_base = slot_base;
         meta.outside = hdr.innet.slot & ~slot_mask;
+        meta.index = (bit<32>)(slot_base | hdr.innet.slot) << 1 | (bit<32>)hdr.innet.slot_version;
         meta.refusal = REFUSED_NOT;
     }
 
@@ -50,10 +50,10 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
                                              || hdr.ipv4.total_length != UDP_LENGTH + 20))) {
             meta.refusal = REFUSED_MALFORMED;
         } else {
+            meta.said = hdr.innet.message ++ 1w0 ++ hdr.innet.operation[3:0]
+                ++ hdr.innet.elements[10:0];
+            meta.closes = hdr.innet.flags[5:5]; // FLAG_PARTIAL
             admission.apply();
-            if (meta.refusal == REFUSED_NOT && meta.outside != 0) {
-                meta.refusal = REFUSED_SLOT;
-            }
         }
     }
 }

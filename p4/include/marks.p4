@@ -11,7 +11,8 @@ control Marks(inout headers_t hdr, inout metadata_t meta) {
         bit<8> held;
         marks.read(held, meta.index);
         held = meta.fresh == 1 ? 0 : held;
-        hdr.innet.flags = held | hdr.innet.flags & MARKS | (bit<8>)meta.signs[31:31];
+        hdr.innet.flags = held | hdr.innet.flags & MARKS
+            | (bit<8>)(meta.left0 | meta.left1 | meta.left2 | meta.left3);
         marks.write(meta.index, hdr.innet.flags);
     }
 

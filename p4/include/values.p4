@@ -5,28 +5,27 @@
 
 #define VALUE_REGISTER(i) register<bit<32>>(2 * SLOTS) value##i;
 
-#define VALUE_OVERWRITE(i) \
-    value##i.write(meta.index, hdr.values.v##i);
 #define VALUE_READ(i) \
     value##i.read(hdr.values.v##i, meta.index);
 #ifdef SATURATING // a sum that would leave int32 stays at the end that it has reached
-#define VALUE_SUM(i) \
-    value##i.read(held, meta.index); \
-    total = held + hdr.values.v##i; \
-    meta.signs = meta.signs | (held ^ total) & (hdr.values.v##i ^ total); \
-    hdr.values.v##i = (bit<32>)((int<32>)held |+| (int<32>)hdr.values.v##i); \
-    value##i.write(meta.index, hdr.values.v##i);
+#define VALUE_TOTAL(i) (bit<32>)((int<32>)held |+| (int<32>)hdr.values.v##i)
 #else
-#define VALUE_SUM(i) \
+#define VALUE_TOTAL(i) total
+#endif
+// A sum has left int32 where its sign is neither that of the one summand nor of the other.
+#define VALUE_SUM(i, quarter) \
     value##i.read(held, meta.index); \
     total = held + hdr.values.v##i; \
-    meta.signs = meta.signs | (held ^ total) & (hdr.values.v##i ^ total); \
-    hdr.values.v##i = total; \
-    value##i.write(meta.index, total);
-#endif
+    meta.left##quarter = meta.left##quarter | ((held ^ total) & (hdr.values.v##i ^ total))[31:31]; \
+    hdr.values.v##i = VALUE_TOTAL(i); \
+    value##i.write(meta.index, hdr.values.v##i);
+#define VALUE_SUM_0(i) VALUE_SUM(i, 0)
+#define VALUE_SUM_1(i) VALUE_SUM(i, 1)
+#define VALUE_SUM_2(i) VALUE_SUM(i, 2)
+#define VALUE_SUM_3(i) VALUE_SUM(i, 3)
 #define VALUE_OR(i) \
     value##i.read(held, meta.index); \
-    hdr.values.v##i = held | hdr.values.v##i; \
+    hdr.values.v##i = (meta.fresh == 1 ? 0 : held) | hdr.values.v##i; \
     value##i.write(meta.index, hdr.values.v##i);
 #define VALUE_MAX(i) \
     value##i.read(held, meta.index); \
@@ -36,12 +35,20 @@
 control Values(inout headers_t hdr, inout metadata_t meta) {
     REPEAT(VALUE_REGISTER)
 
-    action overwrite() { REPEAT(VALUE_OVERWRITE) }
-    action read()      { REPEAT(VALUE_READ) }
-    // A sum has left int32 where its sign is neither that of the one summand nor of the other.
-    action sum()       { bit<32> held; bit<32> total; REPEAT(VALUE_SUM) }
-    action or()        { bit<32> held; REPEAT(VALUE_OR) }
-    action max()       { bit<32> held; REPEAT(VALUE_MAX) }
+    action read() { REPEAT(VALUE_READ) }
+    // Whether a sum has left int32 is found out in four chains, one for each quarter of the values: a
+    // switch that sums a value of each quarter in every stage carries on all four from stage to stage.
+    action sum() {
+        bit<32> held;
+        bit<32> total;
+        QUARTER_0(VALUE_SUM_0)
+        QUARTER_1(VALUE_SUM_1)
+        QUARTER_2(VALUE_SUM_2)
+        QUARTER_3(VALUE_SUM_3)
+    }
+    // Also overwrites what another chunk has left: a stateful ALU of a Tofino 1 has four instructions.
+    action or()  { bit<32> held; REPEAT(VALUE_OR) }
+    action max() { bit<32> held; REPEAT(VALUE_MAX) }
 
     // One table chooses the one operation that all value registers carry out.
     table combine {
@@ -50,12 +57,12 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
             meta.reads: exact;
             hdr.innet.operation: exact;
         }
-        actions = { overwrite; read; sum; or; max; NoAction; }
+        actions = { read; sum; or; max; NoAction; }
         const entries = {
             // The first of a chunk overwrites what the slot held: no clearing pass is needed.
-            (1, 0, OPERATION_SUM): overwrite();
-            (1, 0, OPERATION_OR):  overwrite();
-            (1, 0, OPERATION_MAX): overwrite();
+            (1, 0, OPERATION_SUM): or();
+            (1, 0, OPERATION_OR):  or();
+            (1, 0, OPERATION_MAX): or();
             (0, 0, OPERATION_SUM): sum();
             (0, 0, OPERATION_OR):  or();
             (0, 0, OPERATION_MAX): max();
@@ -68,7 +75,6 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        meta.signs = 0;
         combine.apply();
     }
 }

@@ -96,12 +96,11 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
     """Make the registers say what the model says; an empty cell is that of another owner."""
     registers = switch.registers
     pool = "SlotsIngress.pool."
-    registers[pool + "owner"][index] = 7 << 16 | 3 if cell.sequence else 0
-    registers[pool + "sequence"][index] = cell.sequence
-    registers[pool + "agreement"][index] = int(Operation.SUM) << 12 | LAYOUT.values
-    registers[pool + "bitmap"][index] = cell.bitmap
+    owner = 7 << 16 | 3 if cell.sequence else 0
+    agreement = int(Operation.SUM) << 11 | LAYOUT.values | cell.closed << 15
+    registers[pool + "chunk"][index] = owner << 32 | cell.sequence
+    registers[pool + "members"][index] = agreement << 32 | cell.bitmap
     registers[pool + "count"][index] = cell.bitmap.bit_count()
-    registers[pool + "closed"][index] = cell.closed
     for worker, total in enumerate(cell.totals):
         registers[f"SlotsIngress.values.value{worker}"][index] = total
 
@@ -109,11 +108,12 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
 def get_cell(switch: Switch, index: int, workers: int) -> Cell:
     registers = switch.registers
     pool = "SlotsIngress.pool."
-    assert registers[pool + "count"][index] == int(registers[pool + "bitmap"][index]).bit_count()
+    agreement, bitmap = divmod(int(registers[pool + "members"][index]), 2**32)
+    assert registers[pool + "count"][index] == bitmap.bit_count()
     return Cell(
-        int(registers[pool + "sequence"][index]),
-        int(registers[pool + "bitmap"][index]),
-        bool(registers[pool + "closed"][index]),
+        int(registers[pool + "chunk"][index]) % 2**32,
+        bitmap,
+        bool(agreement >> 15 & 1),
         tuple(int(registers[f"SlotsIngress.values.value{w}"][index]) for w in range(workers)),
     )
 

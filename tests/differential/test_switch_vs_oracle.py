@@ -32,9 +32,7 @@ from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, Layout
 
 REGISTERS = "SlotsIngress.pool."
-REGISTER_NAMES = (
-    "owner", "sequence", "agreement", "closed", "bitmap", "count", "exponent", "marks"
-)  # fmt: skip
+REGISTER_NAMES = ("chunk", "members", "count", "exponent", "marks")
 VALUES = "SlotsIngress.values.value"
 ENGINES = ["interpret", "jit"]
 
@@ -61,9 +59,9 @@ class Pair:
     def set_sequences(self, job: Job, sequence: int) -> None:
         """As a job that ran up to there leaves the registers."""
         owner = job.number << 16 | job.epoch
-        self.switch.registers[REGISTERS + "owner"][:] = owner
-        self.switch.registers[REGISTERS + "sequence"][:] = sequence
-        for index in range(len(self.switch.registers[REGISTERS + "sequence"])):
+        chunks = self.switch.registers[REGISTERS + "chunk"]
+        chunks[:] = owner << 32 | sequence
+        for index in range(len(chunks)):
             copy = self.oracle.copy(*divmod(index, 2))
             copy.owner, copy.sequence = owner, sequence
 

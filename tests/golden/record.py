@@ -41,10 +41,8 @@ def main() -> None:
         commands = job.commands()
         # Only in the wrapped case: registers as a job that ran for 2**32 chunks leaves them.
         if first:
-            owner = job.number << 16 | job.epoch
-            for register, value in ("owner", owner), ("sequence", first):
-                name_ = f"SlotsIngress.pool.{register}"
-                commands += [f"register_write {name_} {i} {value}" for i in range(64)]
+            chunk = (job.number << 16 | job.epoch) << 32 | first
+            commands += [f"register_write SlotsIngress.pool.chunk {i} {chunk}" for i in range(64)]
         packets = traffic(rng, layouts, job, chunks, first)
         document = program.json()
         registers = [array["name"] for array in document["register_arrays"]]

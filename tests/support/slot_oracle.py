@@ -28,14 +28,14 @@ FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES, LATE 
 @dataclass(frozen=True)
 class Admitted:
     worker_bit: int
-    workers: int
+    everybody: int
     group: int
     slot_base: int
     slot_mask: int
 
 
 @dataclass
-class Copy:  # its fields are named after the program's registers
+class Copy:
     """One copy of a slot."""
 
     sequence: int = 0
@@ -47,6 +47,20 @@ class Copy:  # its fields are named after the program's registers
     closed: int = 0  # somebody asked for what was there
     marks: int = 0  # OVERFLOW and ECN, once seen
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
+
+    @property
+    def chunk(self) -> int:
+        """As the program's register of this name holds it."""
+        return self.owner << 32 | self.sequence
+
+    @chunk.setter
+    def chunk(self, cell: int) -> None:
+        self.owner, self.sequence = divmod(cell, 2**32)
+
+    @property
+    def members(self) -> int:
+        """As the program's register of this name holds it."""
+        return (self.agreement | self.closed << 15) << 32 | self.bitmap
 
 
 class Refused(Exception):  # noqa: N818 - not an error: the switch drops and counts
@@ -207,7 +221,7 @@ class SlotOracle:
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        said = message << 16 | operation << 12 | elements
+        said = message << 16 | operation << 11 | elements
         if not first and held.agreement != said:
             raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)
@@ -230,7 +244,7 @@ class SlotOracle:
                 held.marks |= OVERFLOW
             held.values = self.combined(operation, held.values, words)
         held.closed = int(was_closed or bool(flags & PARTIAL))
-        full = held.count == place.workers
+        full = held.bitmap == place.everybody
         if not full and not held.closed:
             return []
         told = RESULT | held.marks | (0 if full else PARTIAL)

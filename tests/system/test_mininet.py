@@ -261,7 +261,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     call = command("--size", "3000", "--json", "--output", str(tmp_path / "sum.npy"), "--cli")
     result = subprocess.run(
         call,
-        input="nodes\nswitch s1 register_read SlotsIngress.pool.bitmap 0\nswitch s9 x\nexit\n",
+        input="nodes\nswitch s1 register_read SlotsIngress.pool.count 0\nswitch s9 x\nexit\n",
         capture_output=True,
         text=True,
         timeout=120,
@@ -271,7 +271,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     report = json.loads(result.stdout[: result.stdout.index("\n}") + 2])
     assert report["exact"] is True
     assert report["fabric"] == "Mininet, udp"
-    assert "SlotsIngress.pool.bitmap[0]= 3" in result.stdout
+    assert "SlotsIngress.pool.count[0]= 2" in result.stdout
     assert "switches are s1" in result.stdout
     total, _ = innet.all_reduce(settings(size=3000, seed=0).gradients())
     np.testing.assert_array_equal(np.load(tmp_path / "sum.npy"), total)

@@ -170,7 +170,7 @@ def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("topology", "register", "link"),
     [
-        ("innet_star,2", "SlotsIngress.pool.bitmap", "h2-eth0<->s1-eth2 (OK OK)"),
+        ("innet_star,2", "SlotsIngress.pool.count", "h2-eth0<->s1-eth2 (OK OK)"),
         ("innet_dumbbell,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
         ("innet_tree,2,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
     ],

@@ -148,8 +148,7 @@ def test_a_stall_is_tried_again_under_the_next_epoch(plan):
         leader = Leader(network)
         options = {"timing": quick, "renew": leader.renew, "attempts": 2}
         with participants(plan, "dense", **options) as pair:
-            network.switch.registers["SlotsIngress.pool.owner"][:] = 1 << 16
-            network.switch.registers["SlotsIngress.pool.sequence"][:] = 0
+            network.switch.registers["SlotsIngress.pool.chunk"][:] = 1 << 48
             network.switch.command("table_clear SlotsIngress.admission.admission")
             for total, _ in all_reduce(pair, gradients()):
                 np.testing.assert_array_equal(total, expected)

@@ -115,7 +115,7 @@ def test_dimensions_are_read_from_the_program():
     assert programs.find("slots", 64).dimensions() == programs.Dimensions(64, 1024, 32)
 
 
-@pytest.mark.parametrize(("program", "beside_values"), [("slots", 8), ("tree", 8), ("hashed", 6)])
+@pytest.mark.parametrize(("program", "beside_values"), [("slots", 5), ("tree", 8), ("hashed", 6)])
 def test_every_register_is_accessed_once_per_packet(program, beside_values):
     """On each path: at most one action that reads or writes a register array, at one index."""
     document = programs.find(program, 32).json()

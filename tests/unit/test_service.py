@@ -109,7 +109,7 @@ def test_a_worker_that_left_is_named(service, stack):
     with pytest.raises(StateError, match="left its job"):
         pair[0].fabric.now()
     with pytest.raises(StateError, match="not in job 'test' any more"):
-        pair[0].read_register("s1", "SlotsIngress.pool.bitmap", 0)
+        pair[0].read_register("s1", "SlotsIngress.pool.count", 0)
 
 
 def test_a_seat_is_taken_over_and_all_go_on(service, stack):

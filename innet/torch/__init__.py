@@ -5,24 +5,31 @@ Importing it registers the back end: ``torch.distributed.init_process_group("inn
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from innet.torch.flat import torch
 
 if TYPE_CHECKING:
     from innet.torch.ddp import DDPHook, ddp_hook
+    from innet.torch.fsdp import SwitchReduceScatter
     from innet.torch.hook_state import HookState
 
-__all__ = ["DDPHook", "HookState", "ddp_hook"]
+__all__ = ["DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
+
+_HOMES = {
+    "DDPHook": "ddp",
+    "HookState": "hook_state",
+    "SwitchReduceScatter": "fsdp",
+    "ddp_hook": "ddp",
+}
 
 
 def __getattr__(name: str) -> Any:
     """The names above, imported when they are asked for: models need none of them."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from innet.torch import ddp  # noqa: PLC0415 - see above
-
-    return getattr(ddp, name)
+    return getattr(importlib.import_module(f"innet.torch.{_HOMES[name]}"), name)
 
 
 def _create(*arguments: Any) -> Any:

@@ -44,7 +44,7 @@ class HookState:
             (``INNET_SWITCH``); else rank 0 starts one on this machine.
         job: what the job's name at the switch begins with; by default as the environment says.
         key: the switch's key; by default as the environment says.
-        unit_cap_mb: parameters are coded together up to so many megabytes (of float32).
+        unit_cap_mb: parameters are coded together until they have so many megabytes (of float32).
         seed: of the codec's hashes, the same on all workers.
         deadline: so many seconds an all-reduce waits for a worker, its computation included.
             Workers whose process ends are noticed at once.
@@ -237,8 +237,8 @@ class HookState:
     ) -> None:
         """Make units of the parameters of a bucket of the first iteration."""
         shapes = [tuple(parameter.shape) for parameter in parameters]
-        most = max(1, int(self.unit_cap_mb * _MEGABYTE / 4))
-        for part in cut([numel(shape) for shape in shapes], most):
+        enough = max(1, int(self.unit_cap_mb * _MEGABYTE / 4))
+        for part in cut([numel(shape) for shape in shapes], enough):
             its_shapes = tuple(shapes[i] for i in part)
             unit = Unit(
                 len(self._units),
@@ -327,7 +327,7 @@ class _Gathering:
         return f"unit {unit.index} of parameters {list(unit.shapes)}, scaled by {self._scale}"
 
     def load(self) -> Vector:
-        flat = np.empty(self._unit.size, np.float32)
+        flat = self._unit.gradient
         for part, view in self._parts(flat):
             part.copy_(view.reshape(-1))
         if self._scale != 1:
@@ -336,21 +336,23 @@ class _Gathering:
 
     def deliver(self, total: Vector, report: Report) -> None:
         self._state.reports[self._unit.index] = report
-        total *= self._scale / np.float32(self._workers)
-        self._give(total)
+        self._give(total, self._scale / np.float32(self._workers))
 
     def spoiled(self, workers: tuple[int, ...]) -> None:
         del workers
         self._state.skipped += 1
-        self._give(np.full(self._unit.size, np.nan, np.float32))
+        self._give(np.full(self._unit.size, np.nan, np.float32), np.float32(1))
 
     def fail(self, error: BaseException) -> None:
         for bucket in self._buckets:
             bucket.unit_failed(error)
 
-    def _give(self, values: Vector) -> None:
+    def _give(self, values: Vector, factor: np.float32) -> None:
         for part, view in self._parts(values):
-            view.copy_(part.reshape(view.shape))
+            if view.dtype == torch.float32 and view.device.type == "cpu":
+                torch.mul(part.reshape(view.shape), float(factor), out=view)  # in one pass
+            else:
+                view.copy_((part * float(factor)).reshape(view.shape))
         for bucket in self._buckets:
             bucket.unit_done(self._unit.index)
 

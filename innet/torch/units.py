@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
 from innet.codecs.compose import normalise
 from innet.torch.flat import torch
@@ -28,15 +31,19 @@ class Unit:
         index: units are numbered in the order in which they were cut.
         shapes: of its parameters; () for one number.
         codec: with what it holds back of them.
+        gradient: room for theirs, shape (size,), float32.
     """
 
     index: int
     shapes: tuple[Shape, ...]
     codec: Codec
     sizes: list[int] = field(init=False)
+    gradient: NDArray[np.float32] = field(init=False)
 
     def __post_init__(self) -> None:
         self.sizes = [numel(shape) for shape in self.shapes]
+        # Kept: to touch fresh memory in every iteration takes longer than to copy into it.
+        self.gradient = np.empty(self.size, np.float32)
 
     @property
     def size(self) -> int:
@@ -54,15 +61,15 @@ def layers(shapes: Sequence[Shape]) -> ModelLayers:
     return [shape or (1,) for shape in shapes]
 
 
-def cut(sizes: Sequence[int], most: int) -> list[range]:
-    """Where to cut a bucket of parameters into units of up to ``most`` elements.
+def cut(sizes: Sequence[int], enough: int) -> list[range]:
+    """Where to cut a bucket of parameters into units of ``enough`` elements.
 
-    From the end, since the gradients of the last parameters come first. A parameter with more has
-    a unit of its own.
+    From the end, since the gradients of the last parameters come first. As in PyTorch's buckets,
+    the parameter with which a unit has enough is its last one.
 
     Args:
         sizes: elements of each parameter, in the order of the model.
-        most: elements, at least 1.
+        enough: elements, at least 1.
 
     Returns:
         Indices of the parameters of each unit, that of the last parameters first.
@@ -70,10 +77,10 @@ def cut(sizes: Sequence[int], most: int) -> list[range]:
     parts: list[range] = []
     stop, filled = len(sizes), 0
     for index in reversed(range(len(sizes))):
-        if filled and filled + sizes[index] > most:
-            parts.append(range(index + 1, stop))
-            stop, filled = index + 1, 0
         filled += sizes[index]
+        if filled >= enough:
+            parts.append(range(index, stop))
+            stop, filled = index, 0
     if stop:
         parts.append(range(stop))
     return parts

@@ -33,7 +33,7 @@ def torchrun(*arguments, timeout, **environment):
     options = ["--standalone", "--nproc-per-node", str(RANKS)]
     return subprocess.run(
         [*TORCHRUN, *options, *map(str, arguments)],
-        env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "INNET_JOBS": "8", **environment},
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -1,0 +1,172 @@
+"""Iterations of DistributedDataParallel over the switch beside gloo's, in four processes.
+
+    taskset -c 0,1 python -m benchmarks.ddp [--layers 2] [--width 2560] [--json]
+
+Each process holds one copy of the same model for each way to reduce gradients: gloo's all-reduce,
+the hook with several codecs, and the process group. They take turns; an iteration is forward and
+backward with the gradients of all processes, and the time that of the slowest process. "Compute"
+is the same without any communication. Each way has a switch process of its own, of which one works
+at a time. Ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.common import Row, show
+from innet.codecs import CodecSpec
+from innet.record import Report
+from innet.torch.companion import Companion
+
+HOOKS: dict[str, CodecSpec] = {
+    "hook, dense": "dense",
+    "hook, top-k 1 % by LHC": "topk",
+    "hook, ScaleCom 100 x": "scalecom",
+}
+GROUP = "process group, exact"
+WAYS = ("compute", "gloo", *HOOKS, GROUP)
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """What a process is told; ``switches`` are (address, key) by way."""
+
+    rank: int
+    ranks: int
+    layers: int
+    width: int
+    switches: dict[str, tuple[str, str]]
+    store: str
+
+
+def _run(told: Connection, task: _Rank) -> None:
+    """Do iterations of the ways that are named, until told None."""
+    import torch  # noqa: PLC0415 - only here
+    from torch import distributed  # noqa: PLC0415
+    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
+
+    from innet.torch import HookState, ddp_hook  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.ranks
+    )
+    reports: dict[str, Callable[[], list[Report]]] = {}
+
+    def model(way: str) -> Any:
+        torch.manual_seed(0)
+        layers = (torch.nn.Linear(task.width, task.width) for _ in range(task.layers))
+        net = torch.nn.Sequential(*layers)
+        if way == GROUP:
+            os.environ["INNET_SWITCH"], os.environ["INNET_KEY"] = task.switches[way]
+            group: Any = distributed.new_group(backend="innet")
+            reports[way] = lambda: list(group.reports)[-task.layers :]  # a bucket for each layer
+            return DistributedDataParallel(net, process_group=group)
+        wrapped = DistributedDataParallel(net)
+        if way in HOOKS:
+            switch, key = task.switches[way]
+            state = HookState(HOOKS[way], switch=switch, key=key)
+            wrapped.register_comm_hook(state, ddp_hook)
+            reports[way] = lambda: list(state.reports.values())
+        return wrapped
+
+    models = {way: model(way) for way in WAYS}
+    batch = torch.randn(32, task.width, generator=torch.Generator().manual_seed(task.rank))
+    told.send(None)
+    while (way := told.recv()) is not None:
+        distributed.barrier()
+        begun = time.perf_counter()
+        with models[way].no_sync() if way == "compute" else contextlib.nullcontext():
+            models[way](batch).square().mean().backward()
+        spent = time.perf_counter() - begun
+        told.send((spent, reports[way]() if way in reports else []))
+    told.send(None)
+    distributed.destroy_process_group()
+
+
+def _iterations(ranks: int, layers: int, width: int, repeats: int, folder: str) -> list[Row]:
+    os.environ["INNET_JOBS"] = "1"
+    switches = {way: Companion() for way in (*HOOKS, GROUP)}
+    try:
+        places = {way: (each.address, each.key) for way, each in switches.items()}
+        ends, processes = [], []
+        for rank in range(ranks):
+            here, there = _spawn.Pipe()
+            task = _Rank(rank, ranks, layers, width, places, str(Path(folder) / "store"))
+            processes.append(_spawn.Process(target=_run, args=(there, task), daemon=True))
+            processes[-1].start()
+            ends.append(here)
+        for here in ends:
+            here.recv()
+        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        reports: dict[str, list[list[Report]]] = {way: [] for way in WAYS}
+        for repeat in range(repeats + 3):
+            for way, measured in seconds.items():
+                for here in ends:
+                    here.send(way)
+                answers = [here.recv() for here in ends]
+                if repeat >= 3:  # before, buckets are made anew and codecs begin to remember
+                    measured.append(max(spent for spent, _ in answers))
+                    reports[way] += [each for _, each in answers if each]
+        for here in ends:
+            here.send(None)
+        for here in ends:
+            here.recv()
+        for process in processes:
+            process.join(60)
+    finally:
+        for each in switches.values():
+            each.close()
+    gloo = statistics.median(seconds["gloo"])
+    rows = []
+    for way, measured in seconds.items():
+        spent = statistics.median(measured)
+        rows.append(Row(way, 1e3 * spent, "ms", _parts(reports[way]), gloo / spent))
+    return rows
+
+
+def _parts(reports: list[list[Report]]) -> str:
+    """Sums over the all-reduces of an iteration, medians over iterations and processes."""
+    if not reports:
+        return ""
+    parts = {
+        "encode": [sum(each.seconds.encode for each in some) for some in reports],
+        "network": [sum(each.seconds.network for each in some) for some in reports],
+        "decode": [sum(each.seconds.decode for each in some) for some in reports],
+    }
+    text = ", ".join(f"{part} {1e3 * statistics.median(each):.0f}" for part, each in parts.items())
+    again = sum(each.retransmissions for some in reports for each in some)
+    return f"{text} ms; {reports[-1][-1].compression:.3g}x fewer bytes; {again} packets sent again"
+
+
+def main(
+    layers: Annotated[int, typer.Option(help="Linear layers.")] = 2,
+    width: Annotated[int, typer.Option(help="Inputs and outputs; 2,560 make 25 MiB.")] = 2560,
+    ranks: Annotated[int, typer.Option(help="Processes.")] = 4,
+    repeats: Annotated[int, typer.Option(help="Iterations of each kind.")] = 11,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Measure, and print ratios first."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = _iterations(ranks, layers, width, repeats, folder)
+    size = layers * (width + 1) * width
+    title = f"iterations of {size:,} parameters, {ranks} processes"
+    show(title, "times as fast as gloo", rows, as_json)
+
+
+if __name__ == "__main__":
+    typer.run(main)

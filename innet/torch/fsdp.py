@@ -1,0 +1,187 @@
+"""Gradients of ``fully_shard`` summed by a switch: each rank gets its shard of the mean.
+
+    for module in (model.first, model.second, model):
+        fully_shard(module)
+    SwitchReduceScatter.attach(model, codec="topk")
+
+The switch sends every sum to all ranks, so that a reduce-scatter costs what an all-reduce does; a
+codec that sends a hundredth makes up for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import Codec, CodecSpec
+from innet.errors import InputError
+from innet.record import Report
+from innet.torch.courier import Courier
+from innet.torch.flat import torch
+from innet.torch.rendezvous import Settings, join_group
+from innet.torch.tensors import DTYPES, kernels_for
+
+try:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+except ImportError:  # PyTorch before 2.8 offers no such place
+    FSDPModule = ReduceScatter = object  # type: ignore[assignment,misc]
+
+Vector = NDArray[np.float32]
+dist = torch.distributed
+
+
+class SwitchReduceScatter(ReduceScatter):
+    """The reduce-scatter of one module that ``fully_shard`` was applied to.
+
+    Its codec codes the gradients of all of the module's parameters together, as PyTorch lays them
+    out for the ranks, as one layer.
+
+    Attributes:
+        reports: of the last all-reduce, empty before.
+    """
+
+    def __init__(self, courier: Courier, codec: CodecSpec, index: int) -> None:
+        self.reports: list[Report] = []
+        self._courier = courier
+        self._spec = codec
+        self._index = index
+        self._codec: Codec | None = None
+
+    @classmethod
+    def attach(
+        cls,
+        model: torch.nn.Module,
+        codec: CodecSpec = "dense",
+        *,
+        process_group: Any = None,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        seed: int = 0,
+        deadline: float = 300.0,
+    ) -> list[SwitchReduceScatter]:
+        """Join a job, and reduce the gradients of all sharded modules of ``model`` through it.
+
+        Args:
+            model: to which, or to modules of which, ``fully_shard`` was applied.
+            codec: see ``innet.torch.HookState``, as for the other arguments.
+            process_group: the ranks that parameters are sharded over; by default all.
+            switch: where it is.
+            job: what its name begins with.
+            key: the switch's.
+            seed: of the codec's hashes.
+            deadline: of an all-reduce, seconds.
+
+        Returns:
+            What was attached, by module.
+
+        Raises:
+            InputError: nothing is sharded there, or PyTorch is too old for it.
+            InnetError: the switch cannot be had, or not all ranks came.
+        """
+        if ReduceScatter is object:
+            raise InputError("this PyTorch has no set_custom_reduce_scatter; 2.8 or newer has it.")
+        modules = [each for each in model.modules() if isinstance(each, FSDPModule)]
+        if not modules:
+            raise InputError(
+                "no module of the model is sharded; apply fully_shard first. For FSDP of PyTorch 1 "
+                "(FullyShardedDataParallel) there is no hook: it is not told which parameters a "
+                "gradient belongs to."
+            )
+        settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        member = join_group(process_group, settings)
+        courier = Courier(member, deadline=deadline, seed=seed)
+        made = [cls(courier, codec, index) for index, _ in enumerate(modules)]
+        for module, each in zip(modules, made, strict=True):
+            module.set_custom_reduce_scatter(each)
+        return made
+
+    def close(self) -> None:
+        """Leave the job, for all modules. It is called at the end of the program by itself."""
+        self._courier.close()
+
+    def allocate(
+        self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Room for gradients."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        """Put this rank's part of the ranks' sum or mean into ``output_tensor``, and return then.
+
+        Raises:
+            InnetError: why it cannot be.
+        """
+        del async_op  # it is over on return
+        mean = op == dist.ReduceOp.AVG
+        if not mean and op != dist.ReduceOp.SUM:
+            raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
+        if input_tensor.dtype not in DTYPES:
+            raise InputError(f"gradients are {input_tensor.dtype}; see reduce_dtype in PyTorch.")
+        if dist.get_world_size(group) != self._courier.workers:
+            raise InputError(
+                f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
+                f"{self._courier.workers} workers; attach with that process group."
+            )
+        if self._codec is None:
+            self._codec = self._courier.build_codec(
+                self._spec, kernels=kernels_for(input_tensor.device)
+            )
+        errand = _Whole(input_tensor, self._codec, f"sharded module {self._index}")
+        self._courier.put(errand)
+        total, report = errand.wait()
+        if report is not None:
+            self.reports[:] = [report]
+        start = dist.get_rank(group) * output_tensor.numel()
+        shard = torch.from_numpy(total)[start : start + output_tensor.numel()]
+        factor = 1 / self._courier.workers if mean else 1.0
+        output_tensor.copy_((shard * factor).reshape(output_tensor.shape))
+
+
+class _Whole:
+    """The gradient of a module on its way; see ``innet.torch.courier.Errand``."""
+
+    def __init__(self, gradient: torch.Tensor, codec: Codec, meant: str) -> None:
+        self.codec = codec
+        self.meant = f"{meant}, {gradient.numel()} elements of {gradient.dtype}"
+        self._gradient = gradient
+        self._over = threading.Event()
+        self._total: Vector | None = None
+        self._report: Report | None = None
+        self._error: BaseException | None = None
+
+    def load(self) -> Vector:
+        flat: Vector = self._gradient.reshape(-1).to("cpu", torch.float32, copy=True).numpy()
+        return flat
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        self._total, self._report = total, report
+        self._over.set()
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        del workers
+        self._total = np.full(self._gradient.numel(), np.nan, np.float32)
+        self._over.set()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._over.set()
+
+    def wait(self) -> tuple[Vector, Report | None]:
+        self._over.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._total is not None
+        return self._total, self._report

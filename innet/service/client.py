@@ -26,7 +26,7 @@ from innet.errors import (
 from innet.plan import Plan
 from innet.service.channel import Channel, resolve
 from innet.service.control import HELLO, Message, check_greeting, request
-from innet.service.fabric import ServiceFabric
+from innet.service.fabric import Departure, ServiceFabric
 from innet.service.places import plan_of
 
 DEADLINE = 30.0
@@ -86,13 +86,15 @@ class Membership:
         self._key = key
         self._where = resolve(switch)
         self._channel: Channel | None = None
-        self._departed: dict[int, str] = {}
+        self._departed: dict[int, Departure] = {}  # the fabric looks at it
         self._gone: set[int] = set()
         self._waiting: set[int] = set()
         self._absent: frozenset[int] = frozenset()  # from this epoch
         self._pending: Message | None = None  # a plan that nobody waited for
         self.newcomers: frozenset[int] = frozenset()
-        self.fabric = ServiceFabric(worker, lambda: self._open().fileno(), self._hear_departures)
+        self.fabric = ServiceFabric(
+            worker, lambda: self._open().fileno(), self._hear_departures, self._departed
+        )
         try:
             self.plan: Plan = self._enter(until, again=False)
         except BaseException:
@@ -283,24 +285,23 @@ class Membership:
 
     # ------------------------------------------------------------------ what the switch says
 
-    def _hear_departures(self) -> dict[int, str]:
-        """What is known of workers that went out of step; looks at what the switch has said.
+    def _hear_departures(self) -> None:
+        """Take up what the switch has said meanwhile.
 
         Raises:
             MembershipError: the switch is gone.
         """
         while (message := self._message(0.0)) is not None:
             self._note(message)
-        return self._departed
 
     def _note(self, message: Message) -> None:
         """Take up what another worker did."""
         if "left" in message:
-            worker = message["left"]
-            how = "left job" if message.get("on_purpose") else "lost its connection to job"
+            worker, on_purpose = message["left"], bool(message.get("on_purpose"))
+            how = "left job" if on_purpose else "lost its connection to job"
             self._gone.add(worker)
             self._waiting.discard(worker)
-            self._depart(worker, f"{how} {self.job!r}")
+            self._depart(worker, f"{how} {self.job!r}", on_purpose=on_purpose)
         elif "renewing" in message:
             self._waiting.add(message["renewing"])
             self._depart(message["renewing"], f"asks for the next epoch of job {self.job!r}")
@@ -312,10 +313,10 @@ class Membership:
             self._pending = message
             self._depart(self.worker, f"has not gone on to the next epoch of job {self.job!r}")
 
-    def _depart(self, worker: int, what: str) -> None:
+    def _depart(self, worker: int, what: str, *, on_purpose: bool = False) -> None:
         # Nobody waits for who takes no part in this epoch.
         if worker not in self._absent:
-            self._departed[worker] = what
+            self._departed[worker] = Departure(what, on_purpose)
 
     def _next(self, until: float, what: str) -> Message:
         message = self._message(until)

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from innet.errors import MembershipError, NetworkError, StateError
 from innet.fabric.messages import widen_buffers
@@ -15,7 +16,17 @@ from innet.packets import PacketBatch
 from innet.wire import Endpoint, Layout
 
 _LONGEST_WAIT = 1.0
-_SILENCE = 0.5  # seconds without a packet, after which a departure is taken to be why
+# Seconds without a packet, after which a departure is taken to be why. Who leaves on purpose has
+# most likely done its part, and what is missing is a result that was lost on its way.
+_SILENCE = 0.5
+_LONG_SILENCE = 3.0
+
+
+class Departure(NamedTuple):
+    """What a worker did instead of going on, as a sentence goes on after its name."""
+
+    what: str
+    on_purpose: bool = False
 
 
 class ServiceFabric:
@@ -27,16 +38,22 @@ class ServiceFabric:
     Args:
         worker: its index, for the addresses that frames show.
         channel: the file descriptor at which the switch is heard.
-        departed: takes what the switch has said; worker -> what it did instead of going on.
+        listen: takes what the switch says there.
+        departed: what it has said of workers of this epoch so far.
     """
 
     name = "udp"
 
     def __init__(
-        self, worker: int, channel: Callable[[], int], departed: Callable[[], Mapping[int, str]]
+        self,
+        worker: int,
+        channel: Callable[[], int],
+        listen: Callable[[], object],
+        departed: Mapping[int, Departure],
     ) -> None:
         self._shown = Endpoint.of_worker(worker), Endpoint.of_switch()
         self._channel = channel
+        self._listen = listen
         self._departed = departed
         self._socket: socket.socket | None = None
         self._udp: UdpFabric | None = None
@@ -95,20 +112,27 @@ class ServiceFabric:
         Raises:
             MembershipError: workers left the job or ask for its next epoch, or the switch is gone.
         """
-        udp = self._open()
-        departed = self._departed()
+        udp, channel = self._open(), self._channel()
         end = min(until, now + _LONGEST_WAIT)
-        if departed:
-            if self._silent_since is None:
-                self._silent_since = now
-            if now >= self._silent_since + _SILENCE:
-                said = "; ".join(f"worker {each} {what}" for each, what in departed.items())
-                raise MembershipError(
-                    f"{said}, so the others wait in vain. Renew the membership and go on."
-                )
-            end = min(end, self._silent_since + _SILENCE)
-        select.select([udp.fileno(), self._channel()], [], [], max(0.0, end - now))
+        if self._departed:
+            end = min(end, self._patience_ends(now))
+        readable, _, _ = select.select([udp.fileno(), channel], [], [], max(0.0, end - now))
+        if channel in readable:
+            self._listen()
         return max(now, self.now())
+
+    def _patience_ends(self, now: float) -> float:
+        """When to take a departure for the reason of a silence; raises if that was before."""
+        if self._silent_since is None:
+            self._silent_since = now
+        alarming = not all(each.on_purpose for each in self._departed.values())
+        end = self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
+        if now >= end:
+            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departed.items())
+            raise MembershipError(
+                f"{said}, so the others wait in vain. Renew the membership and go on."
+            )
+        return end
 
     def _open(self) -> UdpFabric:
         if self._udp is None:

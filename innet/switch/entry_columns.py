@@ -121,7 +121,7 @@ class EntryColumns:
         """Take an entry out; whoever gets its row has the next version."""
         self.index.remove(self.words, row)
         self.live[row] = False
-        self.versions[row] += 1  # modulo 256, as simple_switch counts
+        self.versions[row] = (int(self.versions[row]) + 1) % 256  # as simple_switch counts
         self.count -= 1
         heapq.heappush(self._free, row)
 

@@ -32,6 +32,7 @@ from innet.fabric.peers import Address
 from innet.participant import Participant
 from innet.protocol import Timing
 from innet.service import client, control, join
+from innet.service import fabric as service_fabric
 from innet.service.server import ServiceSettings, SwitchService
 
 
@@ -101,7 +102,9 @@ def test_a_worker_that_is_gone_is_named_at_once(service, stack):
     assert time.monotonic() - begun < 5
 
 
-def test_a_worker_that_left_is_named(service, stack):
+def test_a_worker_that_left_is_named(service, stack, monkeypatch):
+    assert service_fabric._LONG_SILENCE > service_fabric._SILENCE
+    monkeypatch.setattr(service_fabric, "_LONG_SILENCE", 0.7)
     pair = joined(service, stack)
     pair[0].leave()
     with pytest.raises(MembershipError, match="worker 0 left job 'test'"):

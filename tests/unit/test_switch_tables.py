@@ -137,6 +137,16 @@ def test_handles_are_reused_with_another_version():
     assert table.add([ir.ExactMatch(5)], ENTRY, 0) == 0
 
 
+def test_versions_of_handles_begin_again_after_256():
+    table = state_of(EXACT, (EXACT, 8))
+    versions = []
+    for number in range(258):
+        handle = table.add([ir.ExactMatch(number % 2)], ENTRY, 0)
+        versions.append(handle >> 24)
+        table.delete(handle)
+    assert versions == [*range(256), 0, 1]
+
+
 def test_full_duplicate_and_keyless_tables_refuse_and_stay_as_they_were():
     table = state_of(EXACT, (EXACT, 8), max_size=2)
     table.add([ir.ExactMatch(0)], ENTRY, 0)

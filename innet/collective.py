@@ -9,9 +9,8 @@ and the workers' chunk counters, and what each worker's codec has held back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +21,13 @@ from innet.codecs import (
     CodecSpec,
     ModelLayers,
     build_codec,
-    check_gradient,
     check_integer,
 )
 from innet.config import Engine
 from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, Recorder
-from innet.lockstep import Lockstep, Run
+from innet.gradients import Vector, flattened, listed
+from innet.lockstep import Counts, Lockstep, Run
 from innet.plan import Emulation, Plan, Request, check_codec, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
@@ -36,7 +35,6 @@ from innet.threads import cores
 from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
 
-Vector = NDArray[np.float32]
 Frame = tuple[float, int, bytes]
 
 
@@ -171,8 +169,8 @@ class Collective:
                 f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
                 "agree on what was summed; make a new Collective."
             )
-        given = self._of_present(_listed(gradients))
-        flat = _flattened(given)
+        given = self._of_present(listed(gradients))
+        flat = flattened(given)
         # All codecs are asked before any of them takes its gradient up.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
@@ -284,9 +282,9 @@ class Collective:
             f"{len(gradients)} gradients for {self.workers} workers{some}; pass one for each."
         )
 
-    def _counts(self) -> _Counts:
+    def _counts(self) -> Counts:
         ends = [end.counters for end in self.network.workers]
-        return _Counts(
+        return Counts(
             sent=np.array([end.sent for end in ends]),
             received=np.array([end.received for end in ends]),
             bytes_sent=np.array([end.bytes_sent for end in ends]),
@@ -298,7 +296,7 @@ class Collective:
         self,
         flat: dict[int, Vector],
         run: Run,
-        counts: _Counts,
+        counts: Counts,
         seconds: Seconds,
     ) -> Report:
         outcomes = list(run.outcomes.values())
@@ -334,65 +332,6 @@ class Collective:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Counters of all workers, shape (workers,), and of the switches; differences are of a run."""
-
-    sent: NDArray[np.int64]
-    received: NDArray[np.int64]
-    bytes_sent: NDArray[np.int64]
-    retransmissions: NDArray[np.int64]
-    switch: int
-
-    def __sub__(self, other: _Counts) -> _Counts:
-        return _Counts(
-            self.sent - other.sent,
-            self.received - other.received,
-            self.bytes_sent - other.bytes_sent,
-            self.retransmissions - other.retransmissions,
-            self.switch - other.switch,
-        )
-
-
-def _flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
-    """By worker: flat, contiguous, all alike, all finite."""
-    first = next(iter(gradients))
-    for worker, gradient in gradients.items():
-        if not isinstance(gradient, np.ndarray):
-            raise GradientError(
-                f"the gradient of worker {worker} is a {type(gradient).__name__}; pass a NumPy "
-                "array (for a torch tensor: tensor.detach().cpu().numpy())."
-            )
-        if gradient.dtype != np.float32:
-            raise GradientError(
-                f"the gradient of worker {worker} is {gradient.dtype}, not float32; convert it "
-                "with .astype(np.float32)."
-            )
-        if gradient.shape != gradients[first].shape:
-            raise GradientError(
-                f"the gradient of worker {worker} has shape {gradient.shape}, that of worker "
-                f"{first} {gradients[first].shape}; all workers must reduce the same tensor."
-            )
-    flat = {
-        worker: np.ascontiguousarray(gradient).reshape(-1) for worker, gradient in gradients.items()
-    }
-    for worker, vector in flat.items():
-        check_gradient(vector, worker)
-    return flat
-
-
-def _listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-    """The gradients of any iterable, such as a generator, which can be read only once."""
-    try:
-        found = iter(gradients)
-    except TypeError:
-        raise GradientError(
-            f"the gradients are of type {type(gradients).__name__}; pass a list with one NumPy "
-            "array for each worker."
-        ) from None
-    return list(found)
-
-
 def all_reduce(
     gradients: Iterable[NDArray[np.float32]],
     codec: CodecSpec = "dense",
@@ -425,7 +364,7 @@ def all_reduce(
         >>> total.tolist(), report.exact
         ([0.5, 0.0, -1.0], True)
     """
-    gradients = _listed(gradients)
+    gradients = listed(gradients)
     if not gradients:
         raise InputError("no gradients; an all-reduce needs at least one worker.")
     collective = Collective(

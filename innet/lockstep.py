@@ -40,6 +40,26 @@ class Run:
     without: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counters of all workers, shape (workers,), and of the switches; differences are of a run."""
+
+    sent: NDArray[np.int64]
+    received: NDArray[np.int64]
+    bytes_sent: NDArray[np.int64]
+    retransmissions: NDArray[np.int64]
+    switch: int
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(
+            self.sent - other.sent,
+            self.received - other.received,
+            self.bytes_sent - other.bytes_sent,
+            self.retransmissions - other.retransmissions,
+            self.switch - other.switch,
+        )
+
+
 class _LateError(Exception):
     """The others went on without ``workers``."""
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from innet.errors import InputError
-from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
-from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, newest
+from innet.plan.levels import plan_levels, with_defaults
+from innet.plan.network import Plan, PlannedHost
 from innet.plan.shape import Node
-from innet.plan.sharing import job_for
-from innet.plan.topologies import shape
-from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present, wire
+from innet.plan.sharing import Taken
+from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job
 from innet.protocol.hashed import HashedWorker
 from innet.protocol.server import EVERYBODY, ParameterServer
-from innet.wire import Endpoint, Layout
-
-SERVER = "ps"
+from innet.wire import Endpoint
 
 _NEIGHBOURS = "HashedIngress.neighbours"
 _DOWNWARD = "HashedIngress.downward"
@@ -43,38 +39,14 @@ class Hashed(Aggregation):
         The window is by default a quarter of the aggregators: CRC-32 is linear, and of so many
         chunks in a row hardly any two have the same one.
         """
-        if request.window is None:
-            request = replace(request, window=program.dimensions().slots // 2)
-        size, window = checked(program, request)
         if not request.job:
             raise InputError("the job's number is 0, which marks a free aggregator; give another.")
-        depth = request.depth
-        if depth is None and request.topology is None:
-            depth = 1 if request.racks in (None, 1) else 2
-        network = shape(
-            request.topology,
-            request.workers,
-            racks=request.racks,
-            depth=depth,
-            ports=request.ports,
+        request = with_defaults(
+            request,
+            window=program.dimensions().slots // 2,
+            depth=1 if request.racks in (None, 1) else 2,
         )
-        root, job = network.root, job_for(request, size.slots, window)
-        hosts, links = wire(root, job.members)
-        server = PlannedHost(SERVER, Endpoint.of_server(), address(root), "server")
-        return Plan(
-            aggregation=program.program,
-            switches=(
-                *(
-                    PlannedSwitch(node.name, program, commands(node, parent, job))
-                    for node, parent in root.with_parents()
-                ),
-                *(PlannedSwitch(name, program, ()) for name in network.spare),
-            ),
-            hosts=(*hosts, server),
-            links=(*links, Link(Port(SERVER, 0), Port(root.name, UP_PORT)), *network.cables),
-            job=job,
-            layout=Layout(size.values, request.framing),
-        )
+        return plan_levels(program, request, commands, served=True)
 
     def worker_end(
         self, plan: Plan, host: PlannedHost, timing: Timing | None = None
@@ -133,8 +105,9 @@ class Hashed(Aggregation):
         return reader
 
 
-def commands(node: Node, parent: Node | None, job: Job) -> tuple[str, ...]:
+def commands(node: Node, parent: Node | None, job: Job, taken: Taken) -> tuple[str, ...]:
     """What a switch is told, in the dialect of simple_switch_CLI."""
+    del taken  # there is one job
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
         name = each.worker if each.node is None else EVERYBODY

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, checked, newest
-from innet.plan.network import Plan, PlannedSwitch, Port
+from innet.plan.aggregation import Aggregation, EntryFinder, Probe, Request, newest
+from innet.plan.levels import plan_levels
+from innet.plan.network import Plan, Port
 from innet.plan.shape import Node
-from innet.plan.sharing import Taken, job_for
-from innet.plan.topologies import shape
-from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present, wire
+from innet.plan.sharing import Taken
+from innet.plan.wiring import UP_PORT, address, below, delivery, next_epoch, present
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
 from innet.protocol.admission import Job
-from innet.wire import Layout
 
 _FAMILY = "TreeIngress.family"
 _SUBTREE = "TreeIngress.subtree"
-
-
 _TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
 
 
@@ -29,31 +26,7 @@ class Tree(Aggregation):
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there are two levels and two racks."""
-        size, window = checked(program, request)
-        network = shape(
-            request.topology,
-            request.workers,
-            racks=request.racks,
-            depth=request.depth,
-            ports=request.ports,
-        )
-        root, job = network.root, job_for(request, size.slots, window)
-        hosts, links = wire(root, job.members)
-        taken = Taken.by(request.beside)
-        return Plan(
-            aggregation=program.program,
-            switches=(
-                *(
-                    PlannedSwitch(node.name, program, commands(node, parent, job, taken))
-                    for node, parent in root.with_parents()
-                ),
-                *(PlannedSwitch(name, program, ()) for name in network.spare),
-            ),
-            hosts=tuple(hosts),
-            links=(*links, *network.cables),
-            job=job,
-            layout=Layout(size.values, request.framing),
-        )
+        return plan_levels(program, request, commands)
 
     def next_epoch(
         self, plan: Plan, absent: frozenset[int], entries: EntryFinder

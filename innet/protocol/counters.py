@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(slots=True)
 class Counters:
@@ -29,3 +32,9 @@ class Counters:
     results: int = 0
     duplicates: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+
+    def refuse(self, reason: str, wrong: NDArray[np.bool_]) -> None:
+        """Count those for which ``wrong``, if there are any."""
+        number = int(wrong.sum())
+        if number:
+            self.refused[reason] += number

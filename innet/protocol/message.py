@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,6 +70,16 @@ class Message:
             flat[first * width : first * width + length]
             for first, length in zip(self._first, self._lengths, strict=False)
         ]
+
+
+def tag_of(segments: Sequence[Segment], first_chunk: int, label: int) -> int:
+    """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
+
+    Workers that reduce the same thing at the same point of the job agree on it; of others, whose
+    packets would be taken for one sum, all but one in 65,536 do not.
+    """
+    shape = [(int(segment.operation), len(segment.words)) for segment in segments]
+    return zlib.crc32(repr((label, first_chunk, shape)).encode()) & 0xFFFF
 
 
 def _check(index: int, segment: Segment) -> None:

@@ -140,7 +140,7 @@ class ParameterServer:
             self.counters.refused[why.label] += number
         rows = np.flatnonzero(batch.valid)
         for reason, holds in self._fitting(batch.header[rows]):
-            self._refuse(reason, int((~holds).sum()))
+            self.counters.refuse(reason, ~holds)
             rows = rows[holds]
         if not len(rows):
             return 0
@@ -203,10 +203,10 @@ class ParameterServer:
         was_closed = live & ~fresh & self._closed[copies]
         late = was_closed & ~known
         open_ = live & ~was_closed
-        self._refuse("stale", int(stale.sum()))
-        self._refuse("disagrees", int(differs.sum()))
-        self._refuse("overlap", int((open_ & ~known & ~more & ~apart).sum()))
-        self._refuse("late", int(late.sum()))
+        self.counters.refuse("stale", stale)
+        self.counters.refuse("disagrees", differs)
+        self.counters.refuse("overlap", open_ & ~known & ~more & ~apart)
+        self.counters.refuse("late", late)
         self.counters.duplicates += int((live & known).sum())
 
         replaced = open_ & more  # also what comes first: nothing was counted
@@ -268,10 +268,6 @@ class ParameterServer:
         self._bitmap[copies] |= header["bitmap"].astype(np.uint32)
         self._exponent[copies] = np.maximum(self._exponent[copies], header["exponent"])
         self._marks[copies] |= header["flags"] & np.uint8(_MARKS) | over * np.uint8(Flag.OVERFLOW)
-
-    def _refuse(self, reason: str, number: int) -> None:
-        if number:
-            self.counters.refused[reason] += number
 
     # ------------------------------------------------------------------ results out
 

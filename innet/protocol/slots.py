@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,7 +46,7 @@ from innet.packets import PacketBatch
 from innet.protocol.congestion import Window
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
-from innet.protocol.message import Message
+from innet.protocol.message import Message, tag_of
 from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
 from innet.protocol.timers import SlotTimers
@@ -63,16 +62,6 @@ class SlotState(enum.IntEnum):
     IDLE = 0
     QUEUED = 1
     WAITING = 2
-
-
-def _tag(label: int, first_chunk: int, segments: Sequence[Segment]) -> int:
-    """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
-
-    Workers that reduce the same thing at the same point of the job agree on it; of others, whose
-    packets would be taken for one sum, all but one in 65,536 do not.
-    """
-    shape = [(int(segment.operation), len(segment.words)) for segment in segments]
-    return zlib.crc32(repr((label, first_chunk, shape)).encode()) & 0xFFFF
 
 
 class SlotWorker:
@@ -159,7 +148,7 @@ class SlotWorker:
         self._now = now
         self._open = self._message.chunks
         self._base = self._cursor
-        self._tag = _tag(self.label, self._base, segments)
+        self._tag = tag_of(segments, self._base, self.label)
         self._cursor += self._open
         self.result_flags = Flag(0)
         self._who = np.zeros(self._open, np.uint32)

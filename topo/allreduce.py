@@ -14,7 +14,7 @@ from innet.errors import InnetError
 from innet.participant import Vector
 from innet.record import Report, Seconds
 from innet.verification import errors, is_exact
-from topo.network import network, scratch
+from topo.network import made, network, scratch
 from topo.nodes import BuiltinSwitch
 from topo.settings import NetSettings
 from topo.workforce import Workforce, interface_packets
@@ -77,8 +77,7 @@ def run_jobs(
         for worker, gradient in enumerate(of_job):
             check_gradient(gradient.reshape(-1), worker)
     if settings.pcap is not None:
-        settings.pcap.mkdir(parents=True, exist_ok=True)
-        settings = settings.model_copy(update={"pcap": settings.pcap.resolve()})
+        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
     with scratch() as folder, contextlib.ExitStack() as running:
         watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
         topo = settings.mininet_topo(shared, folder)
@@ -100,6 +99,8 @@ def run_jobs(
                 before = packets(net)
                 for force in forces.values():
                     force.begin()
+                while not all([force.poll() for force in forces.values()]):  # noqa: C419 - all of them
+                    pass
                 events = {job: force.finish() for job, force in forces.items()}
                 passed = packets(net) - before
                 for job, force in forces.items():

@@ -91,6 +91,19 @@ def require_root(what: str) -> None:
         raise InputError(f"{what} needs root: run the command with sudo.")
 
 
+def made(folder: Path) -> Path:
+    """A folder for captures, as an absolute path: switches write there from wherever they are.
+
+    Raises:
+        InputError: there cannot be one.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror or error}.") from None
+    return folder.resolve()
+
+
 def check_switches(net: Any) -> None:
     """Raise NetworkError if a switch has ended; says which, and what it said."""
     for switch in net.switches:

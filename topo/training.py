@@ -18,7 +18,7 @@ from innet.experiments.runs import Trial, Way, one_thread
 from innet.record import TRAIN, Progress, Report, Run, Step, Watcher
 from innet.verification import is_exact
 from topo.allreduce import combined_counts, packets
-from topo.network import network, scratch
+from topo.network import made, network, scratch
 from topo.settings import NetSettings
 from topo.workforce import Workforce
 from workers.outcomes import load
@@ -64,6 +64,8 @@ def run(
     if settings.jobs > 1:
         raise InputError(f"{settings.jobs} jobs: a training is one; leave --jobs out.")
     settings = settings.completed()
+    if settings.pcap is not None:
+        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
     plain, compressed = ways(training)
     model = MODELS.get(training.model)(training.framework)
     training = completed(training, model)

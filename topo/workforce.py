@@ -55,6 +55,7 @@ class Workforce:
         self.processes: list[NodeProcess] = []
         self._servers: list[NodeProcess] = []
         self._deadline = 0.0
+        self._events: dict[int, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -110,29 +111,39 @@ class Workforce:
 
     def begin(self) -> None:
         """Let all workers begin a round, and do not wait."""
+        self._events.clear()
         for process in self.processes:
             process.tell("go")
         self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
 
+    def poll(self, seconds: float = _TURN) -> bool:
+        """Hear what comes within ``seconds``; whether all workers are done with the round.
+
+        Raises:
+            NetworkError: a worker, server or switch ended.
+            StalledError: a worker gave up, or nothing came in time; says whom it waits for.
+        """
+        self._check_others()
+        waiting = [i for i in range(len(self.processes)) if i not in self._events]
+        with selectors.DefaultSelector() as selector:
+            for worker in waiting:
+                selector.register(self.processes[worker].fileno(), selectors.EVENT_READ, worker)
+            for key, _ in selector.select(seconds) if waiting else ():
+                worker = int(key.data)
+                process = self.processes[worker]
+                event = self._event(process.hear(_READY_SECONDS, "done"), process)
+                if "report" in event:
+                    self._events[worker] = event
+        late = [str(worker) for worker in waiting if worker not in self._events]
+        if late and time.monotonic() > self._deadline:
+            raise StalledError(f"workers {', '.join(late)} were not done in time.")
+        return not late
+
     def finish(self) -> list[dict[str, Any]]:
         """Wait until all workers are done with the round that has begun; see ``round``."""
-        events: dict[int, dict[str, Any]] = {}
-        with selectors.DefaultSelector() as selector:
-            for worker, process in enumerate(self.processes):
-                selector.register(process.fileno(), selectors.EVENT_READ, worker)
-            while len(events) < len(self.processes):
-                self._check_others()
-                for key, _ in selector.select(_TURN):
-                    worker = int(key.data)
-                    process = self.processes[worker]
-                    event = self._event(process.hear(_READY_SECONDS, "done"), process)
-                    if "report" in event:
-                        events[worker] = event
-                        selector.unregister(process.fileno())
-                if time.monotonic() > self._deadline:
-                    late = [str(i) for i in range(len(self.processes)) if i not in events]
-                    raise StalledError(f"workers {', '.join(late)} were not done in time.")
-        return [events[worker] for worker in sorted(events)]
+        while not self.poll():
+            pass
+        return [self._events[worker] for worker in sorted(self._events)]
 
     def _check_others(self) -> None:
         """Raise NetworkError if a switch or a server has ended."""

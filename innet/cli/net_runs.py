@@ -160,14 +160,12 @@ def own_program(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
+    from topo.network import made
     from topo.own import run
 
     kind = switch or "builtin"
     if kind not in options:
         raise UnknownNameError("kind of switch", kind, options)
-    if pcap is not None:
-        pcap.mkdir(parents=True, exist_ok=True)
-        pcap = pcap.resolve()
     chosen = {name: value for name, value in options[kind].items() if value is not None}
     run(
         program,
@@ -176,5 +174,5 @@ def own_program(
         hosts=2 if hosts is None else hosts,
         switch=cast("SwitchKind", kind),
         rules=rules,
-        switch_options={"pcap": pcap, **chosen},
+        switch_options={"pcap": None if pcap is None else made(pcap), **chosen},
     )

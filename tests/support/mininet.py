@@ -52,12 +52,27 @@ KINDS = [
 ]
 
 
-def namespaces() -> set[str]:
-    """The network namespaces in which processes run."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*/ns/net"):
+#: Whoever is started from here inherits it, also where its parent is gone meanwhile.
+_MARK = f"INNET_TESTS={os.getpid()}"
+os.environ.update([_MARK.split("=")])
+
+
+def started() -> set[int]:
+    """The processes that this one has started, directly or not, wherever they belong by now."""
+    found = children()
+    for process in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
-            found.add(str(process.readlink()))
+            if _MARK.encode() in process.read_bytes().split(b"\0"):
+                found.add(int(process.parent.name))
+    return found - {os.getpid()}
+
+
+def namespaces() -> set[str]:
+    """The network namespaces in which they run."""
+    found = set()
+    for process in started():
+        with contextlib.suppress(OSError):
+            found.add(str(Path(f"/proc/{process}/ns/net").readlink()))
     return found
 
 
@@ -77,10 +92,10 @@ def children(parent: int | None = None) -> set[int]:
 
 
 def state() -> tuple[set[str], set[int], set[str], set[str]]:
-    """Namespaces, children of this process, interfaces, and our folders in /tmp."""
+    """Namespaces and processes that began here, interfaces, and our folders in /tmp."""
     return (
         namespaces(),
-        children(),
+        started(),
         {each.name for each in Path("/sys/class/net").iterdir()},
         {each.name for each in Path("/tmp").glob(f"innet-net-{os.getpid()}-*")},
     )

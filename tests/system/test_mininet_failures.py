@@ -1,0 +1,147 @@
+"""What people meet when something is missing, wrong or dies: a message, status 1, nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.mininet import KINDS, children, missing, needs_mininet
+
+from innet.cli import app
+from innet.errors import NetworkError, StalledError
+
+if not missing():
+    from topo import allreduce
+    from topo.network import network, scratch
+    from topo.settings import NetSettings
+    from topo.workforce import Workforce
+
+pytestmark = [
+    pytest.mark.mininet,
+    needs_mininet,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.usefixtures("nothing_left"),
+]
+
+LONG = ["--size", "600000", "--window", "1"]
+
+
+def words_of(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def running(parent, word, deadline=60.0):
+    """The first process below ``parent`` with ``word`` among its arguments, once there is one."""
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        for each in sorted(children(parent)):
+            if any(word in argument for argument in words_of(each)[1:]):
+                return each
+        time.sleep(0.02)
+    raise AssertionError(f"no process with {word} within {deadline} s")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("worker1.json", "worker 1 on h2 was ended by SIGKILL"),
+        ("--interface", "switch s1 was ended by SIGKILL"),
+    ],
+)
+def test_a_death_is_told_and_everything_taken_down(word, said):
+    call = [sys.executable, "-m", "innet", "net", "--workers", "2", *LONG]
+    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    running(process.pid, "worker1.json")
+    os.kill(running(process.pid, word), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said in errors.replace("\n", " ")
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_host_whose_interface_vanishes_is_named(kind):
+    settings = NetSettings(
+        workers=2, size=600_000, window=1, seed=5, switch=kind, give_up=2.0, timeout=0.05
+    )
+    with scratch() as folder:
+        topo = settings.mininet_topo(settings.shared_plan(), folder)
+        with network(topo) as net:
+            workers = Workforce(net, settings.plan(), settings.of_worker(), folder)
+            for worker, gradient in enumerate(settings.gradients()):
+                workers.give(worker, gradient)
+            inside = ["mnexec", "-a", str(net.hosts[1].pid), "ip", "link", "set", "h2-eth0", "down"]
+            with workers:
+                soon = threading.Timer(0.3, lambda: subprocess.run(inside, check=True, timeout=10))
+                soon.start()
+                with pytest.raises((NetworkError, StalledError)) as caught:
+                    workers.all_reduce()
+    assert "worker 1" in str(caught.value)
+
+
+def test_a_worker_of_one_job_that_dies_ends_both(monkeypatch):
+    settings = NetSettings(
+        workers=2, size=100_000, window=1, program="tree", topology="dumbbell", jobs=2
+    )
+    begin = Workforce.begin
+
+    def begin_and_kill(workers):
+        begin(workers)
+        if workers.outcome(0).parent.name == "job2":
+            os.kill(workers.processes[0].pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Workforce, "begin", begin_and_kill)
+    with pytest.raises(NetworkError, match="worker 0 on h3 was ended by SIGKILL"):
+        allreduce.run_jobs(settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--pcap", "{file}"], "cannot make the folder"),
+        (["--pcap", "{file}", "--train"], "cannot make the folder"),
+        (["--pcap", "{file}", "--cli", "--p4", "{forward}"], "cannot make the folder"),
+        (["--input", "{file}"], "{file}"),
+        (["--p4", "{file}", "--cli"], "{file}"),
+        (["--config", "{file}"], "{file}"),
+        (["--output", "/no/such/folder/x.npy"], "/no/such/folder"),
+        (["--framing", "token-ring"], "framing"),
+        (["--rate", "0"], "rate"),
+        (["--switch", "tofino"], "switch"),
+        (["--topology", "tree", "--ports", "4"], "only a fat-tree"),
+    ],
+)
+def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("{ nothing of use")
+    forward = Path(__file__).parents[2] / "p4/examples/forward.json"
+    names = {"file": file, "forward": forward}
+    given = [each.format(**names) for each in arguments]
+    monkeypatch.setattr(sys, "argv", ["innet", "net", *given])
+    assert app.run() == 1
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert words.format(**names) in said
+    assert "Traceback" not in said
+
+
+def test_a_machine_without_mininet_is_told_how_to_get_it():
+    code = (
+        "import sys; sys.modules['mininet'] = None; sys.argv = ['innet', 'net']; "
+        "from innet.cli import app; sys.exit(app.run())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 1
+    assert "Mininet is not installed" in result.stderr
+    assert "sudo apt install mininet" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.fresh_memory import fresh
+from innet.switch.fresh_memory import resized
 from innet.switch.hash_index import HashIndex, Words
 from innet.switch.table_words import (
     PREFIX_SHIFT,
@@ -43,8 +42,8 @@ class EntryColumns:
         packing: how key fields become words.
         words: shape (rows, words), uint64.
         actions: uint16; the position of an action in the table's list, or ``NO_ACTION``.
-        targets: int64, in an indirect table, else empty: twice the handle of a member, or of a
-            group and one more.
+        targets: uint32, in an indirect table, else empty: twice the handle of a member and two, or
+            of a group and three; 0 for a default that refers to none.
         data: shape (rows, columns), uint64: the words of the action's arguments, then zeros.
         live: whether there is such an entry; false for the default.
         versions: uint8; part of the entry's handle, one more for each that was deleted.
@@ -68,7 +67,7 @@ class EntryColumns:
         columns = data_width(actions, table) if simple else 0
         self.words: Words = np.zeros((1, width), np.uint64)
         self.actions: NDArray[np.uint16] = np.full(1, NO_ACTION, np.uint16)
-        self.targets: NDArray[np.int64] = np.zeros((1, 0 if simple else 1), np.int64)
+        self.targets: NDArray[np.uint32] = np.zeros((1, 0 if simple else 1), np.uint32)
         self.data: Words = np.zeros((1, columns), np.uint64)
         self.live: NDArray[np.bool_] = np.zeros(1, np.bool_)
         self.versions: NDArray[np.uint8] = np.zeros(1, np.uint8)
@@ -127,12 +126,12 @@ class EntryColumns:
 
     def _resize(self, rows: int) -> None:
         """Room for so many rows, of which those that were there stay."""
-        self.words = _resized(self.words, rows)
-        self.actions = _resized(self.actions, rows)
-        self.targets = _resized(self.targets, rows)
-        self.data = _resized(self.data, rows)
-        self.live = _resized(self.live, rows)
-        self.versions = _resized(self.versions, rows)
+        self.words = resized(self.words, rows)
+        self.actions = resized(self.actions, rows)
+        self.targets = resized(self.targets, rows)
+        self.data = resized(self.data, rows)
+        self.live = resized(self.live, rows)
+        self.versions = resized(self.versions, rows)
 
     # ── What an entry matches ──
 
@@ -255,10 +254,3 @@ class EntryColumns:
         """Bytes of all arrays."""
         arrays = (self.words, self.actions, self.targets, self.data, self.live, self.versions)
         return sum(each.nbytes for each in arrays) + self.index.slots.nbytes
-
-
-def _resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    kept = min(rows, len(array))
-    resized = fresh((rows, *array.shape[1:]), array.dtype)
-    resized[:kept] = array[:kept]
-    return resized

@@ -24,3 +24,11 @@ def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     if size < _LARGE:
         return np.zeros(shape, kind)
     return np.frombuffer(mmap.mmap(-1, size), kind).reshape(shape)
+
+
+def resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """An array of so many rows, of which those that were there stay; zeros follow."""
+    kept = min(rows, len(array))
+    longer = fresh((rows, *array.shape[1:]), array.dtype)
+    longer[:kept] = array[:kept]
+    return longer

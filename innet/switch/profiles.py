@@ -12,12 +12,14 @@ unless what comes after the table depends on hit and miss alone.)
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from innet.errors import ControlError
 from innet.switch import ir
+from innet.switch.members import Members
 from innet.switch.tables import Reference, TableState
 from innet.switch.whole import whole
 
@@ -32,8 +34,9 @@ class ProfileState:
         actions: those that members may have, by name: the copies of the last table.
         own_actions: for each table, by name, its copy of each of ``actions``.
 
+        members: by handle; none at first.
+
     Attributes:
-        members: by handle.
         groups: the handles of their members, ascending, by handle.
     """
 
@@ -41,8 +44,8 @@ class ProfileState:
     tables: tuple[TableState, ...]
     actions: Mapping[str, int]
     own_actions: Mapping[str, Mapping[int, int]]
-    members: dict[int, ir.ActionEntry] = field(init=False, default_factory=dict)
-    groups: dict[int, list[int]] = field(init=False, default_factory=dict)
+    members: Members
+    groups: dict[int, array[int]] = field(init=False, default_factory=dict)
 
     # ── What the data plane asks ──
 
@@ -60,7 +63,7 @@ class ProfileState:
 
     def create_member(self, entry: ir.ActionEntry) -> int:
         """Add a member whose action and arguments were checked; returns its handle."""
-        handle = _lowest_free(self.members)
+        handle = self.members.lowest_free()
         self.members[handle] = entry
         return handle
 
@@ -81,7 +84,7 @@ class ProfileState:
         """Add an empty group; returns its handle."""
         self._require_selector()
         handle = _lowest_free(self.groups)
-        self.groups[handle] = []
+        self.groups[handle] = array("I")
         return handle
 
     def delete_group(self, group: int) -> None:
@@ -114,7 +117,7 @@ class ProfileState:
         if whole(member, "the member") not in self.members:
             raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
 
-    def require_group(self, group: int) -> list[int]:
+    def require_group(self, group: int) -> array[int]:
         """The members of a group; ControlError when there is no such group."""
         if whole(group, "the group") not in self.groups:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
@@ -187,4 +190,5 @@ def _profile_state(
         table.table.name: {action: each[name] for name, action in actions.items()}
         for table, each in zip(tables, named, strict=True)
     }
-    return ProfileState(profile, tables, actions, own)
+    members = Members(program.actions, tuple(actions.values()))
+    return ProfileState(profile, tables, actions, own, members)

@@ -62,7 +62,7 @@ class Piece:
 
 def found_row(table: ir.Table, index: int) -> str:
     """The variable with the row that the last look-up in a table found."""
-    return f"t{index}_entry" if table.kind is ir.TableKind.INDIRECT_WS else f"t{index}_row"
+    return f"t{index}_row" if table.kind is ir.TableKind.SIMPLE else f"t{index}_entry"
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,13 +327,15 @@ class TableState:
         if self.table.kind is ir.TableKind.SIMPLE:
             return self.columns.action(row)
         handle, group = divmod(int(self.columns.targets[row, 0]), 2)
-        return Reference(bool(group), handle)
+        return Reference(bool(group), handle - 1)
 
     def _set_action(self, row: int, action: Target | None) -> None:
         if isinstance(action, Reference):
-            self.columns.targets[row] = 2 * action.handle + action.group
+            self.columns.targets[row] = 2 * (action.handle + 1) + action.group
         elif self.table.kind is ir.TableKind.SIMPLE:
             self.columns.set_action(row, action)
+        else:
+            self.columns.targets[row] = 0
 
     def _use_default(self, action: Target | None) -> None:
         self.default = action

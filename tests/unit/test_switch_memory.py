@@ -1,8 +1,9 @@
 """What tables take: no more than twice the data that was put into them.
 
-An entry's data is each key field, its mask, prefix length or upper bound where it has one, its
-priority where it has one, its action and each of the action's arguments: one 64-bit word each, and
-as many as hold them where fields are wider.
+A register's data are its bits, at least eight. An entry's data is each key field, its mask, prefix
+length or upper bound where it has one, its priority where it has one, its action and each of the
+action's arguments: one 64-bit word each, and as many as hold them where fields are wider. So it is
+with members of action profiles; each place in a group is a word, too.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from support.tables import random_match, table_of
 
 from innet.errors import ControlError
 from innet.switch import Switch, fresh_memory, ir
-from innet.switch.engine import dtype_of
+from innet.switch.engine import SwitchState, dtype_of
 from innet.switch.jit.table_arrays import table_arguments
 from innet.switch.loader import load_program
 from innet.switch.table_words import words_of
-from innet.switch.tables import TableState
+from innet.switch.tables import Reference, TableState
 
 ROOT = Path(__file__).parents[2]
 L3 = ROOT / "benchmarks/programs/l3.json"
@@ -44,7 +45,6 @@ SHAPES = {
     "range": [(KIND.RANGE, 16)],
     "two ranges": [(KIND.RANGE, 16), (KIND.RANGE, 64)],
     "wide ranges": [(KIND.RANGE, 128), (KIND.RANGE, 8), (KIND.RANGE, 65), (KIND.EXACT, 3)],
-    "four ranges": [(KIND.RANGE, 16), (KIND.RANGE, 32), (KIND.RANGE, 8), (KIND.RANGE, 16)],
     "acl": [(KIND.TERNARY, 32), (KIND.LPM, 32), (KIND.RANGE, 16), (KIND.RANGE, 16)],
 }
 
@@ -137,7 +137,7 @@ def test_tables_of_all_shapes(
         arguments = table_arguments(base, state)
         taken, data = grown() - before, data_bytes(state, base.actions)
         assert taken <= 2 * data, taken / data
-        for entry in list(state)[::3]:
+        for entry in list(state)[::8]:
             state.delete(entry.handle)
     assert arguments
 
@@ -169,6 +169,38 @@ def test_a_router_of_ten_thousand_routes_and_next_hops(grown: Callable[[], int])
     taken = grown() - before
     data = sum(data_bytes(each, switch.program.actions) for each in (routes, hops))
     assert data == 10_000 * 8 * (4 + 5)
+    assert taken <= 2 * data, taken / data
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_entries_that_refer_to_members(groups: bool, grown: Callable[[], int]) -> None:
+    """A member for every second entry, or groups of ten for every tenth."""
+    document = json.loads((ROOT / "tests/programs/switch_profiles.json").read_text("utf-8"))
+    for table in (each for pipeline in document["pipelines"] for each in pipeline["tables"]):
+        table["max_size"] = 1 << 16
+    program = load_program(document)
+    state = SwitchState(program, np.random.default_rng(0))
+    (table_,) = (each for each in state.tables if each.table.name == "I.prefix_table")
+    profile = state.profile_of(table_.table)
+    assert profile is not None
+    member = ir.ActionEntry(profile.actions["I.masked"], (1,))
+    profile.create_member(member)
+    table_.add([ir.LpmMatch(0, 8)], Reference(False, 0), 0)
+    table_arguments(program, table_, profile)
+    before = grown()
+    for _ in range(1500):
+        profile.create_member(member)
+    for group in range(300 if groups else 0):
+        profile.create_group()
+        for i in range(10):
+            profile.add_to_group((7 * group + i) % 1500, group)
+    for number in range(3000):
+        target = Reference(True, number // 10) if groups else Reference(False, number // 2)
+        table_.add([ir.LpmMatch(number << 16 | 1 << 31, 16)], target, 0)
+    arguments = table_arguments(program, table_, profile)
+    taken = grown() - before
+    data = 8 * (3000 * 3 + 1500 * 2 + (3000 if groups else 0))
+    assert arguments
     assert taken <= 2 * data, taken / data
 
 

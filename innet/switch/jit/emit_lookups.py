@@ -19,14 +19,14 @@ _MASKED = ("masks", "best", "rows")
 #: What ``find_covering`` searches besides the entries.
 _COVERING = ("order", "heads", "bounds")
 #: What holds rows of the table or of arrays.
-_ROWS = ("rows", "parents", "order", "heads")
+_ROWS = ("rows", "parents", "order", "heads", "targets", "starts", "counts", "listed")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
     """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss.
 
-    Where entries may have groups, that is ``t<index>_entry`` (``found_row``), and ``t<index>_row``
-    is the row of what runs, which may be one of a group.
+    Where entries refer to members, that is ``t<index>_entry`` (``found_row``), and ``t<index>_row``
+    is the row of the member that runs, which may be one of a group.
     """
     table = expressions.program.tables[index]
     writer.line(f"# table {table.name}")
@@ -35,21 +35,28 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
         _find(writer, expressions, index, row)
     else:
         writer.line(f"{row} = 0")
-    if table.kind is ir.TableKind.INDIRECT_WS:
-        _choose(writer, expressions, index)
+    if table.kind is not ir.TableKind.SIMPLE:
+        _refer(writer, expressions, index)
 
 
-def _choose(writer: Writer, expressions: Expressions, index: int) -> None:
-    """The member of a group, by the hash of the table's profile."""
+def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
+    """The row of the member that an entry refers to, or that the hash of the table's profile
+    chooses of its group (``member_arrays``).
+    """
     program = expressions.program
-    profile = program.tables[index].action_profile
-    assert profile is not None, "an indirect table has one"
-    writer.line(f"t{index}_row = t{index}_entry")
-    writer.line(f"t{index}_count = get(t{index}_counts, t{index}_entry)")
-    with writer.block(f"if t{index}_count > 0:"):
-        hashed = expressions.hash_value(program.selector_hash(profile))
-        member = f"({hashed.text} & 0xffffffff) % t{index}_count"
-        writer.line(f"t{index}_row = get(t{index}_starts, t{index}_entry) + {member}")
+    table = program.tables[index]
+    assert table.action_profile is not None, "an indirect table has one"
+    writer.line(f"t{index}_target = get(t{index}_targets, t{index}_entry)")
+    writer.line(f"t{index}_row = t{index}_target >> 1")
+    if table.kind is not ir.TableKind.INDIRECT_WS:
+        return
+    with writer.block(f"if t{index}_target & 1:"):
+        writer.line(f"t{index}_count = get(t{index}_counts, t{index}_target >> 1)")
+        writer.line(f"t{index}_row = get(t{index}_starts, t{index}_target >> 1)")
+        with writer.block(f"if t{index}_count > 0:"):
+            hashed = expressions.hash_value(program.selector_hash(table.action_profile))
+            place = f"t{index}_row + ({hashed.text} & 0xffffffff) % t{index}_count"
+            writer.line(f"t{index}_row = get(t{index}_listed, {place})")
 
 
 def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
@@ -102,8 +109,10 @@ def _find_covering(index: int, fields: list[Value], packing: KeyWords, words: li
 def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
     """(name, Numba type) of what a table's emitted code uses, in order; arrays are flat."""
     names = ["actions", "data"]
+    if table.kind is not ir.TableKind.SIMPLE:
+        names += ["targets"]
     if table.kind is ir.TableKind.INDIRECT_WS:
-        names += ["starts", "counts"]
+        names += ["starts", "counts", "listed"]
     if table.keys:
         match table.match:
             case ir.MatchKind.LPM:

@@ -18,21 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.entry_columns import NO_ACTION, EntryColumns
+from innet.switch.entry_columns import EntryColumns
 from innet.switch.jit.cover_arrays import cover_arrays, no_cover
-from innet.switch.jit.group_rows import resolved_rows
 from innet.switch.jit.mask_arrays import mask_arrays
+from innet.switch.jit.member_arrays import member_arrays
 from innet.switch.jit.prefix_arrays import prefix_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
-from innet.switch.table_words import (
-    WORD,
-    data_width,
-    is_direct,
-    pack_arguments,
-    set_words,
-)
+from innet.switch.table_words import WORD, is_direct, set_words
 from innet.switch.tables import TableState
 
 Array = NDArray[np.int64]
@@ -67,7 +61,8 @@ def _table_arrays(
     if table.kind is ir.TableKind.SIMPLE:
         arrays = [columns.actions, columns.data.view(np.int64)]
     else:
-        arrays = _resolved(program, state, profile)
+        assert profile is not None, "an indirect table has one"
+        arrays = [*member_arrays(program, state, profile)]
     if not table.keys:
         return arrays
     match table.match:
@@ -96,28 +91,6 @@ def _direct(table: ir.Table, columns: EntryColumns) -> Argument:
     rows = columns.rows()
     found[columns.words[rows, 0].astype(np.int64)] = rows
     return found
-
-
-def _resolved(
-    program: ir.Program, state: TableState, profile: ProfileState | None
-) -> list[Argument]:
-    """Actions, arguments and groups of an indirect table, whose members may have changed."""
-    table = state.table
-    targets = [state.default] + [None] * (len(state.columns.live) - 1)
-    for entry in state:
-        targets[entry.index + 1] = entry.action
-    rows = resolved_rows(table, targets, profile)
-    positions = {action: i for i, action in enumerate(table.actions)}
-    actions = [NO_ACTION if row is None else positions[row.action] for row in rows.actions]
-    data = np.zeros((len(actions), data_width(program.actions, table)), np.uint64)
-    for place, row in zip(data, rows.actions, strict=True):
-        if row is not None:
-            words = pack_arguments(program.actions[row.action], row.arguments)
-            place[: len(words)] = words
-    arrays: list[Argument] = [np.array(actions, np.uint16), data.view(np.int64)]
-    if table.kind is ir.TableKind.INDIRECT_WS:
-        arrays += [np.array(rows.starts, np.int64), np.array(rows.counts, np.int64)]
-    return arrays
 
 
 # ── Multicast ────────────────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ no time but for clients who say nothing.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import ipaddress
 import queue
@@ -174,14 +175,23 @@ class SwitchService:
         """Have ``run`` answer a question of another thread between two batches.
 
         Raises:
-            StalledError: it did not within ``seconds``.
+            StalledError: it did not within ``seconds``; or whatever the question raises.
         """
-        answer: queue.SimpleQueue[T] = queue.SimpleQueue()
-        self._asked.put(lambda: answer.put(question()))
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def reply() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._asked.put(reply)
         self._rouse()
         try:
-            return answer.get(timeout=seconds)
-        except queue.Empty:
+            return answer.result(seconds)
+        except concurrent.futures.TimeoutError:
+            if answer.done():
+                raise
             raise StalledError(f"the switch service did not answer within {seconds:g} s.") from None
 
     def _rouse(self) -> None:

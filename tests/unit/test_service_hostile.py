@@ -263,16 +263,25 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=150)
-@given(st.lists(LINES, min_size=1, max_size=4), st.booleans())
-def test_any_lines_are_answered_or_end_the_connection(service, lines, cut):
+@pytest.fixture(scope="module")
+def guarded():
+    with serving(key="k") as running:
+        yield running
+
+
+@pytest.mark.parametrize("key", [False, True], ids=["open", "key"])
+@settings(max_examples=100)
+@given(lines=st.lists(LINES, min_size=1, max_size=4), cut=st.booleans())
+def test_any_lines_are_answered_or_end_the_connection(service, guarded, key, lines, cut):
+    service = guarded if key else service
     with socket.create_connection(service.address, 5) as sock:
         sock.sendall(b"\n".join(lines) + (b"" if cut else b"\n"))
         sock.shutdown(socket.SHUT_WR)
         said = sock.makefile("rb").read()
     assert json.loads(said.splitlines()[0])["service"] == control.VERSION
-    for line in said.splitlines():
-        json.loads(line)
+    answers = [json.loads(line) for line in said.splitlines()]
+    if key:
+        assert not any("token" in each or "statistics" in each for each in answers)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +323,21 @@ def test_nothing_is_left_of_hostile_clients(service, stack):
     while (now := service.ask(service.statistics))["jobs"] or now["switch"]["clients"]:
         assert time.monotonic() < deadline, now
         time.sleep(0.02)
+
+
+def test_who_does_not_read_is_let_go(service):
+    with socket.create_connection(service.address, 5) as sock:
+        sock.sendall(control.encode(control.request("statistics", "", None)))
+        assert sock.recv(10)
+
+        def say_much():
+            connections = service._connections
+            newest = max(client.number for client in connections)
+            for _ in range(2000):
+                connections.say(newest, {"text": "x" * 10_000})
+            return newest in {client.number for client in connections}
+
+        assert not service.ask(say_much)
 
 
 def test_who_says_nothing_is_shown_the_door(monkeypatch):

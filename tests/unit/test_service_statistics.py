@@ -164,6 +164,12 @@ def test_metrics_need_their_library(monkeypatch):
         pass
 
 
+def test_a_question_that_fails_is_the_askers_trouble(service):
+    with pytest.raises(ZeroDivisionError):
+        service.ask(lambda: 1 // 0)
+    assert service.ask(service.statistics)["switch"]["program"] == "slots-32"
+
+
 def test_who_asks_a_service_that_does_not_run():
     with serving() as service:
         pass

@@ -30,6 +30,7 @@ _ROWS = 2048  # packets of one batch
 _NAME = np.dtype(  # struct sockaddr_in
     [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
 )
+_OVERHEAD = 512  # bytes that the kernel keeps for a waiting packet, besides the packet
 _HEADER = ETHERNET_HEADER.itemsize
 _SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
 _MEMINFO = struct.Struct("9I")
@@ -124,6 +125,12 @@ class PeerPorts:
         """Datagrams that came faster than they were taken, and had no room to wait."""
         said = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         return int(_MEMINFO.unpack(said)[-1])
+
+    @property
+    def room(self) -> int:
+        """Frames that may wait to be taken, about; the system decides how much memory they get."""
+        memory = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        return int(memory) // (self._size + _OVERHEAD)
 
     @property
     def dropped(self) -> int:

@@ -48,7 +48,12 @@ class Board:
     def begin(self, place: int, job: Job) -> None:
         """Admit a job, or its next epoch, and nobody else at this place; its slots are empty."""
         nobody = range(len(job.members), self.places.workers)
-        before = replace(self._jobs[place], number=job.number, epoch=(job.epoch - 1) % 0x10000)
+        before = replace(
+            self._jobs[place],
+            number=job.number,
+            epoch=(job.epoch - 1) % 0x10000,
+            slots=job.slots,
+        )
         self._jobs[place], commands = before.next_epoch(
             self._entries.pop(place, []), job.absent.union(nobody), self._first_node(place)
         )

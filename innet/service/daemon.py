@@ -12,6 +12,7 @@ from typing import Any
 from innet.errors import InputError
 from innet.fabric.peers import Address
 from innet.service.metrics import exporting
+from innet.service.places import Places
 from innet.service.server import ServiceSettings, SwitchService
 
 
@@ -34,6 +35,7 @@ def run(settings: ServiceSettings, metrics: Address | None = None) -> None:
             where = stack.enter_context(exporting(metrics, _asked(service)))
             _note(f"metrics at http://{where.ip}:{where.udp_port}/metrics")
         _announce(service)
+        _advise(service.places)
         service.run()
 
 
@@ -48,6 +50,17 @@ def _announce(service: SwitchService) -> None:
         f"{places.program.name}: {places.jobs} jobs of up to {places.workers} workers, "
         f"{places.slots} slots each; {'a key is needed' if service.settings.key else 'no key'}."
     )
+
+
+def _advise(places: Places) -> None:
+    """Say so if the system gives the socket too little memory."""
+    window = places.window(places.workers)
+    if window < places.slots:
+        _note(
+            f"Only {places.room} packets may wait here, so {places.workers} workers of a job would "
+            f"have {window} of {places.slots} packets each under way, which is slower. For more: "
+            "sysctl -w net.core.rmem_max=67108864, on the workers' machines too."
+        )
 
 
 def _note(line: str) -> None:

@@ -26,6 +26,7 @@ class Places:
         jobs: parts, one for each job at the same time.
         workers: ports of each part: workers that a job may have.
         slots: of each part, a power of two.
+        room: packets that may wait at the switch; None for as many as come.
 
     Raises:
         InputError: more than the program, or a switch, has.
@@ -35,6 +36,7 @@ class Places:
     jobs: int
     workers: int
     slots: int
+    room: int | None = None
 
     @classmethod
     def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> Places:
@@ -60,6 +62,13 @@ class Places:
             )
         slots = 1 << (size.slots // jobs).bit_length() - 1
         return cls(program, jobs, workers, slots)
+
+    def window(self, workers: int) -> int:
+        """How many slots a job uses: no more packets may be under way than there is room for."""
+        slots = self.slots
+        while self.room is not None and slots > 1 and workers * slots > self.room:
+            slots //= 2
+        return slots
 
     def port(self, place: int, worker: int) -> int:
         """The switch port of a worker."""
@@ -88,7 +97,7 @@ class Places:
             "workers": job.workers,
             "absent": sorted(job.absent),
             "slot_base": place.slot_base,
-            "slots": place.slots,
+            "slots": self.window(job.workers),
             "group": place.group,
             "port": self.port(job.place, 0),
         }

@@ -14,7 +14,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from innet import programs
@@ -98,9 +98,10 @@ class SwitchService:
         listener, data = _listen(settings.listen)
         try:
             self.address = Address(*listener.getsockname())
-            self._board = Board(self.places, settings.engine)
             layout = Layout(settings.values, "raw")
             self._ports = PeerPorts(data, layout)
+            self.places = replace(self.places, room=self._ports.room)
+            self._board = Board(self.places, settings.engine)
             self._traffic = Traffic(layout.header_offset)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._ports.fileno(), selectors.EVENT_READ)

@@ -138,7 +138,7 @@ def _job(parts: Parts, job: RunningJob, now: float) -> dict[str, Any]:
     held = OpenSlots(0, None, ())
     if job.epochs:
         plan = plan_of(places.describe(job))
-        held = open_slots(parts.board.reader(plan), places.slots, plan.job.present)
+        held = open_slots(parts.board.reader(plan), plan.job.slots, plan.job.present)
     seats = []
     for worker, seat in sorted(job.seats.items()):
         port = places.port(job.place, worker)
@@ -162,7 +162,7 @@ def _job(parts: Parts, job: RunningJob, now: float) -> dict[str, Any]:
         "absent": sorted(job.absent),
         "running": job.is_running,
         "awaited": [] if job.is_running else job.awaited,
-        "slots": places.slots,
+        "slots": places.window(job.workers),
         "slots_open": held.number,
         "oldest_open_sequence": held.sequence,
         "missing": list(held.missing),

@@ -325,3 +325,26 @@ def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
         expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
         for total, _ in all_reduce(participants(pair), gradients()):
             np.testing.assert_array_equal(total, expected)
+
+
+def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch):
+    """As on a machine whose limit is the kernel's default, for a user who is not root."""
+    default = 212_992
+    for module in ("innet.fabric.peers", "innet.service.fabric"):
+        monkeypatch.setattr(
+            f"{module}.widen_buffers",
+            lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, default // 2),
+        )
+    with serving(jobs=1, values=256) as service:
+        assert service.places.slots == 1024
+        assert service.places.room < 1024
+        made = joined(service, stack, workers=2)
+        window = made[0].plan.window
+        assert 2 * window <= service.places.room < 4 * window
+        given = gradients(size=200_000)
+        patient = Timing(timeout=10.0, min_timeout=10.0, max_timeout=10.0, give_up=30.0)
+        for total, report in all_reduce(participants(made, timing=patient), given):
+            np.testing.assert_allclose(total, sum(given), rtol=1e-5, atol=1e-5)
+            assert report.retransmissions == 0
+        assert service._ports.lost == 0
+        stack.close()

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from innet import kernels
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
-from innet.errors import InnetError, NetworkError, StalledError, StateError
+from innet.errors import (
+    InnetError,
+    MembershipError,
+    NetworkError,
+    StalledError,
+    StateError,
+)
 from innet.participant import TIMING, ClockedFabric, Participant
 from innet.plan import Plan, check_codec
 from innet.record import Report
@@ -175,6 +181,8 @@ class Courier:
                 errand.spoiled(answers.not_finite)
                 return
             total, report = self._participant.all_reduce(gradient, codec=errand.codec)
+        except MembershipError:
+            raise  # it says who is gone
         except StalledError as stall:
             raise StalledError(self._diagnosis() or str(stall)) from stall
         errand.deliver(total, report)

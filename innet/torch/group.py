@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec
+from innet.codecs import Codec, build_codec
 from innet.codecs.capabilities import REST
 from innet.errors import CompositionError
 from innet.record import Report
@@ -58,6 +58,7 @@ class SwitchGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        codec = stateless_codec(os.environ.get("INNET_CODEC") or DEFAULT_CODEC)
         super().__init__(rank, size)  # type: ignore[call-arg]  # PyTorch's own types lack this form
         self._store = store
         self._timeout = timeout
@@ -70,7 +71,7 @@ class SwitchGroup(dist.ProcessGroup):
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
             self._courier = Courier(member, deadline=settings.deadline)
-            self._codec = _codec(self._courier)
+            self._codec = self._courier.build_codec(codec)
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
         return "innet"
@@ -234,17 +235,21 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:
     return SwitchGroup(store, rank, size, timeout)
 
 
-def _codec(courier: Courier) -> Codec:
-    """The codec of all tensors, which is one that remembers none."""
-    name = os.environ.get("INNET_CODEC") or DEFAULT_CODEC
-    codec = courier.build_codec(name)
+def stateless_codec(name: str) -> str:
+    """``name``, if it is that of a codec for tensors that nobody tells apart.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        CompositionError: it remembers what it was given.
+    """
+    codec = build_codec(name)
     if REST in codec.selector.capabilities.provides or codec.feedback.name != "none":
         raise CompositionError(
             f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
             "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "
             "everything, such as exact, dense or lhc."
         )
-    return codec
+    return name
 
 
 def _fits(tensor: torch.Tensor, operation: Any) -> bool:

@@ -180,6 +180,12 @@ class HookState:
 
     def reduce(self, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
         """See ``innet.torch.ddp_hook``."""
+        if not hasattr(bucket, "gradients"):
+            raise InputError(
+                f"the hook was given a {type(bucket).__name__}, not a bucket of "
+                "DistributedDataParallel; for sharded models use fully_shard and "
+                "innet.torch.SwitchReduceScatter."
+            )
         self.connect()
         assert self._courier is not None
         try:

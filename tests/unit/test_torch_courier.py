@@ -22,6 +22,7 @@ from innet.codecs import PRESETS, build_codec  # noqa: E402
 from innet.errors import (  # noqa: E402
     GradientError,
     InputError,
+    MembershipError,
     MissingToolError,
     NetworkError,
     StalledError,
@@ -168,14 +169,37 @@ def test_workers_that_mean_different_tensors():
             assert f"worker {worker} means {'aba'[worker]}." in str(error)
 
 
-def test_a_worker_that_ends_is_named():
+@pytest.mark.parametrize("how", ["leaves", "dies"])
+def test_a_worker_that_ends_is_named(how):
     with couriers() as all_couriers:
         gone = all_couriers.pop()
-        gone.close()
+        gone.close() if how == "leaves" else gone._member.close()
         begun = time.monotonic()
         for error in run(all_couriers, gradients()):
+            assert isinstance(error, MembershipError)
             assert "worker 2" in str(error)
         assert time.monotonic() - begun < SECONDS / 2  # nobody waited for the deadline
+
+
+def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
+    reference = innet.Collective(workers=WORKERS, codec="topk", values_per_packet=32, seed=1)
+    with contextlib.ExitStack() as stack:
+        with serving() as service:
+            made = joined(service, stack, WORKERS)
+            all_couriers = [Courier(each, deadline=SECONDS, seed=1) for each in made]
+            for each in all_couriers:
+                stack.callback(each.close)
+            codecs = [each.build_codec("topk") for each in all_couriers]
+            reference.all_reduce(gradients())
+            run(all_couriers, gradients(), codecs)
+        for error in run(all_couriers, gradients(), codecs):
+            assert isinstance(error, MembershipError)
+            assert "start it again" in str(error)
+        stack.enter_context(serving(listen=service.address))
+        together([each.renew for each in all_couriers])
+        expected, _ = reference.all_reduce(gradients())
+        for found in run(all_couriers, gradients(), codecs):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_worker_that_does_not_come_is_named_at_the_deadline():

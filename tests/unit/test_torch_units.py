@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402
-from innet.errors import InputError, StateError  # noqa: E402
+from innet.errors import CompositionError, InputError, StateError, UnknownNameError  # noqa: E402
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
+from innet.torch.group import stateless_codec  # noqa: E402
 from innet.torch.promise import Promise  # noqa: E402
 from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
 
@@ -55,6 +56,21 @@ def test_a_hook_needs_a_process_group():
     with pytest.raises(InputError, match="unit_cap_mb"):
         HookState(unit_cap_mb=0)
     assert DDPHook is ddp_hook
+
+
+def test_the_hook_is_for_distributed_data_parallel():
+    with pytest.raises(InputError, match=r"given a Tensor.*SwitchReduceScatter"):
+        ddp_hook(HookState(), torch.ones(3))
+
+
+def test_codecs_of_a_process_group_remember_nothing():
+    for name in ("exact", "dense", "lhc", "qsgd"):
+        assert stateless_codec(name) == name
+    for name in ("topk", "scalecom", "thc", "powersgd", "dgc"):
+        with pytest.raises(CompositionError, match=f"INNET_CODEC is '{name}'"):
+            stateless_codec(name)
+    with pytest.raises(UnknownNameError, match="exakt"):
+        stateless_codec("exakt")
 
 
 def test_the_package_has_no_other_names():

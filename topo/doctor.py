@@ -75,6 +75,9 @@ def findings() -> list[Finding]:
         *_kernel(),
         _package("torch", "gradients by PyTorch", "pip install 'innet[torch]'"),
         _package("matplotlib", "plots", "pip install 'innet[plot]'"),
+        _package(
+            "prometheus_client", "innet switch serve --metrics", "pip install 'innet[metrics]'"
+        ),
         _check("CUDA", _cuda, "kernels on a GPU (kernels='cuda')", "pip install 'innet[cuda]'"),
     ]
 

@@ -78,6 +78,27 @@ def test_jobs_share_the_switch_without_noticing(service, stack):
             np.testing.assert_array_equal(total, alone[number >= 2][0])
 
 
+def test_a_job_is_spread_over_two_switches(service, stack):
+    other = stack.enter_context(serving())
+    places = [joined(each, stack, 2, job="spread") for each in (service, other)]
+    ends = [participants(place, "lhc") for place in places]  # by switch, by worker
+    buckets = [gradients(size=size, seed=size) for size in (700, 300)]
+
+    def work(worker):
+        return [
+            ends[number][worker].all_reduce(bucket[worker])[0]
+            for number, bucket in enumerate(buckets)
+        ]
+
+    sums = together([lambda w=worker: work(w) for worker in range(2)])
+    for number, bucket in enumerate(buckets):
+        expected, _ = innet.all_reduce(bucket, codec="lhc", values_per_packet=32, seed=3)
+        np.testing.assert_array_equal(sums[0][number], expected)
+        np.testing.assert_array_equal(sums[1][number], expected)
+    for each in (service, other):
+        assert each.ask(each.statistics)["jobs"][0]["seats"][0]["packets_in"] > 0
+
+
 def test_who_has_not_joined_is_named(service):
     begun = time.monotonic()
     with pytest.raises(StalledError, match="waited for workers 0, 2 of job 'test'"):

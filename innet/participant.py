@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from innet import kernels
 from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec, check_gradient
 from innet.errors import (
     GradientError,
@@ -43,8 +44,6 @@ from innet.wire import Flag
 from innet.words import Segment
 
 Vector = NDArray[np.float32]
-
-_PIECE = 1 << 16
 
 TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
@@ -393,9 +392,9 @@ class _LateError(Exception):
 
 
 def _infinite(values: Vector) -> int:
-    """How many are infinite; piece by piece, so that no memory is written that is out of reach."""
-    pieces = range(0, len(values), _PIECE)
-    return sum(int(np.isinf(values[each : each + _PIECE]).sum()) for each in pieces)
+    """How many are infinite; which is seen without writing as many booleans if none is."""
+    _, _, first = kernels.get("cpu").survey(values)
+    return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 
 def _copied(counters: Counters) -> Counters:

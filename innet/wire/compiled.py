@@ -79,9 +79,10 @@ def _number(frame: Bytes, offset: int, size: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _sum(frame: Bytes, offset: int, size: int) -> int:
+    words = frame[offset : offset + size].view(np.uint32)
     total = np.uint64(0)
-    for word in frame[offset : offset + size].view(np.uint32):
-        total += np.uint64(word)
+    for index in range(len(words)):
+        total += np.uint64(words[index])
     return int(_folded(total))
 
 

@@ -69,8 +69,9 @@ class NetSettings(JobSettings):
         if self.window is None and self.switch == "bmv2":
             windows.append(_WINDOW_OF_BMV2)
         if self.window is None and self.rate is not None:
-            fitting = _QUEUE_OF_LINK // self.plan().layout.frame_size
-            windows.append(1 << (fitting.bit_length() - 1))  # a power of two
+            # Links between switches carry one packet of each chunk for every job.
+            fitting = _QUEUE_OF_LINK // (self.plan().layout.frame_size * self.jobs)
+            windows.append(1 << max(0, fitting.bit_length() - 1))  # a power of two
         known = [window for window in windows if window is not None]
         changes: dict[str, Any] = {"window": min(known, default=None)}
         if self.link_delay:

@@ -47,16 +47,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     """
     gradient = _gradient(settings)
     with seated(settings) as seat:
-        participant = Participant(
-            seat.plan,
-            settings.worker,
-            codec=settings.codec,
-            fabric=seat.fabric,
-            switch=settings.switch,
-            faults=settings.faults(),
-            timing=settings.timing(),
-            seed=settings.seed,
-        )
+        participant = seat.participant(settings)
         if wait:
             rehearse(settings.codec, gradient)  # compiled before the first packet, not after
             yield {"ready": True}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from innet.participant import ClockedFabric, connect
+from innet.codecs import ModelLayers
+from innet.participant import ClockedFabric, Participant, connect
 from innet.plan import Plan, RegisterReader
 from innet.service import join
 from innet.service.daemon import key_of
@@ -14,7 +15,7 @@ from workers.settings import WorkerSettings
 
 
 class Seat(NamedTuple):
-    """What a ``Participant`` needs.
+    """What a ``Participant`` needs of the network.
 
     Attributes:
         plan: of the job.
@@ -25,6 +26,27 @@ class Seat(NamedTuple):
     plan: Plan
     fabric: ClockedFabric
     read: RegisterReader | None
+
+    def participant(
+        self, settings: WorkerSettings, layers: ModelLayers | None = None
+    ) -> Participant:
+        """The worker that sits here.
+
+        Args:
+            settings: its own.
+            layers: of the gradient; see ``innet.codecs.build_codec``.
+        """
+        return Participant(
+            self.plan,
+            settings.worker,
+            codec=settings.codec,
+            fabric=self.fabric,
+            switch=settings.switch,
+            faults=settings.faults(),
+            timing=settings.timing(),
+            layers=layers,
+            seed=settings.seed,
+        )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from innet.config import Framework
 from innet.experiments.model import MODELS, Vector
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
-from innet.participant import Participant, rehearse
+from innet.participant import rehearse
 from innet.record import Report
 from workers.allreduce import main_of, summed
 from workers.outcomes import save
@@ -67,17 +67,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     )
     last: list[Report] = []
     with one_thread(), seated(settings) as seat:
-        participant = Participant(
-            seat.plan,
-            settings.worker,
-            codec=settings.codec,
-            fabric=seat.fabric,
-            switch=settings.switch,
-            faults=settings.faults(),
-            timing=settings.timing(),
-            layers=layers,
-            seed=settings.seed,
-        )
+        participant = seat.participant(settings, layers)
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:
             total, report = summed(participant, gradient, wait=wait, read=seat.read)

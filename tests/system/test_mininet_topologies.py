@@ -113,6 +113,13 @@ def test_who_makes_a_delay_follows_from_the_kernel(tmp_path):
         assert options["max_queue_size"] > 1000
 
 
+def test_windows_fit_the_queues_of_links_with_a_rate():
+    assert settings(window=None, rate=10.0).completed().window == 32
+    assert settings(window=None, rate=10.0, jobs=2).completed().window == 16
+    assert settings(window=None, rate=10.0, jobs=32, workers=1, racks=1).completed().window == 1
+    assert settings(window=128, rate=10.0, jobs=2).completed().window == 128
+
+
 def test_netem_delays_links():
     if not has_feature("netem"):
         pytest.skip("the kernel has no netem")

@@ -76,6 +76,8 @@ ENTRY = Struct(
         4: ("action", ACTION),
     }
 )
+MEMBER = Struct({1: ("handle", I32), 2: ("name", TEXT), 3: ("arguments", ListOf(BINARY))})
+GROUP = Struct({1: ("handle", I32), 2: ("members", ListOf(I32))})
 SESSION = Struct({1: ("port", I32), 2: ("group", I32)})
 
 
@@ -119,8 +121,12 @@ _TABLE = {
     8: "there is no action of this name",
     9: "the table is of another kind",
     10: "there is no such member",
+    11: "the member is still used",
+    12: "the member is in the group already",
     13: "the member is not in the group",
     14: "there is no such group",
+    15: "the group is still used",
+    16: "the group is empty",
     17: "the same entry is there already",
     18: "the key does not fit the table",
     20: "the default action is constant",
@@ -157,6 +163,23 @@ _STANDARD: dict[str, tuple[Mapping[int, str], tuple[Kind, ...], Kind | None]] = 
     "bm_mt_reset_counters": (_TABLE, (_C, TEXT), None),
     "bm_mt_set_meter_rates": (_TABLE, (_C, TEXT, I32, ListOf(RATE)), None),
     "bm_mt_get_meter_rates": (_TABLE, (_C, TEXT, I32), ListOf(RATE)),
+    "bm_mt_act_prof_add_member": (_TABLE, (_C, TEXT, TEXT, ListOf(BINARY)), I32),
+    "bm_mt_act_prof_modify_member": (_TABLE, (_C, TEXT, I32, TEXT, ListOf(BINARY)), None),
+    "bm_mt_act_prof_delete_member": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_act_prof_create_group": (_TABLE, (_C, TEXT), I32),
+    "bm_mt_act_prof_delete_group": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_act_prof_add_member_to_group": (_TABLE, (_C, TEXT, I32, I32), None),
+    "bm_mt_act_prof_remove_member_from_group": (_TABLE, (_C, TEXT, I32, I32), None),
+    "bm_mt_act_prof_get_members": (_TABLE, (_C, TEXT), ListOf(MEMBER)),
+    "bm_mt_act_prof_get_member": (_TABLE, (_C, TEXT, I32), MEMBER),
+    "bm_mt_act_prof_get_groups": (_TABLE, (_C, TEXT), ListOf(GROUP)),
+    "bm_mt_act_prof_get_group": (_TABLE, (_C, TEXT, I32), GROUP),
+    "bm_mt_indirect_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), I32),
+    "bm_mt_indirect_ws_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), I32),
+    "bm_mt_indirect_delete_entry": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_indirect_set_default_member": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_indirect_ws_set_default_group": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_indirect_reset_default_entry": (_TABLE, (_C, TEXT), None),
     "bm_counter_read": (_ARRAY, (_C, TEXT, I32), COUNTER),
     "bm_counter_write": (_ARRAY, (_C, TEXT, I32, COUNTER), None),
     "bm_counter_reset_all": (_ARRAY, (_C, TEXT), None),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from innet.errors import ControlError, UnknownNameError
 from innet.switch import bmv2_arrays as _arrays  # noqa: F401 - it registers commands
+from innet.switch import bmv2_profiles as _profiles  # noqa: F401 - likewise
 from innet.switch import bmv2_replication as _replication  # noqa: F401 - likewise
 from innet.switch import bmv2_tables as _tables  # noqa: F401 - likewise
 from innet.switch import commands as _commands  # noqa: F401 - likewise, for their usage

@@ -52,6 +52,8 @@ class Runtime:
         self.tables = Names("table", (each.name for each in program_.tables))
         self.registers = Names("register", (each.name for each in program_.registers))
         self.counters = Names("counter", (each.name for each in program_.counters))
+        profiles = program_.action_profiles
+        self.profiles = Names("action profile", (each.name for each in profiles))
         self.meters = Names("meter", (each.name for each in program_.meters))
         self.value_sets = Names("parser value set", (each.name for each in program_.value_sets))
         self.calculations = Names("calculation", (each.name for each in program_.calculations))

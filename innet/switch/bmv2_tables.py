@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from innet.errors import ControlError
@@ -25,8 +25,7 @@ def _table_add(switch: Runtime, words: Arguments) -> str:
     if "=>" not in rest:
         raise ControlError("expected => between the key fields and the action's parameters")
     split = rest.index("=>")
-    matches = matches_of(table, rest[:split])
-    keys = [_parameter(*each) for each in zip(matches, table.keys, strict=True)]
+    keys = keys_of(table, rest[:split])
     chosen = _action(switch, table, action, rest[split + 1 :])
     handle = switch.standard("bm_mt_add_entry", table.name, keys, *chosen, options)
     return f"Entry has been added with handle {handle}"
@@ -79,7 +78,7 @@ def _table_dump(switch: Runtime, words: Arguments) -> str:
     lines = [_describe(table, entry) for entry in entries]
     default = switch.standard("bm_mt_get_default_entry", table.name)
     if default["type"]:
-        lines.append(f"default: {_target(default)}".rstrip())
+        lines.append(f"default: {target(default)}".rstrip())
     return "\n".join(lines)
 
 
@@ -93,15 +92,29 @@ def _table_dump_entry(switch: Runtime, words: Arguments) -> str:
 # ── Entries as they travel ──
 
 
-def _action(
-    switch: Runtime, table: ir.Table, name: str, words: Sequence[str]
+def action_of(
+    switch: Runtime, actions: Iterable[int], name: str, words: Sequence[str], *, of: str
 ) -> tuple[str, list[bytes]]:
-    """An action of a table, and its parameters."""
-    of = f"table {table.name}"
-    entry = action_entry(switch.program, table.actions, name, words, of=of)
+    """The one of ``actions`` that is called ``name``, and its parameters as they travel.
+
+    ``of`` says whose actions these are, for messages.
+    """
+    entry = action_entry(switch.program, actions, name, words, of=of)
     found = switch.program.actions[entry.action]
     sizes = [each.width for each in found.parameters]
     return found.name, [_bytes(*each) for each in zip(entry.arguments, sizes, strict=True)]
+
+
+def _action(
+    switch: Runtime, table: ir.Table, name: str, words: Sequence[str]
+) -> tuple[str, list[bytes]]:
+    return action_of(switch, table.actions, name, words, of=f"table {table.name}")
+
+
+def keys_of(table: ir.Table, words: Sequence[str]) -> list[dict[str, Any]]:
+    """The fields of a key as they travel."""
+    matches = matches_of(table, words)
+    return [_parameter(*each) for each in zip(matches, table.keys, strict=True)]
 
 
 def _describe(table: ir.Table, entry: Mapping[str, Any]) -> str:
@@ -111,10 +124,10 @@ def _describe(table: ir.Table, entry: Mapping[str, Any]) -> str:
         for found, key in zip(entry["matches"], table.keys, strict=True)
     )
     priority = max(0, entry.get("options", {}).get("priority", 0))
-    return f"{entry['handle']}: {keys} => {_target(entry['action'])} priority {priority}"
+    return f"{entry['handle']}: {keys} => {target(entry['action'])} priority {priority}"
 
 
-def _target(action: Mapping[str, Any]) -> str:
+def target(action: Mapping[str, Any]) -> str:
     """What an entry runs, in the words of table_add."""
     if "member" in action:
         return f"member {action['member']}"

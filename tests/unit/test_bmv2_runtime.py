@@ -163,7 +163,7 @@ def test_a_garbled_answer_is_refused(control):
     ("line", "said"),
     [
         ("nothing 1", "unknown command 'nothing'"),
-        ("act_prof_dump x", "needs simple_switch_CLI"),
+        ("table_set_timeout x 1 2", "needs simple_switch_CLI"),
         ("register_read", "usage: register_read REGISTER"),
         ("register_read nowhere 1", "unknown register 'nowhere'"),
         ("register_read I.words one", "no integer"),
@@ -287,6 +287,39 @@ SAME_ANSWERS = {
         "mirroring_get 5",  # it is gone
         "set_queue_depth 100",
         "set_queue_rate 1000 3",
+    ],
+    "switch_profiles": [
+        "act_prof_create_member members plain 7",
+        "act_prof_create_member members plain 9",
+        "act_prof_create_member members nothing 9",
+        "act_prof_create_member ways go 3 4",
+        "act_prof_create_member ways go 5 6",
+        "act_prof_create_group ways",
+        "act_prof_add_member_to_group ways 0 0",
+        "act_prof_add_member_to_group ways 1 0",
+        "act_prof_add_member_to_group ways 1 0",  # it is in already
+        "act_prof_modify_member ways go 1 7 8",
+        "act_prof_dump ways",
+        "act_prof_dump members",
+        "act_prof_dump_member ways 1",
+        "act_prof_dump_group ways 0",
+        "act_prof_dump_group ways 9",
+        "table_info plain_table",
+        "table_indirect_set_default way_table 0",
+        "table_dump way_table",
+        "table_indirect_set_default_with_group way_table 0",
+        "table_dump way_table",
+        "act_prof_delete_group ways 0",  # still used
+        "table_indirect_reset_default way_table",
+        "act_prof_remove_member_from_group ways 1 0",
+        "act_prof_delete_member ways 1",
+        "table_dump_group way_table 0",
+        "table_dump_member way_table 0",
+        "act_prof_delete_group ways 0",
+        "table_indirect_create_member way_table stay",
+        "act_prof_dump ways",
+        "table_indirect_add way_table 1 => 77",  # no such member
+        "table_indirect_delete way_table 3",
     ],
     "switch_meters": [
         "meter_array_set_rates by_packets 0.5:10 1:20",

@@ -67,7 +67,7 @@ def wrapped(codec, dtype=torch.float32, *, unused=False, **options):
         name: options.pop(name) for name in ("scale", "unit_cap_mb") if name in options
     }
     model = DistributedDataParallel(net, **{"bucket_cap_mb": 0.01, **options})
-    state = HookState(codec, seed=5, deadline=20.0, **{"unit_cap_mb": CAP, **state_options})
+    state = HookState(codec, seed=5, deadline=60.0, **{"unit_cap_mb": CAP, **state_options})
     model.register_comm_hook(state, ddp_hook)
     return model, state
 
@@ -76,7 +76,7 @@ def loss_of(model, step, rank=None):
     generator = torch.Generator().manual_seed(
         1000 * step + (dist.get_rank() if rank is None else rank)
     )
-    dtype = next(model.parameters()).dtype
+    dtype = list(model.parameters())[-1].dtype
     x = torch.randn(8, 20, generator=generator).to(dtype)
     return model(x).float().pow(2).mean()
 
@@ -469,7 +469,7 @@ def groups_of_some_ranks():
     tensor = torch.full((5,), float(rank))
     dist.all_reduce(tensor, group=mine)
     assert tensor.tolist() == [2.0 if rank % 2 == 0 else 4.0] * 5
-    state = HookState("exact", process_group=mine, deadline=20.0)
+    state = HookState("exact", process_group=mine, deadline=60.0)
     torch.manual_seed(7)
     model = DistributedDataParallel(Net(), process_group=mine)
     model.register_comm_hook(state, ddp_hook)
@@ -520,7 +520,7 @@ def shards_of_a_model():
         net.gain = torch.nn.Parameter(net.gain.detach().reshape(1))  # a number is never sharded
         for module in (net.first, net.second, net):
             fully_shard(module)
-        attached = SwitchReduceScatter.attach(net, codec, deadline=20.0, seed=5) if codec else []
+        attached = SwitchReduceScatter.attach(net, codec, deadline=60.0, seed=5) if codec else []
         assert len(attached) == (3 if codec else 0)
         models.append((net, torch.optim.SGD(net.parameters(), lr=0.1), attached))
     for step in range(4):
@@ -537,6 +537,38 @@ def shards_of_a_model():
         attached[0].close()
     with pytest.raises(innet.errors.InputError, match="apply fully_shard first"):
         SwitchReduceScatter.attach(Net())
+
+
+@check
+def uneven_inputs():
+    """Ranks that have no more inputs take part with zeros, as PyTorch lets them."""
+    model, state = wrapped("topk")
+    with model.join():
+        for step in range(3 + dist.get_rank()):
+            model.zero_grad()
+            loss_of(model, step).backward()
+    assert np.isfinite(np.concatenate([each.ravel() for each in means(model.module)])).all()
+    state.close()
+
+
+@check
+def several_dtypes_in_one_model():
+    torch.manual_seed(7)
+    net = Net()
+    net.gain = torch.nn.Parameter(net.gain.detach().bfloat16())
+    model = DistributedDataParallel(net, bucket_cap_mb=0.01)
+    state = HookState("exact", seed=5, deadline=60.0, unit_cap_mb=CAP)
+    model.register_comm_hook(state, ddp_hook)
+    for step in range(3):
+        gradients = gathered(own_gradients(net, step))
+        model.zero_grad()
+        loss_of(model, step).backward()
+        for index, parameter in enumerate(net.parameters()):
+            total = sum(rank[index].astype(np.float64) for rank in gradients)
+            mean = torch.from_numpy(np.asarray(total.astype(np.float32) * np.float32(0.25)))
+            torch.testing.assert_close(parameter.grad, mean.to(parameter.dtype), rtol=1e-6, atol=0)
+    assert net.gain.grad.dtype == torch.bfloat16
+    state.close()
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def outcomes(folder, *names, timeout):
 
 @pytest.fixture(scope="module")
 def all_outcomes(tmp_path_factory):
-    return outcomes(tmp_path_factory.mktemp("ddp"), timeout=120)
+    return outcomes(tmp_path_factory.mktemp("ddp"), timeout=240)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from innet.errors import InputError, StateError
 from innet.record import Report
 from innet.torch.courier import Courier
 from innet.torch.flat import torch
+from innet.torch.gathering import Gathering, Refusal, Tally, WaitingBucket
 from innet.torch.promise import Promise
 from innet.torch.rendezvous import Settings, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors
@@ -50,10 +51,6 @@ class HookState:
             Workers whose process ends are noticed at once.
         scale: what gradients are multiplied by, as ``GradScaler.get_scale`` says: codecs that
             remember gradients must not remember the scale with them.
-
-    Attributes:
-        reports: of the last all-reduce of each unit.
-        skipped: how many units were not reduced since a gradient was not finite.
     """
 
     def __init__(
@@ -76,8 +73,7 @@ class HookState:
         self.unit_cap_mb = unit_cap_mb
         self.seed = seed
         self.scale = scale
-        self.reports: dict[int, Report] = {}
-        self.skipped = 0
+        self._tally = Tally()
         self._group = process_group
         self._saved: list[dict[str, Any]] = []  # of units that are not cut yet
         self._begin()
@@ -91,9 +87,19 @@ class HookState:
         self._units: list[Unit] = []
         self._places: dict[int, _Place] = {}  # by the parameter's id
         self._cutting = True  # in the first iteration
-        self._gathering: dict[int, _Gathering] = {}
+        self._gathering: dict[int, Gathering] = {}
 
     # ------------------------------------------------------------------ what users call
+
+    @property
+    def reports(self) -> dict[int, Report]:
+        """Of the last all-reduce of each unit."""
+        return self._tally.reports
+
+    @property
+    def skipped(self) -> int:
+        """How many units were not reduced, since a gradient was not finite."""
+        return self._tally.skipped
 
     @property
     def units(self) -> list[tuple[Shape, ...]]:
@@ -192,7 +198,7 @@ class HookState:
             return self._take(self._courier, bucket)
         except Exception as error:
             # The others wait for this worker's part: tell them why it will not come.
-            refusal = _Refusal(error, self._courier)
+            refusal = Refusal(error, self._courier)
             self._courier.put(refusal)
             refusal.promise.future.wait()
             raise
@@ -210,13 +216,13 @@ class HookState:
             self._cut(courier, parameters, buffer.device, last=bucket.is_last())
             self._cutting = not bucket.is_last()
         scale = 1.0 if self.scale is None else self.scale()
-        waiting = _Bucket(buffer, Promise(buffer.device))
+        waiting = WaitingBucket(buffer, Promise(buffer.device))
         complete = []
         for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
             unit, position = self._place(parameter, gradient)
             gathering = self._gathering.get(unit.index)
             if gathering is None:
-                gathering = _Gathering(self, unit, courier.workers, scale)
+                gathering = Gathering(unit, courier.workers, scale, self._tally)
                 self._gathering[unit.index] = gathering
             if gathering.take(position, gradient, waiting):
                 complete.append(self._gathering.pop(unit.index))
@@ -284,113 +290,3 @@ class _Place:
     unit: Unit
     position: int
     parameter: torch.Tensor
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """A bucket, until all units with parameters of it are reduced."""
-
-    buffer: torch.Tensor
-    promise: Promise
-    units: set[int] = field(default_factory=set)
-
-    def unit_done(self, index: int) -> None:
-        self.units.discard(index)
-        if not self.units and self.promise.error is None:
-            self.promise.keep(self.buffer)
-
-    def unit_failed(self, error: BaseException) -> None:
-        if self.promise.error is None:
-            self.promise.break_(error)
-
-
-class _Gathering:
-    """A unit in one iteration: its gradients, as buckets bring them; then a courier's errand."""
-
-    def __init__(self, state: HookState, unit: Unit, workers: int, scale: float) -> None:
-        self.codec = unit.codec
-        self._state = state
-        self._unit = unit
-        self._workers = workers
-        self._scale = np.float32(scale)
-        self._views: list[torch.Tensor | None] = [None] * len(unit.sizes)
-        self._missing = len(unit.sizes)
-        self._buckets: list[_Bucket] = []
-
-    def take(self, position: int, gradient: torch.Tensor, bucket: _Bucket) -> bool:
-        """Remember a parameter's gradient; whether it was the last one."""
-        if self._views[position] is None:
-            self._missing -= 1
-        self._views[position] = gradient
-        if self._unit.index not in bucket.units:
-            bucket.units.add(self._unit.index)
-            self._buckets.append(bucket)
-        return self._missing == 0
-
-    @property
-    def meant(self) -> str:
-        unit = self._unit
-        return f"unit {unit.index} of parameters {list(unit.shapes)}, scaled by {self._scale}"
-
-    def load(self) -> Vector:
-        flat = self._unit.gradient
-        for part, view in self._parts(flat):
-            part.copy_(view.reshape(-1))
-        if self._scale != 1:
-            flat /= self._scale
-        return flat
-
-    def deliver(self, total: Vector, report: Report) -> None:
-        self._state.reports[self._unit.index] = report
-        self._give(total, self._scale / np.float32(self._workers))
-
-    def spoiled(self, workers: tuple[int, ...]) -> None:
-        del workers
-        self._state.skipped += 1
-        self._give(np.full(self._unit.size, np.nan, np.float32), np.float32(1))
-
-    def fail(self, error: BaseException) -> None:
-        for bucket in self._buckets:
-            bucket.unit_failed(error)
-
-    def _give(self, values: Vector, factor: np.float32) -> None:
-        for part, view in self._parts(values):
-            if view.dtype == torch.float32 and view.device.type == "cpu":
-                torch.mul(part.reshape(view.shape), float(factor), out=view)  # in one pass
-            else:
-                view.copy_((part * float(factor)).reshape(view.shape))
-        for bucket in self._buckets:
-            bucket.unit_done(self._unit.index)
-
-    def _parts(self, flat: Vector) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each parameter's part of ``flat``, and its gradient in the bucket."""
-        parts = torch.split(torch.from_numpy(flat), self._unit.sizes)
-        return [
-            (part, view) for part, view in zip(parts, self._views, strict=True) if view is not None
-        ]
-
-
-class _Refusal:
-    """An errand that carries nothing but an error."""
-
-    meant = "nothing"
-
-    def __init__(self, error: Exception, courier: Courier) -> None:
-        self.promise = Promise()
-        self.codec = courier.build_codec("dense")
-        self._error = error
-
-    def load(self) -> Vector:
-        raise self._error
-
-    def deliver(self, total: Vector, report: Report) -> None:
-        del total, report
-        raise AssertionError("a refusal was summed")
-
-    def spoiled(self, workers: tuple[int, ...]) -> None:
-        del workers
-        raise AssertionError("a refusal was summed")
-
-    def fail(self, error: BaseException) -> None:
-        del error
-        self.promise.keep(None)

@@ -17,6 +17,7 @@ import math
 import os
 import pickle
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -252,6 +253,33 @@ def unused_parameters():
                 expected = total.astype(np.float32) * np.float32(0.25)
                 np.testing.assert_allclose(parameter.grad.numpy(), expected, rtol=1e-6)
         state.close()
+
+
+@check
+def backward_goes_on_while_gradients_are_under_way():
+    """Rank 3 comes late: the others' backward has handed out every bucket before one is done."""
+    early = []
+
+    def watched(state, bucket):
+        future = ddp_hook(state, bucket)
+        if not future.done():
+            early.append(bucket.index())
+        return future
+
+    model = DistributedDataParallel(Net(), bucket_cap_mb=CAP)
+    state = HookState("topk", seed=5, deadline=60.0, unit_cap_mb=CAP)
+    model.register_comm_hook(state, watched)
+    for step in range(3):
+        early.clear()
+        loss = loss_of(model, step)
+        dist.barrier()
+        if dist.get_rank() == 3:
+            time.sleep(1.0)
+        loss.backward()
+        if dist.get_rank() != 3:
+            assert early == list(range(len(early)))
+            assert len(early) > 1 or step == 0  # later, the first iteration's one bucket is several
+    state.close()
 
 
 @check

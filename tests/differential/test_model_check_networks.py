@@ -46,7 +46,7 @@ HASHED = [
     HashedModel(PAIR, 1, 3),
     HashedModel(((0, 1),), 1, 3, restarts=1),
     HashedModel(((0, 1),), 1, 2, partial=True),
-    HashedModel(PAIR, 1, 1, partial=True),
+    HashedModel(PAIR, 1, 1, partial=True, restarts=1),
 ]
 if os.environ.get("INNET_EXPLORE") == "all":
     TREES += [
@@ -111,6 +111,12 @@ def test_the_exploration_finds_what_is_wrong(model: TreeModel | HashedModel) -> 
     """A root that adds to what it has told; a server that adds whatever comes."""
     with pytest.raises(WrongSumError):
         explore(model)
+
+
+def test_a_root_that_forgets_what_it_closed_may_close_it_again() -> None:
+    """The one thing that docs/slots.md warns of. In hashed the server decides, and cannot."""
+    with pytest.raises(WrongSumError, match="different sums of chunk 0"):
+        explore(TreeModel(PAIR, 1, 1, partial=True, restarts=1))
 
 
 # ---------------------------------------------------------------- the models are the programs

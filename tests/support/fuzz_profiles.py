@@ -119,7 +119,7 @@ class ProfileCommands:
             return f"table_indirect_reset_default {table.name}"
         if choice < 0.6 and profile.profile.selector is not None:
             group = self._some(profile.groups)
-            if profile.groups.get(group) == []:
+            if group in profile.groups and not profile.groups[group]:
                 return None  # simple_switch takes it, and loses its way
             return f"table_indirect_set_default_with_group {table.name} {group}"
         return f"table_indirect_set_default {table.name} {self._some(profile.members)}"

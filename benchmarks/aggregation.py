@@ -47,6 +47,11 @@ def main(
     """Measure, and print ratios first."""
     cases = [
         _case("slots", "slots", values, "s1", Request(workers=WORKERS, window=SLOTS)),
+        *(
+            [_case("harvest", "harvest", values, "s1", Request(workers=WORKERS, window=SLOTS))]
+            if values == 64
+            else []
+        ),
         _case("tree, one switch", "tree", values, "s1", _levels(WORKERS, 1)),
         _case("tree, a leaf", "tree", values, "s2", _levels(2 * WORKERS, 2)),
         _case("hashed", "hashed", values, "s1", Request(workers=WORKERS, window=SLOTS)),

@@ -85,8 +85,8 @@ class Dimensions:
 
     Attributes:
         values: 32-bit values in a packet: the fields of header type ``values_t``.
-        slots: of the whole pool: half the length of the value registers, as each slot has two
-            shadow copies.
+        slots: of the whole pool: half the length of the registers of values or of pairs of them,
+            as each slot has two shadow copies.
         workers: as many as the bitmap field of the innet header has bits.
     """
 
@@ -103,7 +103,8 @@ class Dimensions:
         """
         types = {item["name"]: item["fields"] for item in document.get("header_types", [])}
         registers = document.get("register_arrays", [])
-        sizes = {item["size"] for item in registers if re.search(r"\.value\d+$", item["name"])}
+        arrays = re.compile(r"\.(value|pair)\d+$")
+        sizes = {item["size"] for item in registers if arrays.search(item["name"])}
         if "values_t" not in types or "innet_t" not in types or len(sizes) != 1:
             raise ProgramError(
                 "this is no aggregation program of innet: it needs the header types innet_t and "

@@ -44,23 +44,13 @@ struct metadata_t {
     bit<8>  told;   // flags that make it a result
 }
 
-// Why a packet was refused: the index of the counter `refused`.
-const bit<8> REFUSED_NOT       = 0; // never counted
-const bit<8> REFUSED_FOREIGN   = 1; // no innet packet, or another version of the format
-const bit<8> REFUSED_TRUNCATED = 2; // shorter than its headers say
-const bit<8> REFUSED_CHECKSUM  = 3; // damaged: the checksum of IPv4's header or of innet's packet
-const bit<8> REFUSED_MALFORMED = 4; // a field that no worker would send
-const bit<8> REFUSED_STRANGER  = 5; // not admitted: port, job, epoch and worker do not belong together
-const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
-const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
-const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
-const bit<8> REFUSED_LATE      = 9; // the slot was closed without it; the answer is its result
-
+#include "include/refusals.p4"
 #include "include/parser.p4"
 #include "include/admission.p4"
 #include "include/pool.p4"
 #include "include/values.p4"
 #include "include/marks.p4"
+#include "include/results.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
@@ -119,42 +109,6 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
             } else {
                 mark_to_drop(standard_metadata); // the slot waits for others
             }
-        }
-    }
-}
-
-control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
-                    inout standard_metadata_t standard_metadata) {
-    // The answer comes from the address that the worker spoke to.
-    action address(bit<48> mac, bit<32> ip, bit<16> udp_port) {
-        hdr.ethernet.source = hdr.ethernet.destination;
-        hdr.ethernet.destination = mac;
-        hdr.ipv4.source = hdr.ipv4.destination;
-        hdr.ipv4.destination = ip;
-        hdr.udp.source_port = UDP_PORT_INNET;
-        hdr.udp.destination_port = udp_port;
-        hdr.udp.checksum = 0; // none, as RFC 768 allows: innet's own covers the values
-    }
-
-    table deliver {
-        key = { standard_metadata.egress_port: exact; }
-        actions = { address; NoAction; }
-        const default_action = NoAction();
-        size = 512;
-    }
-
-    apply {
-        deliver.apply();
-        hdr.innet.flags = hdr.innet.flags | meta.told;
-        // The queue of the way out (simple_switch measures it; the built-in switch has none).
-        // Only those who say that they listen are told (RFC 3168).
-        if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0
-            && standard_metadata.deq_qdepth >= ECN_DEPTH) {
-            hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
-        }
-        // The replication id of a multicast copy is the index of the worker it is for.
-        if (standard_metadata.instance_type == 5) {
-            hdr.innet.worker = standard_metadata.egress_rid;
         }
     }
 }

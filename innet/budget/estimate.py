@@ -38,10 +38,12 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     }
     placed = stages.place([_pieces(program, flow, found) for flow in flows])
     words, wordy = outputs.output_words(program, source, found)
-    used = _used(program, flows)
+    used = _used(program, flows, found)
     again = [arithmetic.passes(program, source, flow) for flow in flows]
     late = {
-        header for header, _ in _used(program, flows[1:]) if header in vector.extracted(program)
+        header
+        for header, _ in _used(program, flows[1:], found)
+        if header in vector.extracted(program)
     }
     usages = (
         Usage("stages", len(placed.stages), PIPE.stages),
@@ -92,9 +94,12 @@ def _total(placed: Placement, what: str) -> int:
     return sum(each if isinstance(each, int) else len(each) for each in amounts)
 
 
-def _used(program: ir.Program, flows: Sequence[Flow]) -> set[Place]:
-    """Fields that pipelines look at or write."""
+def _used(program: ir.Program, flows: Sequence[Flow], found: Sequence[Access]) -> set[Place]:
+    """Fields that pipelines look at or write, but for metadata inside of a stateful ALU."""
     used: set[Place] = set()
+    inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
+    for each in found:
+        inside[each.flow.name, each.step, each.action] |= each.statements
     for flow in flows:
         for step, node in enumerate(flow.nodes):
             if node.kind is ir.NodeKind.CONDITIONAL:
@@ -103,8 +108,15 @@ def _used(program: ir.Program, flows: Sequence[Flow]) -> set[Place]:
                 keys = program.tables[node.index].keys
                 used |= reads(program, tuple(key.field for key in keys))
             for action in flow.actions(step):
-                for statement in program.actions[action].primitives:
-                    used |= frozenset().union(*effects(program, statement))
+                own, given = inside.get((flow.name, step, action), set()), set[Place]()
+                for position, statement in enumerate(program.actions[action].primitives):
+                    before, after = effects(program, statement)
+                    if position in own:
+                        given |= {each for each in after if program.headers[each[0]].metadata}
+                        used |= (before | after) - given
+                    else:
+                        given -= after
+                        used |= before | after
     return used
 
 

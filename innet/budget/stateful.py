@@ -183,6 +183,8 @@ def _inputs(expression: Any, held: int) -> set[str]:  # noqa: PLR0911 - one for 
     """
     if isinstance(expression, ir.Const | ir.BoolConst):
         return set()
+    if isinstance(expression, ir.Binary) and expression.operator is ir.DataOperator.TWO_COMP_MOD:
+        return _inputs(expression.left, held)  # a word as a signed number is the same word
     if held not in cells(expression):
         if isinstance(expression, ir.Choice):
             return _inputs(expression.left, held) | _inputs(expression.right, held)

@@ -155,6 +155,7 @@ class Aggregation(ABC):
 
 AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
 AGGREGATIONS.register("slots", "innet.plan.star:Star")
+AGGREGATIONS.register("harvest", "innet.plan.star:Star")
 AGGREGATIONS.register("tree", "innet.plan.tree:Tree")
 AGGREGATIONS.register("hashed", "innet.plan.hashed:Hashed")
 

@@ -67,7 +67,22 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         exponent.write(meta.index, hdr.innet.exponent);
     }
 
+#ifdef TWO_PASSES
+    // The second pass reads what the first one has left, unless another chunk came in between.
+    action check() {
+        bit<64> held;
+        chunk.read(held, meta.index);
+        meta.open = (bit<1>)(held == hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
+    }
+#endif
+
     apply {
+#ifdef TWO_PASSES
+        if (meta.second == 1) {
+            check();
+            return;
+        }
+#endif
         claim();
         // A stale packet must not leave a trace in the other registers.
         if (meta.newest != hdr.innet.sequence) {

@@ -22,20 +22,21 @@ from innet import programs  # noqa: E402
 from innet.switch import bmv2  # noqa: E402
 from innet.wire import Layout  # noqa: E402
 
-# Values per packet, workers, chunks, first chunk. The last starts before the sequence wraps.
+# Values per packet, workers, chunks, first chunk. One starts before the sequence wraps.
 CASES = {
     "slots-32-pair": (32, 2, 60, 0),
     "slots-32-lone": (32, 1, 20, 0),
     "slots-32-wrap": (32, 3, 40, 2**32 - 21),
     "slots-64-four": (64, 4, 40, 0),
     "slots-256-pair": (256, 2, 12, 0),
+    "harvest-64-three": (64, 3, 16, 0),  # so that no slot is taken over between two passes
 }
 
 
 def main() -> None:
     for name, (values, workers, chunks, first) in CASES.items():
         rng = np.random.default_rng(list(name.encode()))
-        program = programs.find("slots", values)
+        program = programs.find(name.split("-")[0], values)
         job = job_of(workers)
         layouts = [Layout(values, "udp"), Layout(values, "raw")]
         commands = job.commands()
@@ -45,13 +46,18 @@ def main() -> None:
             commands += [f"register_write SlotsIngress.pool.chunk {i} {chunk}" for i in range(64)]
         packets = traffic(rng, layouts, job, chunks, first)
         document = program.json()
-        registers = [array["name"] for array in document["register_arrays"]]
+        # Of 64 bits simple_switch's control plane tells 63: pairs are seen in answers only.
+        registers = [
+            array["name"] for array in document["register_arrays"] if ".pair" not in array["name"]
+        ]
         answer = bmv2.run(document, packets, commands, registers)
         golden = {
             "program": program.name,
             "sha256": program.sha256,
             "p4c": program.p4c,
             "simple_switch": bmv2.version(),
+            # Where packets go round, simple_switch lets others in between.
+            "in_order": not name.startswith("harvest"),
             "commands": commands,
             "packets": [[port, data.hex()] for port, data in packets],
             "answers": {

@@ -42,7 +42,12 @@ def test_equals_simple_switch(path, engine):
     for port, data in switch.process(packets):
         answers[str(port)].append(data.hex())
 
-    assert dict(answers) == {port: sent for port, sent in golden["answers"].items() if sent}
+    expected = {port: sent for port, sent in golden["answers"].items() if sent}
+    if not golden.get("in_order", True):
+        answers, expected = (
+            {port: sorted(sent) for port, sent in each.items()} for each in (answers, expected)
+        )
+    assert dict(answers) == expected
     for name, cells in golden["registers"].items():
         values = switch.registers[name]
         found = {str(i): int(values[i]) for i in np.flatnonzero(values)}

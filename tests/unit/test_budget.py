@@ -65,7 +65,7 @@ def test_a_small_pool_fits_with_one_alu_for_each_array(values, stages):
     assert found.used("output words per stateful ALU") == 1
     assert found.used("SRAM blocks") == values + 2 + 1  # the last for the entries of one table
     assert found.used("parser depth, ingress, bytes") == 8 + 4 * values
-    metadata = 32 + 32 + 16 + 16 + 32 + 32  # index, bitmap, count, egress_spec, two temporaries
+    metadata = 32 + 32 + 16  # index, bitmap, egress_spec; the rest is inside of stateful ALUs
     assert found.used("header vector bits") == 8 * (8 + 4 * values) + metadata
     assert found.used("stages by dependencies alone") == 3  # index; who is in; what then is done
     assert found.used("stages") == stages  # four arrays to a stage, the first beside the bitmap
@@ -216,6 +216,14 @@ def test_slots_64_is_told_what_switchml_does():
     assert "32 register pairs" in reason.remedy
     assert "37 ALUs altogether" in reason.remedy
     assert "second (harvest) pass" in reason.remedy
+
+
+def test_harvest_fits_with_64_values_and_a_second_pass():
+    found = estimate(programs.find("harvest", 64).json())
+    assert found.fits
+    assert found.used("stateful ALUs") == 32 + 5
+    assert found.used("stages") == 12
+    assert found.used("recirculations and resubmissions") == 1
 
 
 def test_positions_may_be_missing():

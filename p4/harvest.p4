@@ -1,0 +1,147 @@
+// The slot pool of slots.p4 with 64 values per packet, the way that hardware takes them: 32 register
+// pairs, and a second pass of every result through the switch.
+//
+// The first pass of a packet does all that slots.p4 does, but for sending the result: a stateful ALU
+// updates both words of a pair and gives one. Where there is a result, the packet goes round once
+// more, and the second pass takes out the other words.
+//
+// Between the two passes other packets may come in. What they find does not depend on whether the
+// second pass was there, since it changes no register. And it finds what the first one left: a slot
+// that is complete or closed keeps its values until a newer chunk takes it over. Then all workers
+// have the older result already, and the second pass, which looks at the chunk again, gives up.
+//
+// Control plane and registers are called as in slots.p4, so that a job's commands are the same.
+//
+// Compile-time parameters: as in slots.p4; VALUES is 64.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#define TWO_PASSES
+
+#ifndef SLOTS
+#define SLOTS 1024
+#endif
+
+#ifndef ECN_DEPTH
+#define ECN_DEPTH 32
+#endif
+
+#include "include/headers.p4"
+
+const bit<8> BETWEEN_PASSES = 1; // the list of what a packet keeps on its way round
+
+// All of it is 0 when a packet comes in; what is listed is kept between the passes.
+struct metadata_t {
+    bit<8>  refusal;
+    bit<32> worker_bit;
+    bit<32> everybody; // the bits that make a slot complete
+    @field_list(BETWEEN_PASSES)
+    bit<16> group;
+    bit<16> outside;
+    @field_list(BETWEEN_PASSES)
+    bit<32> index;  // of the slot and version, in every register array
+    bit<32> said;   // what all packets of a chunk have to agree on
+    bit<1>  closes; // asks for what is there
+    bit<32> newest; // chunk of the slot, this packet's included
+    bit<1>  fresh;  // this packet's chunk is newer than what the slot held
+    bit<1>  open;   // agrees with the chunk's others, and the slot is not closed
+    bit<1>  closed; // agrees, and the slot was closed before this packet
+    bit<1>  seen;
+    @field_list(BETWEEN_PASSES)
+    bit<1>  reads;  // seen, or late: adds nothing
+    bit<1>  left0;  // a sum has left int32, in the first quarter of the values
+    bit<1>  left1;
+    bit<1>  left2;
+    bit<1>  left3;
+    @field_list(BETWEEN_PASSES)
+    bit<9>  asker;  // port of who sent the packet
+    @field_list(BETWEEN_PASSES)
+    bit<1>  second; // this is the second pass
+    @field_list(BETWEEN_PASSES)
+    bit<8>  told;   // flags that make it a result
+}
+
+#include "include/refusals.p4"
+#include "include/parser.p4"
+#include "include/admission.p4"
+#include "include/pool.p4"
+#include "include/pairs.p4"
+#include "include/marks.p4"
+#include "include/results.p4"
+
+control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    counter(11, CounterType.packets_and_bytes) refused;
+    Admission() admission;
+    Pool() pool;
+    Pairs() values;
+    Marks() marks;
+
+    action refuse() {
+        refused.count((bit<32>)meta.refusal);
+        mark_to_drop(standard_metadata);
+    }
+
+    // What asks for a result has the high words by now, and makes room for the low ones.
+    action clear() { PAIRS(PAIR_CLEAR) }
+
+    // To all workers: this packet made the result.
+    action publish() {
+        standard_metadata.mcast_grp = meta.group;
+    }
+
+    // To the one who asks for it once more, or too late; in the first pass, to go round.
+    action repeat() {
+        standard_metadata.egress_spec = meta.asker;
+    }
+
+    apply {
+        if (meta.second == 1) {
+            meta.refusal = REFUSED_OVERTAKEN; // unless the slot is what it was
+            if (meta.reads == 1) {
+                clear();
+            }
+            pool.apply(hdr, meta);
+        } else {
+            meta.asker = standard_metadata.ingress_port;
+            admission.apply(hdr, meta, standard_metadata);
+            if (meta.refusal == REFUSED_NOT) {
+                if (meta.outside != 0) {
+                    meta.refusal = REFUSED_SLOT;
+                } else {
+                    pool.apply(hdr, meta);
+                }
+            }
+        }
+        if (meta.open == 0 && meta.closed == 0) {
+            refuse();
+        } else {
+            values.apply(hdr, meta);
+            if (meta.second == 1) {
+                if (meta.reads == 1) {
+                    repeat();
+                } else {
+                    publish();
+                }
+            } else {
+                marks.apply(hdr, meta);
+                if (meta.closed == 1 && meta.seen == 0) {
+                    refused.count((bit<32>)REFUSED_LATE);
+                }
+                if (hdr.innet.bitmap == meta.everybody) {
+                    meta.told = FLAG_RESULT;
+                    repeat();
+                } else if (meta.closed == 1 || meta.closes == 1) {
+                    meta.told = FLAG_RESULT | FLAG_PARTIAL;
+                    repeat();
+                } else {
+                    mark_to_drop(standard_metadata); // the slot waits for others
+                }
+            }
+        }
+    }
+}
+
+V1Switch(InnetParser(), VerifyChecksums(), SlotsIngress(), SlotsEgress(), UpdateChecksums(),
+         InnetDeparser()) main;

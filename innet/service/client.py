@@ -249,6 +249,8 @@ class Membership:
         awaited: list[int] | None = None
 
         def missing() -> str:
+            if awaited is None and hello is None:
+                return "an answer"
             if awaited is None:
                 return "an answer to the datagrams that show this worker's address; a firewall?"
             names = ", ".join(map(str, awaited))

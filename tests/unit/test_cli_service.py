@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from support.service import participants
+from support.service import SECONDS, participants
 
 from innet.errors import InputError
 from innet.service import join
@@ -50,12 +50,12 @@ def test_it_sums_and_ends_cleanly(number, tmp_path):
     command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
     options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0")
     with process(*options, command=command) as (running, address):
-        with join(address, job="a", worker=0, workers=1, key="secret", deadline=20) as member:
+        with join(address, job="a", worker=0, workers=1, key="secret", deadline=SECONDS) as member:
             (end,) = participants([member])
             total, _ = end.all_reduce(np.full(3, 0.5, np.float32))
             assert total.tolist() == [0.5] * 3
             running.send_signal(number)
-            assert running.wait(10) == 0
+            assert running.wait(60) == 0
         said = running.stderr.read()
         assert "metrics at http://127.0.0.1:" in said
         assert "slots-32: 4 jobs of up to 32 workers, 256 slots each; a key is needed." in said

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import all_reduce, joined, participants, serving
+from support.service import all_reduce, joined, participants, serving, wait_until_empty
 
 import innet
 from innet.protocol import SlotWorker
@@ -33,6 +33,12 @@ WORDS = 3200  # a hundred packets
 def service():
     with serving() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service):
+    yield
+    wait_until_empty(service)
 
 
 @pytest.fixture
@@ -319,7 +325,7 @@ def test_nothing_is_left_of_hostile_clients(service, stack):
         sock.close()
     assert not dropped
     stack.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (now := service.ask(service.statistics))["jobs"] or now["switch"]["clients"]:
         assert time.monotonic() < deadline, now
         time.sleep(0.02)

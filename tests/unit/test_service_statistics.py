@@ -10,7 +10,15 @@ import urllib.request
 import numpy as np
 import pytest
 from rich.console import Console
-from support.service import LOOPBACK, all_reduce, joined, participants, serving, where
+from support.service import (
+    LOOPBACK,
+    all_reduce,
+    joined,
+    participants,
+    serving,
+    wait_until_empty,
+    where,
+)
 from typer.testing import CliRunner
 
 from innet.cli import switch_top
@@ -29,6 +37,12 @@ GRADIENT = np.arange(320, dtype=np.float32)
 def service():
     with serving() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service):
+    yield
+    wait_until_empty(service)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def start(line, address):
 
 
 def finish(process):
-    said, complained = process.communicate(timeout=60)
+    said, complained = process.communicate(timeout=240)
     assert process.returncode == 0, complained
     return said
 
@@ -59,7 +59,7 @@ def test_a_service_workers_and_top():
             assert seen["packets"]["in"] >= sum(report["packets_sent"] for report in reports)
         finally:
             service.terminate()
-        assert service.wait(20) == 0
+        assert service.wait(60) == 0
 
 
 def join_from_python(address):
@@ -73,5 +73,5 @@ def join_from_python(address):
         exec(changed, names)  # the example itself
         return names["total"]
 
-    for total in together([lambda w=worker: work(w) for worker in range(4)], 60):
+    for total in together([lambda w=worker: work(w) for worker in range(4)], 240):
         np.testing.assert_allclose(total, 6, rtol=1e-6)

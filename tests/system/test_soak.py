@@ -9,7 +9,7 @@ from benchmarks.soak import Load, soak
 
 @pytest.mark.slow
 def test_kills_cost_no_sum_and_hang_nobody():
-    run = soak(4, 4, load=Load(size=3000, pause=0.05), values=32, patience=60)
+    run = soak(4, 4, load=Load(size=3000, pause=0.05), values=32, patience=120)
     assert run.tally.errors == []
     assert run.tally.kills == {"worker 0": 1, "switch": 1}
     assert len(run.tally.interruptions) == 2

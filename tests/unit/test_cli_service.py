@@ -38,7 +38,7 @@ def process(*options, command=SERVE):
 
 def wrong(*options):
     result = subprocess.run(
-        [*SERVE, *options], capture_output=True, text=True, timeout=60, check=False
+        [*SERVE, *options], capture_output=True, text=True, timeout=240, check=False
     )
     assert result.returncode == 1
     return " ".join(result.stderr.split())

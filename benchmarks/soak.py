@@ -355,6 +355,8 @@ def main(  # noqa: PLR0917 - options of a command line
     patience: Annotated[float, typer.Option(help="Seconds without a sum that are a hang.")] = 60.0,
 ) -> None:
     """Kill and restart processes for some minutes, compare all sums, and print what happened."""
+    # Whoever ends this ends what it has started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     load = Load(codec, size, pause)
     run = soak(seconds, every, workers=workers, load=load, patience=patience)
     show(run)

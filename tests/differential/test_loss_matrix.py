@@ -74,7 +74,7 @@ def sums(program: str, workers: int, codec: str, faults: Faults | None) -> list[
         program=program,
         values_per_packet=64 if program == "harvest" else 32,
         window=16 if program != "hashed" else None,
-        racks=2 if program != "slots" and workers > 1 else None,
+        racks=2 if program in ("tree", "hashed") and workers > 1 else None,
         faults=faults,
         timing=TIMING,
         seed=1,

@@ -121,8 +121,8 @@ def refused(net):
         show(net, ["slots", "s9"])
     for words, said in (
         (["registers", "s1", "nowhere"], "unknown register 'nowhere'"),
-        (["registers", "s1", "bitmap", "x"], "'x' is no index"),
-        (["registers", "s1", "bitmap", "2048"], "index 2048 is not in"),
+        (["registers", "s1", "members", "x"], "'x' is no index"),
+        (["registers", "s1", "members", "2048"], "index 2048 is not in"),
         (["tables", "s1", "nowhere"], "unknown table 'nowhere'"),
     ):
         with pytest.raises(ControlError, match=said):

@@ -90,7 +90,7 @@ def test_what_the_state_takes():
 
     assert held("switch_tables") == bench.Held(0, 0, 0, 4)
     state = held("switch_state")
-    assert state.registers == 256 * (4 + 4 + 8 + 4) + 4 * 16  # 100 bits take two words
+    assert state.registers == 256 * (4 + 4 + 8 + 1) + 4 * 16  # 100 bits take two words
     assert state.counters == 2 * 8 * (256 + 1024)
 
 

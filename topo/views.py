@@ -16,6 +16,7 @@ from innet.plan import Plan, Probe, SharedPlan, aggregation_of
 from innet.protocol import SlotReader, SlotRegisters
 from innet.switch import load_program
 from innet.switch.control_names import Names
+from topo.workforce import whole
 
 if TYPE_CHECKING:
     from innet.switch.ir import Program
@@ -170,8 +171,16 @@ def cells_of(switch: P4Switch, register: str) -> list[int]:
 
 
 def held(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
-    """The copies of slots that hold a chunk of the job: slot, version, and what is there."""
-    registers_of = Probe(lambda switch, register, index: read(switch, register)[index])
+    """The copies of slots that hold a chunk of the job: slot, version, and what is there.
+
+    Raises:
+        ControlError: a cell that simple_switch cannot hand out.
+    """
+    registers_of = Probe(
+        lambda switch, register, index: whole(
+            read(switch, register)[index], f"{register}[{index}] of {switch}"
+        )
+    )
     reader: SlotReader = aggregation_of(plan.aggregation).slot_reader(plan, registers_of)
     copies = [(slot, version) for slot in range(plan.job.slots) for version in (0, 1)]
     found = [(*copy, reader(*copy)) for copy in copies]

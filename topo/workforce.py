@@ -18,6 +18,7 @@ from innet.errors import ControlError, InnetError, NetworkError, StalledError
 from innet.participant import Vector
 from innet.plan import Plan
 from innet.record import Report
+from innet.switch.bmv2 import MAX_READ
 from topo import processes
 from topo.network import check_switches
 from topo.processes import NodeProcess
@@ -208,14 +209,25 @@ def read_register(switch: Any, register: str, index: int) -> int:
     """One cell of a register of a running switch of either kind.
 
     Raises:
-        ControlError: no such register or cell.
+        ControlError: no such register or cell, or one that cannot be read.
         NetworkError: the switch is not running.
     """
     answer = switch.command(f"register_read {register} {index}")
     found = re.search(r"=\s*(\d+)", answer)
     if found is None:
         raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
-    return int(found[1])
+    return whole(int(found[1]), f"{register}[{index}] of {switch.name}")
+
+
+def whole(value: int, what: str) -> int:
+    """What a cell holds, unless simple_switch can hand out a part of it only.
+
+    Raises:
+        ControlError: it is the largest number that simple_switch names, for any that is larger.
+    """
+    if value == MAX_READ:
+        raise ControlError(f"simple_switch cannot say what {what} holds: more than 63 bits.")
+    return value
 
 
 def interface_packets(switch: Any) -> int:

@@ -105,7 +105,7 @@ def test_a_host_that_is_no_worker_has_no_membership(star):
 )
 def test_what_a_program_has_no_room_for_is_refused(name, request_, match):
     with pytest.raises(InputError, match=match):
-        make_plan(name, 32, request_)
+        make_plan(name, 64, request_)
 
 
 def test_a_star_has_one_rack():

@@ -50,8 +50,9 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
                                              || hdr.ipv4.total_length != UDP_LENGTH + 20))) {
             meta.refusal = REFUSED_MALFORMED;
         } else {
-            meta.said = hdr.innet.message ++ 1w0 ++ hdr.innet.operation[3:0]
-                ++ hdr.innet.elements[10:0];
+            // The first bit is 0: simple_switch hands out registers of no more than 63 bits.
+            meta.said = 1w0 ++ hdr.innet.operation[2:0] ++ hdr.innet.elements[10:0] ++ 1w0
+                ++ hdr.innet.message;
             meta.closes = hdr.innet.flags[5:5]; // FLAG_PARTIAL
             admission.apply();
         }

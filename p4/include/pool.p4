@@ -7,7 +7,7 @@
 #ifndef INNET_POOL_P4
 #define INNET_POOL_P4
 
-const bit<32> CLOSED = 0x8000; // the bit of `said` that is 0
+const bit<32> CLOSED = 0x10000; // a bit of `said` that is 0
 
 control Pool(inout headers_t hdr, inout metadata_t meta) {
     register<bit<64>>(2 * SLOTS) chunk;   // job, epoch; sequence

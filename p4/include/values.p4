@@ -19,10 +19,19 @@
     meta.left##quarter = meta.left##quarter | ((held ^ total) & (hdr.values.v##i ^ total))[31:31]; \
     hdr.values.v##i = VALUE_TOTAL(i); \
     value##i.write(meta.index, hdr.values.v##i);
+// Whether a sum has left int32 is found out in four chains, one for each quarter of the values: a
+// switch that sums a value of each quarter in every stage carries on all four from stage to stage.
+// More values than 32 fit no pass of such a switch; there one chain costs less than four.
 #define VALUE_SUM_0(i) VALUE_SUM(i, 0)
+#if VALUES == 32
 #define VALUE_SUM_1(i) VALUE_SUM(i, 1)
 #define VALUE_SUM_2(i) VALUE_SUM(i, 2)
 #define VALUE_SUM_3(i) VALUE_SUM(i, 3)
+#else
+#define VALUE_SUM_1(i) VALUE_SUM(i, 0)
+#define VALUE_SUM_2(i) VALUE_SUM(i, 0)
+#define VALUE_SUM_3(i) VALUE_SUM(i, 0)
+#endif
 #define VALUE_OR(i) \
     value##i.read(held, meta.index); \
     hdr.values.v##i = (meta.fresh == 1 ? 0 : held) | hdr.values.v##i; \
@@ -36,8 +45,6 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     REPEAT(VALUE_REGISTER)
 
     action read() { REPEAT(VALUE_READ) }
-    // Whether a sum has left int32 is found out in four chains, one for each quarter of the values: a
-    // switch that sums a value of each quarter in every stage carries on all four from stage to stage.
     action sum() {
         bit<32> held;
         bit<32> total;

@@ -97,7 +97,7 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
     registers = switch.registers
     pool = "SlotsIngress.pool."
     owner = 7 << 16 | 3 if cell.sequence else 0
-    agreement = int(Operation.SUM) << 11 | LAYOUT.values | cell.closed << 15
+    agreement = int(Operation.SUM) << 28 | LAYOUT.values << 17 | cell.closed << 16
     registers[pool + "chunk"][index] = owner << 32 | cell.sequence
     registers[pool + "members"][index] = agreement << 32 | cell.bitmap
     registers[pool + "count"][index] = cell.bitmap.bit_count()
@@ -113,7 +113,7 @@ def get_cell(switch: Switch, index: int, workers: int) -> Cell:
     return Cell(
         int(registers[pool + "chunk"][index]) % 2**32,
         bitmap,
-        bool(agreement >> 15 & 1),
+        bool(agreement >> 16 & 1),
         tuple(int(registers[f"SlotsIngress.values.value{w}"][index]) for w in range(workers)),
     )
 

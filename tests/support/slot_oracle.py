@@ -60,7 +60,7 @@ class Copy:
     @property
     def members(self) -> int:
         """As the program's register of this name holds it."""
-        return (self.agreement | self.closed << 15) << 32 | self.bitmap
+        return (self.agreement | self.closed << 16) << 32 | self.bitmap
 
 
 class Refused(Exception):  # noqa: N818 - not an error: the switch drops and counts
@@ -221,7 +221,7 @@ class SlotOracle:
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        said = message << 16 | operation << 11 | elements
+        said = operation << 28 | elements << 17 | message
         if not first and held.agreement != said:
             raise Refused(DISAGREES)
         seen = not first and bool(held.bitmap & place.worker_bit)

@@ -14,7 +14,7 @@ from innet.switch.loader import load_program
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
 #: second for each.
-ENDLESS = {"switch_forever", "queue_growth"}
+ENDLESS = {"switch_forever", "queue_growth", "tools_tour"}
 FOLDER = Path(__file__).parents[1] / "programs"
 PROGRAMS = [
     path for path in sorted(FOLDER.glob("*.json")) if not JitEngine.unsupported(load_program(path))

@@ -95,10 +95,8 @@ def test_there_are_commands_in_the_guide():
     assert len(COMMANDS) >= 2
 
 
-@pytest.mark.parametrize(
-    "command",
-    [COMMANDS[0], *(pytest.param(each, marks=needs_time) for each in COMMANDS[1:])],
-)
+@needs_time
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command(command):
     options = ["torchrun", "--standalone", "--nproc-per-node", str(RANKS)]
     words = shlex.split(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -16,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
 NEEDS_ROOT = ("innet net",)
+# A network takes ten seconds and more. The others: INNET_MININET=full pytest -m mininet
+ALWAYS = ("innet net --workers 4", "innet net --topology dumbbell", "innet experiment throughput")
+FULL = os.environ.get("INNET_MININET") == "full"
 
 
 def blocks(language):
@@ -46,7 +50,7 @@ def on_a_network(line):
 
 def grouped(line):
     """One after the other with other tests that look at what their networks leave behind."""
-    return pytest.mark.xdist_group("mininet") if on_a_network(line) else ()
+    return [pytest.mark.xdist_group("mininet"), pytest.mark.mininet] if on_a_network(line) else ()
 
 
 LINES = sorted({p.values[0] for p in commands()})
@@ -59,6 +63,8 @@ def test_command(line, tmp_path):
             pytest.skip(f"{tool} is not installed")
     if on_a_network(line) and missing():
         pytest.skip(missing())
+    if on_a_network(line) and not (FULL or line.startswith(ALWAYS)):
+        pytest.skip("takes long; set INNET_MININET=full to run it")
     for name in ("p4", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]

@@ -300,7 +300,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_leaves_nothing(number):
     process = subprocess.Popen(
-        command("--size", "600000", "--window", "1"),
+        command("--size", "20000000", "--window", "1"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

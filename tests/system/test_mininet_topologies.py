@@ -26,8 +26,9 @@ pytestmark = [
 ]
 
 
-# A whole fat-tree: INNET_MININET=full pytest -m mininet
+# Three levels, a whole fat-tree and delays: INNET_MININET=full pytest -m mininet
 FULL = os.environ.get("INNET_MININET") == "full"
+takes_long = pytest.mark.skipif(not FULL, reason="takes long; set INNET_MININET=full to run it")
 
 
 def settings(**chosen):
@@ -47,6 +48,7 @@ def hold_to_memory(chosen, results):
         assert result.report.max_abs_error == report.max_abs_error
 
 
+@takes_long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("shape", "codec"),
@@ -87,6 +89,7 @@ def test_two_jobs_on_a_dumbbell_have_their_own_sums(kind):
     assert all(len(each.reports) == 2 for each in results)
 
 
+@takes_long
 def test_a_delay_of_every_link_is_as_long_and_says_who_made_it():
     chosen = settings(workers=2, racks=2, link_delay=20.0, delay_by="workers", size=3000)
     result = allreduce.run(chosen)

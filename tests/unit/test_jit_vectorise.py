@@ -63,13 +63,14 @@ def loops(program: ir.Program) -> list[plan.Loop]:
 
 
 @pytest.mark.parametrize("values", [32, 64, 256])
-def test_slots_program_is_seven_loops(values: int) -> None:
-    """read, or, max: each one loop over all values; sum: one over each quarter."""
+def test_slots_program_is_few_loops(values: int) -> None:
+    """read, or, max: each one loop over all values; sum: too, or with 32 one over each quarter."""
     program = load_program(ROOT / f"p4/compiled/slots-{values}.json.gz")
     found = loops(program)
-    assert sorted(loop.count for loop in found) == [values // 4] * 4 + [values] * 3
+    sums = [values // 4] * 4 if values == 32 else [values]
+    assert sorted(loop.count for loop in found) == sorted(sums + [values] * 3)
     # Those of the sum have one statement more: whether it leaves int32.
-    assert sorted(len(loop.body) for loop in found) == [1, 3, 3, 4, 4, 4, 4]
+    assert sorted(len(loop.body) for loop in found) == [1, 3, 3] + [4] * len(sums)
 
 
 def test_runs_of_every_kind() -> None:

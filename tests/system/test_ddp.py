@@ -48,6 +48,7 @@ def outcomes(folder, *names, timeout):
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
+@needs_time
 def test_checks(tmp_path):
     """All in one run, since it takes longer to start four processes than to make most checks."""
     found = outcomes(tmp_path, timeout=240)

@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
 NEEDS_ROOT = ("innet net",)
 # A network takes ten seconds and more. The others: INNET_MININET=full pytest -m mininet
-ALWAYS = ("innet net --workers 4", "innet net --topology dumbbell", "innet experiment throughput")
+ALWAYS = ("innet net --workers 4",)
 FULL = os.environ.get("INNET_MININET") == "full"
 
 

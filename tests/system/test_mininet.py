@@ -66,8 +66,8 @@ def in_memory(chosen):
 CASES = [
     (2, "dense", "udp", "slots"),
     (2, "dense", "raw", "hashed"),
-    (4, "lhc", "raw", "tree"),
-    (8, "scalecom", "udp", "slots"),
+    (2, "lhc", "raw", "tree"),
+    (4, "scalecom", "udp", "slots"),
 ]
 if FULL:
     CASES = [
@@ -300,7 +300,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_leaves_nothing(number):
     process = subprocess.Popen(
-        command("--size", "20000000", "--window", "1"),
+        command("--size", "3000000", "--window", "1"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

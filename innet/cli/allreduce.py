@@ -131,7 +131,7 @@ def allreduce(
         engine=settings.engine,
         values_per_packet=settings.values_per_packet,
         seed=settings.seed,
-        faults=faults_of(settings.faults),
+        faults=faults_of(settings.faults, settings.workers),
         timing=timing_of(settings),
         attempts=settings.attempts,
     )

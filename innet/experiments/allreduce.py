@@ -58,11 +58,18 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
         ) from None
 
 
-def faults_of(settings: FaultSettings) -> Faults | None:
-    """What the network does to packets; None for nothing."""
+def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
+    """What the network does to packets of so many workers; None for nothing.
+
+    Raises:
+        InputError: an outage of a worker that there is not.
+    """
     given = settings.model_dump(exclude_unset=True)
     if not given:
         return None
+    for worker in sorted({worker for each in settings.outages for worker in each.workers}):
+        if worker >= workers:
+            raise InputError(f"there is no worker {worker} to cut off; the job has {workers}.")
     outages = tuple(
         Outage(
             each.begin,

@@ -386,6 +386,7 @@ def test_outages_are_options_of_allreduce():
         ("--window-control", "cubic", "window_control"),
         ("--crash", "2", "WORKER:BEGIN"),
         ("--crash", "a:0.1", "WORKER:BEGIN"),
+        ("--crash", "9:0.1", "there is no worker 9 to cut off; the job has 4"),
         ("--crash", "1:soon", "times in seconds"),
         ("--crash", "1:0.2:0.1", "it ends after it begins"),
         ("--partition", "0.1", "BEGIN:END"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,12 @@ class NetResult:
     Attributes:
         sum: float32, of the gradients' shape.
         reports: of each round.
+        left: workers without whom the others went on, and why.
     """
 
     sum: Vector
     reports: tuple[Report, ...]
+    left: Mapping[int, str]
 
     @property
     def report(self) -> Report:
@@ -72,6 +74,7 @@ def run_jobs(
     jobs = range(1, settings.jobs + 1)
     gradients = {job: settings.of_job(job).gradients() for job in jobs}
     settings = settings.model_copy(update={"workers": len(gradients[1])}).completed()
+    settings.timing()  # one that cannot be is told before anything is started
     shared = settings.shared_plan()
     for of_job in gradients.values():
         for worker, gradient in enumerate(of_job):
@@ -107,10 +110,15 @@ def run_jobs(
                     each = [Report.model_validate(event["report"]) for event in events[job]]
                     report = combined(gradients[job], force, each, passed)
                     reports[job].append(with_links(report, settings))
-        results = [NetResult(np.load(forces[job].output(0)), tuple(reports[job])) for job in jobs]
+        results = [_result(forces[job], reports[job]) for job in jobs]
         if inspect is not None:
             inspect(net, results)
     return results
+
+
+def _result(force: Workforce, reports: list[Report]) -> NetResult:
+    total: Vector = np.load(force.output(force.present[0]))
+    return NetResult(total, tuple(reports), dict(force.left))
 
 
 @contextlib.contextmanager
@@ -134,11 +142,18 @@ def with_links(report: Report, settings: NetSettings) -> Report:
 def combined(
     gradients: list[Vector], workers: Workforce, reports: list[Report], switch_packets: int
 ) -> Report:
-    """One report of what the workers' reports say, and of whether their sums are right."""
-    outcomes = [load(workers.outcome(worker)) for worker in range(len(reports))]
-    flat = [gradient.reshape(-1) for gradient in gradients]
+    """One report of what the workers' reports say, and of whether their sums are right.
+
+    That is not known if somebody died when its words were summed and it had not said which.
+    """
+    report = combined_counts(reports, switch_packets)
+    known = [worker for worker in workers.summed if workers.outcome(worker).exists()]
+    if len(known) < len(workers.summed):
+        return report
+    outcomes = [load(workers.outcome(worker)) for worker in known]
+    flat = [gradients[worker].reshape(-1) for worker in known]
     error, error_sent = errors(flat, outcomes)
-    return combined_counts(reports, switch_packets).model_copy(
+    return report.model_copy(
         update={
             "exact": is_exact(outcomes),
             "max_abs_error": error,

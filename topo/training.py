@@ -63,6 +63,11 @@ def run(
     )
     if settings.jobs > 1:
         raise InputError(f"{settings.jobs} jobs: a training is one; leave --jobs out.")
+    if settings.partial_after is not None:
+        raise InputError(
+            "a training is of all its workers, each with a part of the samples; leave "
+            "--partial-after out."
+        )
     settings = settings.completed()
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": made(settings.pcap)})

@@ -16,13 +16,13 @@ from innet.plan import Plan, Probe, SharedPlan, aggregation_of
 from innet.protocol import SlotReader, SlotRegisters
 from innet.switch import load_program
 from innet.switch.control_names import Names
+from topo.dumps import entries
 from topo.workforce import whole
 
 if TYPE_CHECKING:
     from innet.switch.ir import Program
     from topo.nodes import P4Switch
 
-_ENTRY = re.compile(r"(\d+): (.*?) ?=> (.*) priority (\d+)")
 _SHOWN = 200  # rows of a table, of which the rest is counted
 
 Cells: TypeAlias = Callable[[str, str], Sequence[int] | Mapping[int, int]]
@@ -81,16 +81,12 @@ def tables(switch: P4Switch, name: str | None = None) -> Table:
     keys = [key.name.rpartition(".")[2] for key in whole.keys]
     title = f"{whole.name} of {switch.name}"
     table = _table(title, ">handle", *keys, "action", ">priority")
-    rows = []
-    default = "none"
-    for line in switch.command(f"table_dump {whole.name}").splitlines():
-        if entry := _ENTRY.fullmatch(line):
-            handle, words, action, priority = entry.groups()
-            rows.append((handle, *words.split(), action, priority))
-        elif line.startswith("default: "):
-            default = line.removeprefix("default: ")
-    _fill(table, rows)
-    table.caption = f"default: {default}"
+    dump = switch.command(f"table_dump {whole.name}")
+    _fill(
+        table, [(str(each.handle), *each.key, each.action, each.priority) for each in entries(dump)]
+    )
+    defaults = [line for line in dump.splitlines() if line.startswith("default: ")]
+    table.caption = defaults[-1] if defaults else "default: none"
     return table
 
 
@@ -107,7 +103,7 @@ def counters(switch: P4Switch) -> Table:
         places: Sequence[str] = [str(place) for place in range(array.size)]
         if array.table is not None:  # a table's, of which each entry has a cell
             dump = switch.command(f"table_dump {program.tables[array.table].name}")
-            places = [entry[1] for entry in map(_ENTRY.fullmatch, dump.splitlines()) if entry]
+            places = [str(entry.handle) for entry in entries(dump)]
         for place in places:
             said = switch.command(f"counter_read {array.name} {place}")
             values = re.search(r"\((\d+) bytes, (\d+) packets\)", said)

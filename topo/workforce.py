@@ -20,6 +20,7 @@ from innet.plan import Plan
 from innet.record import Report
 from innet.switch.bmv2 import MAX_READ
 from topo import processes
+from topo.leader import Leader
 from topo.network import check_switches
 from topo.processes import NodeProcess
 from workers.settings import JobSettings, ServerSettings, WorkerSettings
@@ -32,12 +33,19 @@ _MARGIN = 30.0  # seconds beyond the workers' own patience
 class Workforce:
     """One process per worker and server; a context manager, which starts and ends them.
 
+    Where the settings say how long to wait for workers who are late (``partial_after``), the others
+    go on without them, under the job's next epoch, and without those who died or gave up. Who was
+    left out is ended: it takes part no more.
+
     Args:
         net: Mininet's network, running.
         plan: the job.
         settings: of the workers, which differ in ``worker`` and the files.
         folder: for their settings, gradients, outcomes and logs.
         program: the module that they run.
+
+    Attributes:
+        left: workers who take part no more, and why.
     """
 
     def __init__(
@@ -54,8 +62,12 @@ class Workforce:
         self._folder = folder
         self._program = program
         self.processes: list[NodeProcess] = []
+        self.left: dict[int, str] = {}
         self._servers: list[NodeProcess] = []
+        self._leader = Leader(plan, lambda switch, line: str(net.get(switch).command(line)))
+        self._goes_on = settings.partial_after is not None
         self._deadline = 0.0
+        self._renew_by = 0.0
         self._events: dict[int, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
@@ -81,6 +93,16 @@ class Workforce:
         traceback: TracebackType | None,
     ) -> None:
         self._end()
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Workers that take part."""
+        return self._leader.present
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Workers whose gradients are in the last sum; some may have died since."""
+        return self._leader.plan.job.present
 
     def outcome(self, worker: int) -> Path:
         """Where a worker writes what verification needs."""
@@ -113,9 +135,10 @@ class Workforce:
     def begin(self) -> None:
         """Let all workers begin a round, and do not wait."""
         self._events.clear()
-        for process in self.processes:
-            process.tell("go")
-        self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
+        for worker in self.present:
+            self.outcome(worker).unlink(missing_ok=True)
+            self.processes[worker].tell("go")
+        self._be_patient()
 
     def poll(self, seconds: float = _TURN) -> bool:
         """Hear what comes within ``seconds``; whether all workers are done with the round.
@@ -125,19 +148,17 @@ class Workforce:
             StalledError: a worker gave up, or nothing came in time; says whom it waits for.
         """
         self._check_others()
-        waiting = [i for i in range(len(self.processes)) if i not in self._events]
+        waiting = self._waiting()
         with selectors.DefaultSelector() as selector:
             for worker in waiting:
                 selector.register(self.processes[worker].fileno(), selectors.EVENT_READ, worker)
             for key, _ in selector.select(seconds) if waiting else ():
-                worker = int(key.data)
-                process = self.processes[worker]
-                event = self._event(process.hear(_READY_SECONDS, "done"), process)
-                if "report" in event:
-                    self._events[worker] = event
-        late = [str(worker) for worker in waiting if worker not in self._events]
+                self._hear(int(key.data))
+        self._lead()
+        late = self._waiting()
         if late and time.monotonic() > self._deadline:
-            raise StalledError(f"workers {', '.join(late)} were not done in time.")
+            names = ", ".join(map(str, late))
+            raise StalledError(f"workers {names} were not done in time.")
         return not late
 
     def finish(self) -> list[dict[str, Any]]:
@@ -145,6 +166,58 @@ class Workforce:
         while not self.poll():
             pass
         return [self._events[worker] for worker in sorted(self._events)]
+
+    def _waiting(self) -> list[int]:
+        """Workers that are not done with the round."""
+        return [worker for worker in self.present if worker not in self._events]
+
+    def _be_patient(self) -> None:
+        self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
+
+    def _hear(self, worker: int) -> None:
+        """Take up what a worker says; who dies or gives up is left out, if that may be."""
+        process = self.processes[worker]
+        try:
+            event = self._event(process.hear(_READY_SECONDS, "done"), process)
+        except (NetworkError, StalledError) as error:
+            if not self._goes_on or self.present == (worker,):
+                raise
+            self._lose(worker, str(error))
+            return
+        if "report" in event:
+            self._events[worker] = event
+        elif "renew" in event:
+            if not self._leader.asked:
+                self._renew_by = time.monotonic() + self._settings.give_up
+            self._leader.ask(worker, map(int, event["without"]))
+
+    def _lose(self, worker: int, why: str) -> None:
+        self._leader.depart(worker)
+        self.left[worker] = why
+        self.processes[worker].end()
+
+    def _lead(self) -> None:
+        """Begin the job's next epoch if all have asked for it who are to."""
+        if not self._leader.asked:
+            return
+        if time.monotonic() > self._renew_by:
+            for worker in self._leader.awaited:
+                name = self.processes[worker].name
+                self._lose(worker, f"{name} did not ask for the next epoch when the others did.")
+        if self._leader.awaited:
+            return
+        for worker in self._leader.without:
+            name = self.processes[worker].name
+            self._lose(worker, f"{name} was late by {self._settings.partial_after:g} s or more.")
+        asked = self._leader.asked
+        absent = self._leader.begin().job.absent
+        line = json.dumps({"absent": sorted(absent)})
+        for server in self._servers:
+            server.tell(line)
+            self._event(server.hear(_READY_SECONDS, "ready"), server)
+        for worker in asked:
+            self.processes[worker].tell(line)
+        self._be_patient()
 
     def _check_others(self) -> None:
         """Raise NetworkError if a switch or a server has ended."""

@@ -9,7 +9,8 @@ error ends it with status 1 and a message on standard error.
 
 With --wait it is led by another program: it first prints {"ready": true}, and begins each
 all-reduce when a line comes in on standard input; where it gives up it asks for registers of the
-switches, {"read": [switch, register, index]}, and takes a number or null as the answer; an error is
+switches, {"read": [switch, register, index]}, and takes a number or null as the answer; where sums
+lack workers who were late it asks for the job's next epoch (``workers.seat.renewing``); an error is
 printed as {"error": message, "stalled": whether it waited too long} too.
 """
 
@@ -46,7 +47,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
         InnetError: something cannot be used, or the network failed.
     """
     gradient = _gradient(settings)
-    with seated(settings) as seat:
+    with seated(settings, led=wait) as seat:
         participant = seat.participant(settings)
         if wait:
             rehearse(settings.codec, gradient)  # compiled before the first packet, not after

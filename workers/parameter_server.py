@@ -4,8 +4,9 @@
 
 The file holds ``workers.settings.ServerSettings``: what the job's workers are told, and for raw
 Ethernet the server's interface. It prints {"ready": true} once it listens, and serves until
-standard input ends (with --wait) or it is interrupted; then it prints what it has counted. An error
-ends it with status 1 and a message on standard error.
+standard input ends (with --wait) or it is interrupted; then it prints what it has counted. A line
+{"absent": [workers that take no part]} on standard input begins the job's next epoch, which it
+answers by {"ready": true} again. An error ends it with status 1 and a message on standard error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from innet.errors import InnetError, InputError
 from innet.fabric import Host
 from innet.packets import PacketBatch
 from innet.participant import ClockedFabric, connect_host
-from innet.plan import Plan, PlannedHost, aggregation_of
+from innet.plan import Plan, PlannedHost, aggregation_of, following
 from innet.protocol.server import ParameterServer
 from workers.commandline import parsed, parser_of, settings_from
 from workers.settings import ServerSettings
@@ -42,8 +43,8 @@ def server_of(plan: Plan) -> PlannedHost:
     return plan.servers[0]
 
 
-def serve(end: Host, fabric: ClockedFabric, ended: Callable[[], bool]) -> None:
-    """Answer what comes until ``ended`` says so, which is asked a few times in a second."""
+def serve(end: Host, fabric: ClockedFabric, told: Callable[[], str | None]) -> str:
+    """Answer what comes until ``told``, which is asked a few times in a second, has a line."""
     now = fabric.now()
     look = now + _TURN
     while True:
@@ -54,32 +55,46 @@ def serve(end: Host, fabric: ClockedFabric, ended: Callable[[], bool]) -> None:
             if len(frames):
                 fabric.send(PacketBatch.uniform(frames, 0), now)
         if now >= look:
-            if ended():
-                return
+            line = told()
+            if line is not None:
+                return line
             look = now + _TURN
         now = fabric.wait(now, look)
 
 
-def run(settings: ServerSettings, ended: Callable[[], bool]) -> dict[str, Any]:
+def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, Any]:
     """Serve a job; what the server has counted.
+
+    Args:
+        settings: of the server.
+        told: a line that begins the next epoch; "" to end, None for neither.
 
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
     plan = settings.plan()
     host = server_of(plan)
-    end = aggregation_of(plan.aggregation).server_end(plan, host)
+    end = _end(plan, host)
     with connect_host(plan, host, settings.interface) as fabric:
         print(json.dumps({"ready": True}), flush=True)
-        serve(end, fabric, ended)
-    assert isinstance(end, ParameterServer)
+        while line := serve(end, fabric, told):
+            plan = following(plan, json.loads(line)["absent"])
+            before, end = end, _end(plan, host)
+            end.counters, end.collisions = before.counters, before.collisions
+            print(json.dumps({"ready": True}), flush=True)
     return {"counters": dataclasses.asdict(end.counters), "collisions": end.collisions}
 
 
-def _input_ended() -> bool:
-    """Whether whoever started this process is gone, or said that it is enough."""
+def _end(plan: Plan, host: PlannedHost) -> ParameterServer:
+    end = aggregation_of(plan.aggregation).server_end(plan, host)
+    assert isinstance(end, ParameterServer)
+    return end
+
+
+def _from_input() -> str | None:
+    """A line from whoever started this process; "" if it is gone, or said that it is enough."""
     readable, _, _ = select.select([sys.stdin], [], [], 0)
-    return bool(readable) and not sys.stdin.readline()
+    return sys.stdin.readline() if readable else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,8 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of("parameter_server", does, ServerSettings, "until standard input ends")
     options = parsed(parser, arguments)
     try:
-        ended = _input_ended if options.wait else (lambda: False)
-        print(json.dumps(run(settings_from(options, ServerSettings), ended)), flush=True)
+        told = _from_input if options.wait else (lambda: None)
+        print(json.dumps(run(settings_from(options, ServerSettings), told)), flush=True)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         if options.wait:

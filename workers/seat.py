@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from innet.codecs import ModelLayers
-from innet.participant import ClockedFabric, Participant, connect
-from innet.plan import Plan, RegisterReader
+from innet.participant import ClockedFabric, Participant, Renew, connect
+from innet.plan import Plan, RegisterReader, following
 from innet.service import join
 from innet.service.daemon import key_of
 from workers.settings import WorkerSettings
@@ -21,11 +23,13 @@ class Seat(NamedTuple):
         plan: of the job.
         fabric: the connection to the switch.
         read: reads the switch's registers, to say who is missing; None if it cannot be asked.
+        renew: leads to the job's next epoch; None if nobody here does.
     """
 
     plan: Plan
     fabric: ClockedFabric
     read: RegisterReader | None
+    renew: Renew | None
 
     def participant(
         self, settings: WorkerSettings, layers: ModelLayers | None = None
@@ -46,12 +50,17 @@ class Seat(NamedTuple):
             timing=settings.timing(),
             layers=layers,
             seed=settings.seed,
+            renew=self.renew,
         )
 
 
 @contextmanager
-def seated(settings: WorkerSettings) -> Iterator[Seat]:
+def seated(settings: WorkerSettings, *, led: bool = False) -> Iterator[Seat]:
     """A worker's seat while the context is open.
+
+    Args:
+        settings: of the worker.
+        led: whoever started this process can lead its network's workers; see ``renewing``.
 
     Raises:
         InnetError: the network, or the service, does not take it.
@@ -59,7 +68,7 @@ def seated(settings: WorkerSettings) -> Iterator[Seat]:
     if settings.service is None:
         plan = settings.plan()
         with connect(plan, settings.worker, settings.interface) as fabric:
-            yield Seat(plan, fabric, None)
+            yield Seat(plan, fabric, None, renewing(plan) if led else None)
         return
     with join(
         settings.service,
@@ -69,4 +78,32 @@ def seated(settings: WorkerSettings) -> Iterator[Seat]:
         key=key_of(None, settings.key_file),
         deadline=settings.give_up,
     ) as membership:
-        yield Seat(membership.plan, membership.fabric, membership.read_register)
+        yield Seat(
+            membership.plan,
+            membership.fabric,
+            membership.read_register,
+            lambda late: membership.renew(settings.give_up, without=late),
+        )
+
+
+def renewing(plan: Plan) -> Renew:
+    """Asks whoever started this process to lead the workers to the job's next epoch.
+
+    It prints {"renew": present epoch, "without": [workers to go on without]} and waits for a line
+    of standard input, {"absent": [who takes no part from now on]}.
+
+    Args:
+        plan: of the job as it begins.
+    """
+    present = plan
+
+    def renew(late: tuple[int, ...]) -> Plan:
+        nonlocal present
+        print(json.dumps({"renew": present.job.epoch, "without": list(late)}), flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError  # whoever started this process is gone
+        present = following(present, json.loads(line)["absent"])
+        return present
+
+    return renew

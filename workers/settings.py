@@ -52,6 +52,8 @@ class JobSettings(Settings):
         timeout: seconds after which a worker sends a packet again, at the least: it grows with the
             round trips that are measured.
         give_up: seconds after which it gives up.
+        partial_after: seconds after which a chunk is closed without workers who are late, if
+            somebody leads the others to the job's next epoch; by default all are waited for.
     """
 
     workers: Annotated[int, Field(ge=1, le=32)] = 4
@@ -73,6 +75,7 @@ class JobSettings(Settings):
     delay: Annotated[float, Field(ge=0, le=10)] = 0.0
     timeout: Annotated[float, Field(gt=0)] = 0.2
     give_up: Annotated[float, Field(gt=0)] = 30.0
+    partial_after: Annotated[float, Field(gt=0)] | None = None
 
     def plan(self) -> Plan:
         """The network, as the job sees it.
@@ -108,6 +111,7 @@ class JobSettings(Settings):
             min_timeout=self.timeout,  # processes may wait for a processor longer than for packets
             max_timeout=max(2.0, self.timeout),
             give_up=self.give_up,
+            partial_after=self.partial_after,
         )
 
 

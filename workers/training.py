@@ -66,7 +66,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         momentum=settings.momentum,
     )
     last: list[Report] = []
-    with one_thread(), seated(settings) as seat:
+    with one_thread(), seated(settings, led=wait) as seat:
         participant = seat.participant(settings, layers)
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:

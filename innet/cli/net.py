@@ -109,6 +109,10 @@ def net(
     give_up: Annotated[
         float | None, typer.Option(help="Seconds until a worker gives up. [default: 30]")
     ] = None,
+    partial_after: Annotated[
+        float | None,
+        typer.Option(help="Seconds to wait for late workers. [default: wait for all]"),
+    ] = None,
     train: Annotated[
         bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
     ] = False,
@@ -206,6 +210,7 @@ def net(
             "log_level": log_level,
             "timeout": timeout,
             "give_up": give_up,
+            "partial_after": partial_after,
             "pcap": pcap,
         },
     )

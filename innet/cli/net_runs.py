@@ -60,6 +60,9 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
             import numpy as np
 
             np.save(output, results[0].sum)
+        for each in results:
+            for worker, why in sorted(each.left.items()):
+                err.print(f"Without worker {worker}: {why}", markup=False, highlight=False)
         if as_json:
             reports = [each.report.model_dump(mode="json") for each in results]
             say_json(reports[0] if len(reports) == 1 else {"jobs": reports})

@@ -9,6 +9,7 @@ from innet.plan.aggregation import (
     WorkerEnd,
     aggregation_of,
     check_codec,
+    following,
     make_plan,
 )
 from innet.plan.emulation import Emulation
@@ -33,6 +34,7 @@ __all__ = [
     "WorkerEnd",
     "aggregation_of",
     "check_codec",
+    "following",
     "make_plan",
     "plan_jobs",
 ]

@@ -176,6 +176,23 @@ def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
     return aggregation_of(program).plan(compiled, request)
 
 
+def following(plan: Plan, absent: Iterable[int]) -> Plan:
+    """The job's next epoch as its hosts see it; ``Aggregation.next_epoch`` is for who leads them.
+
+    Args:
+        plan: that of the epoch before.
+        absent: indices of the workers who take no part.
+
+    Raises:
+        InputError: nobody would be left.
+        StateError: the protocol has no epochs.
+    """
+    after, _ = aggregation_of(plan.aggregation).next_epoch(
+        plan, frozenset(absent), lambda _switch, _table: ()
+    )
+    return after
+
+
 def check_codec(plan: Plan, codec: Codec) -> None:
     """Refuse a codec whose sums would be wrong on the network of ``plan``.
 

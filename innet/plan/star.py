@@ -56,7 +56,8 @@ class Star(Aggregation):
     ) -> tuple[Plan, dict[str, list[str]]]:
         """See ``Aggregation``."""
         (switch,) = plan.switches
-        job, commands = plan.job.next_epoch(entries(switch.name, "admission"), absent)
+        first_node = plan.job.members[0].port - 1  # each worker has one, in the order of the ports
+        job, commands = plan.job.next_epoch(entries(switch.name, "admission"), absent, first_node)
         return replace(plan, job=job), {switch.name: commands}
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:

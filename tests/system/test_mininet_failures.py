@@ -10,9 +10,11 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.mininet import KINDS, children, missing, needs_mininet
 
+import innet
 from innet.cli import app
 from innet.errors import NetworkError, StalledError
 
@@ -29,6 +31,7 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_left"),
 ]
 
+FULL = os.environ.get("INNET_MININET") == "full"
 LONG = ["--size", "600000", "--window", "1"]
 
 
@@ -104,9 +107,55 @@ def test_a_worker_of_one_job_that_dies_ends_both(monkeypatch):
         allreduce.run_jobs(settings)
 
 
+def without_one_worker(monkeypatch, number, **chosen):
+    """All-reduces of three workers, of which worker 1 gets a signal in the first."""
+    settings = NetSettings(
+        **{"workers": 3, "seed": 5, "size": 60_000, "window": 16, "rounds": 2, **chosen},
+        partial_after=0.6,
+        give_up=20.0,
+    )
+    begin = Workforce.begin
+    rounds = []
+
+    def begin_and_stop(workers):
+        begin(workers)
+        if not rounds:
+            os.kill(workers.processes[1].pid, number)
+        rounds.append(workers.present)
+
+    monkeypatch.setattr(Workforce, "begin", begin_and_stop)
+    result = allreduce.run(settings)
+    assert rounds == [(0, 1, 2), (0, 2)]
+    gradients = [each for i, each in enumerate(settings.gradients()) if i != 1]
+    expected, in_memory = innet.all_reduce(gradients, codec=settings.codec, seed=5)
+    np.testing.assert_array_equal(result.sum, expected)
+    first, second = result.reports
+    assert first.details["without"] == [1]
+    assert "without" not in second.details
+    for report in (first, second):
+        assert report.exact
+        assert report.workers == 2
+        assert report.max_abs_error == in_memory.max_abs_error
+    return result.left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
+    left = without_one_worker(monkeypatch, signal.SIGSTOP, switch=kind)
+    assert left == {1: "worker 1 on h2 was late by 0.6 s or more."}
+
+
+@pytest.mark.skipif(not FULL, reason="one more network; set INNET_MININET=full to run it")
+def test_the_others_go_on_without_a_worker_that_died_and_so_does_the_server(monkeypatch):
+    left = without_one_worker(monkeypatch, signal.SIGKILL, program="hashed", framing="raw")
+    assert "worker 1 on h2 was ended by SIGKILL" in left[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--partial-after", "40"], "partial_after is 40.0 s, but after 30.0 s"),
+        (["--partial-after", "1", "--train"], "leave --partial-after out"),
         (["--pcap", "{file}"], "cannot make the folder"),
         (["--pcap", "{file}", "--train"], "cannot make the folder"),
         (["--pcap", "{file}", "--cli", "--p4", "{forward}"], "cannot make the folder"),

@@ -30,7 +30,9 @@ def serving(plan):
     over = threading.Event()
     with connect_host(plan, host) as fabric:
         thread = threading.Thread(
-            target=parameter_server.serve, args=(end, fabric, over.is_set), daemon=True
+            target=parameter_server.serve,
+            args=(end, fabric, lambda: "" if over.is_set() else None),
+            daemon=True,
         )
         thread.start()
         yield end
@@ -82,4 +84,4 @@ def test_the_process_says_what_is_wrong(tmp_path, capsys):
     assert parameter_server.main([str(path), "--wait"]) == 1
     assert "cannot send from 10.0.255.1" in capsys.readouterr().err
     with pytest.raises(InputError, match="raw Ethernet needs an interface"):
-        parameter_server.run(ServerSettings(program="hashed", framing="raw"), lambda: True)
+        parameter_server.run(ServerSettings(program="hashed", framing="raw"), lambda: "")

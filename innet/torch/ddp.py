@@ -13,12 +13,14 @@ from innet.torch.hook_state import HookState
 def ddp_hook(
     state: HookState,
     bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
+    *sharded: torch.Tensor,
 ) -> torch.futures.Future[torch.Tensor]:
     """Replace the gradients of a bucket by their mean over all workers, while backward goes on.
 
     Args:
         state: one for each model, the same on all workers.
         bucket: of DistributedDataParallel.
+        sharded: what FullyShardedDataParallel gives its hooks besides, so that it can be refused.
 
     Returns:
         A future of the bucket's buffer with the means. If it fails, ``backward`` raises a
@@ -27,6 +29,7 @@ def ddp_hook(
     Raises:
         InnetError: the bucket cannot be reduced; the others are told, and raise as well.
     """
+    del sharded
     return state.reduce(bucket)
 
 

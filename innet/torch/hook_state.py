@@ -189,7 +189,8 @@ class HookState:
         if not hasattr(bucket, "gradients"):
             raise InputError(
                 f"the hook was given a {type(bucket).__name__}, not a bucket of "
-                "DistributedDataParallel; for sharded models use fully_shard and "
+                "DistributedDataParallel. FullyShardedDataParallel does not tell which parameters "
+                "a gradient belongs to; for sharded models use fully_shard and "
                 "innet.torch.SwitchReduceScatter."
             )
         self.connect()

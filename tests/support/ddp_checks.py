@@ -195,12 +195,20 @@ def exact_is_the_correctly_rounded_mean():
 @check
 def dense_is_close_to_plain_all_reduce():
     """Two models, one with gloo's all-reduce, learn the same."""
-    models = [
-        wrapped("dense")[0],
-        DistributedDataParallel(copy.deepcopy(wrapped("dense")[0].module)),
-    ]
+    close_to_plain_all_reduce("dense")
+
+
+@check
+def exact_is_close_to_plain_all_reduce():
+    """The difference is gloo's, which rounds each of three additions."""
+    close_to_plain_all_reduce("exact", steps=20)
+
+
+def close_to_plain_all_reduce(codec, steps=4):
+    model, state = wrapped(codec)
+    models = [model, DistributedDataParallel(copy.deepcopy(model.module))]
     optimisers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in models]
-    for step in range(4):
+    for step in range(steps):
         losses = []
         for model, optimiser in zip(models, optimisers, strict=True):
             optimiser.zero_grad()
@@ -213,6 +221,7 @@ def dense_is_close_to_plain_all_reduce():
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7 * np.abs(other).max())
         for optimiser in optimisers:
             optimiser.step()
+    state.close()
 
 
 @check

@@ -61,6 +61,8 @@ def test_a_hook_needs_a_process_group():
 def test_the_hook_is_for_distributed_data_parallel():
     with pytest.raises(InputError, match=r"given a Tensor.*SwitchReduceScatter"):
         ddp_hook(HookState(), torch.ones(3))
+    with pytest.raises(InputError, match="FullyShardedDataParallel does not tell"):
+        ddp_hook(HookState(), torch.ones(4), torch.ones(2))  # as it calls its hooks
 
 
 def test_codecs_of_a_process_group_remember_nothing():

@@ -1,0 +1,122 @@
+"""Mistakes of people who train with DistributedDataParallel: every rank is told, and none hangs.
+
+Two processes meet all of them in turn, since it takes longer to start them than to err.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.service import serving, where
+
+pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).parents[1] / "support" / "ddp_pair.py"
+SECONDS = 150
+PATIENCE = 20.0  # of a case with a deadline of 2 s, on a machine that is busy
+
+pytestmark = pytest.mark.xdist_group("ddp")
+
+MISTAKES = {  # what rank 0 and rank 1 are told
+    "no_switch": ["NetworkError: cannot reach a switch at {nowhere}"] * 2,
+    "no_switch_for_a_group": ["NetworkError: cannot reach a switch at {nowhere}"] * 2,
+    "a_switch_that_cannot_be_started": ["NetworkError: rank 0 has no switch: .*33"] * 2,
+    "another_version": ["NetworkError: the switch .* speaks version 99 of the service protocol"]
+    * 2,
+    "a_wrong_key_of_rank_1": [
+        "StalledError: worker 0 of 2 waited for worker 1",
+        "InputError: .*the key is not the switch's",
+    ],
+    "a_second_rank_0": [
+        r"InputError: .*has a worker 0 already.* \| StalledError: .* waited for worker 1"
+    ]
+    * 2,
+    "a_gpu_without_its_kernels_in_rank_1": [
+        "RuntimeError: .*worker 1 gave up: .*numba-cuda",
+        "MissingToolError: numba-cuda",
+    ],
+    "a_model_that_grows": ["StateError: .*was not there in the first iteration"] * 2,
+    "another_seed_of_rank_1": ["RuntimeError: .*seed"] * 2,
+}
+
+
+@contextlib.contextmanager
+def another_version():
+    """Something that greets as a switch of another version; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        over = threading.Event()
+
+        def greet():
+            while not over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    client, _ = listener.accept()
+                    with client:
+                        client.sendall(b'{"service": 99, "wire": 2, "nonce": "00"}\n')
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        over.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What both ranks say of each case, and where the switches were."""
+    folder = tmp_path_factory.mktemp("pair")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nowhere = f"127.0.0.1:{free.getsockname()[1]}"
+    with serving(key="right", workers=2, jobs=4) as service, another_version() as old:
+        places = {"nowhere": nowhere, "switch": where(service), "another version": old}
+        (folder / "places.json").write_text(json.dumps(places))
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-W", "ignore", SCRIPT, folder, str(rank)],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        said = [each.communicate(timeout=SECONDS)[1] for each in ranks]
+    assert [each.returncode for each in ranks] == [0, 0], said
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)], places
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_to_both_ranks_in_time(told, name):
+    found, places = told
+    for rank, expected in enumerate(MISTAKES[name]):
+        outcome = found[rank][name]
+        assert re.match(expected.format(**places), outcome["said"], re.DOTALL), outcome["said"]
+        assert outcome["seconds"] < PATIENCE
+
+
+def test_a_nan_under_amp_is_a_step_that_both_skip(told):
+    for each in told[0]:
+        assert each["a_nan_under_amp"]["said"] == ["moves", "stays", "moves", 2.0**9]
+
+
+def test_losses_are_those_of_gloo(told):
+    for each in told[0]:
+        found = each["curves"]["said"]
+        assert found["exact"] == found["gloo"]  # the sum of two has one rounding
+        np.testing.assert_allclose(found["dense"], found["gloo"], rtol=1e-6)
+        assert found["gloo"][-1] < found["gloo"][0] / 2
+
+
+def test_gradients_by_the_comparison_of_pytorchs_tests_of_hooks(told):
+    for each in told[0]:
+        found = each["gradients_as_pytorch_compares_them"]["said"]
+        assert found["exact"][0] == 0.0  # they ask for 1e-5
+        assert found["dense"][0] < 1.2e-5
+        assert found["dense"][1] < 2**-29  # its steps are parts of the largest element

@@ -114,7 +114,8 @@ class Participant:
         outcome: of the last all-reduce, for whoever compares the workers'.
 
     Raises:
-        InputError: no such worker; or further attempts, and nobody who leads to the next epoch.
+        InputError: no such worker; further attempts, and nobody who leads to the next epoch; or a
+            window that is to follow congestion, of which the fabric tells nothing.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -154,6 +155,11 @@ class Participant:
             self._name = f"{fabric.name} with faults"
         self._switch = switch
         self._timing = timing or TIMING
+        if self._timing.window_control == "aimd" and not getattr(fabric, "carries_ecn", True):
+            raise InputError(
+                "the window control aimd follows marks of congestion, and a switch service gives "
+                "none: it sees no IPv4 headers and knows of no queue. Leave it fixed."
+            )
         self._renew = renew
         self._attempts = attempts
         self._completed = 0  # all-reduces

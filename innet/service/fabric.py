@@ -43,6 +43,7 @@ class ServiceFabric:
     """
 
     name = "udp"
+    carries_ecn = False  # the switch sees no IPv4 headers, and has no queue of which it knows
 
     def __init__(
         self,

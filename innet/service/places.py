@@ -8,7 +8,7 @@ from typing import Any
 
 from innet import programs
 from innet.errors import InputError, NetworkError
-from innet.plan import Plan, PlannedHost, PlannedSwitch, aggregation_of
+from innet.plan import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
 from innet.plan.network import Link, Port
 from innet.plan.star import SWITCH, Star
 from innet.programs import CompiledProgram
@@ -45,10 +45,7 @@ class Places:
         Raises:
             InputError: the program is not for one switch, or has no room for so many.
         """
-        if not isinstance(aggregation_of(program.program), Star):
-            raise InputError(
-                f"{program.program} takes more than one switch and its workers; serve slots."
-            )
+        check_servable(program.program)
         size = program.dimensions()
         if not 1 <= workers <= size.workers:
             raise InputError(
@@ -101,6 +98,20 @@ class Places:
             "group": place.group,
             "port": self.port(job.place, 0),
         }
+
+
+def check_servable(program: str) -> None:
+    """Refuse a program whose jobs are more than workers at one switch.
+
+    Raises:
+        InputError: it takes several switches, or a parameter server beside its switch.
+    """
+    if program in AGGREGATIONS and not isinstance(aggregation_of(program), Star):
+        raise InputError(
+            f"{program} takes more than one switch and its workers, such as switches above it or a "
+            "parameter server, and a service is one switch; serve slots or harvest, and run "
+            f"{program} in memory or by innet net."
+        )
 
 
 def plan_of(description: Mapping[str, Any]) -> Plan:

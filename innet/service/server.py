@@ -32,7 +32,7 @@ from innet.service.control import (
     decode,
 )
 from innet.service.jobs import Jobs, RunningJob
-from innet.service.places import Places, plan_of
+from innet.service.places import Places, check_servable, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
 from innet.wire import Layout
 
@@ -89,6 +89,7 @@ class SwitchService:
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
+        check_servable(settings.program)  # rather than to ask for another number of values first
         program = programs.find(settings.program, settings.values)
         self.settings = settings
         self.places = Places.divide(program, settings.jobs, settings.workers)

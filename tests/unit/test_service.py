@@ -75,6 +75,30 @@ def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
             assert report.rounds == in_memory.rounds
 
 
+def test_harvest_is_served_as_slots_is(stack):
+    """Two jobs, and an epoch without a worker, on the program with two passes."""
+    service = stack.enter_context(serving(program="harvest", values=64))
+    trio = joined(service, stack, 3)
+    others = participants(joined(service, stack, 2, job="other"))
+    ends = participants(trio, "lhc")
+    expected, _ = innet.all_reduce(gradients(3), codec="lhc", program="harvest", seed=3)
+    results = all_reduce(ends + others, gradients(3) + gradients(2, 900))
+    for total, report in results[:3]:
+        np.testing.assert_array_equal(total, expected)
+        assert report.program == "harvest-64"
+    together([lambda each=each: each.renew(SECONDS, without=[1]) for each in (trio[0], trio[2])])
+    pair = participants([trio[0], trio[2]])
+    expected, _ = innet.all_reduce(gradients(2), program="harvest", seed=3)
+    for total, _ in all_reduce(pair, gradients(2)):
+        np.testing.assert_array_equal(total, expected)
+
+
+def test_a_window_that_follows_congestion_is_refused(service, stack):
+    (alone,) = joined(service, stack, 1)
+    with pytest.raises(InputError, match="a switch service gives none"):
+        participants([alone], timing=Timing(window_control="aimd"))
+
+
 def test_jobs_share_the_switch_without_noticing(service, stack):
     ours = participants(joined(service, stack, 2, job="ours"))
     theirs = participants(joined(service, stack, 3, job="theirs"))
@@ -324,6 +348,7 @@ def test_a_port_in_use_is_refused(service):
         ({"listen": Address("0.0.0.0", 0)}, "without a key"),
         ({"key": ""}, "the key is empty"),
         ({"program": "tree"}, "more than one switch"),
+        ({"program": "hashed", "values": 256}, "more than one switch.*serve slots or harvest"),
         ({"program": "slot"}, "unknown program"),
         ({"values": 33}, "not for 33"),
         ({"workers": 33}, "takes 1 to 32"),

@@ -169,7 +169,7 @@ def sketch_steps(
         "lhc encode 5 %, from indices", 7, items,
         lambda: cpu.lhc_encode(indices, values, size, layout),
     )  # fmt: skip
-    yield "lhc peel 5 %, to dense", 1, items, lambda: cpu.lhc_peel(bitmap, sketch, size, layout)
+    yield "lhc peel 5 %", 1, items, lambda: cpu.lhc_peel(bitmap, sketch, size, layout)
     shape = Filter(words=items // 4, probes=6, seed=0)
     words = cpu.bloom_fill(bitmap, shape)
     yield "Bloom filter of 5 %, test all", 1, 0, lambda: cpu.bloom_members(words, size, shape)

@@ -327,7 +327,7 @@ class Collective:
             switch_packets=counts.switch,
             max_abs_error=error,
             max_abs_error_sent=error_sent,
-            infinite=int(np.count_nonzero(np.isinf(outcomes[0].sum))),
+            infinite=outcomes[0].infinite,
             details={**outcomes[0].details, **without},
         )
 

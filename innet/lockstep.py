@@ -105,7 +105,7 @@ class Lockstep:
         network = 0.0
         while True:
             careful = attempts > 1 or self._goes_on
-            states = {i: self._codecs[i].state_dict() for i in left} if careful else {}
+            states = {i: self._codecs[i].snapshot() for i in left} if careful else {}
             run = Run(network=network, without=tuple(sorted(without)))
             try:
                 self._exchange(left, run)

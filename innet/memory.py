@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_SMALL = 1 << 20  # bytes; the C library keeps memory of this size itself
-_KEPT = 8  # unused pieces that are kept at the most; those that have waited longest are given up
+_SMALL = 1 << 17  # bytes; the C library keeps memory of this size itself
+_LINE = 64  # bytes; pieces begin at a multiple, as writing past the caches asks for
+_CACHED = 4 << 20  # bytes; what is larger has left a core's cache before it is read again
+_KEPT = 24  # unused pieces that are kept at the most; those that have waited longest are given up
 
 # Its operations are atomic: arrays may end in any thread, and between any two steps of this one.
 _unused: deque[NDArray[np.uint8]] = deque(maxlen=_KEPT)
@@ -45,6 +47,11 @@ def zeros(size: int, dtype: DTypeLike) -> NDArray[Any]:
     return array
 
 
+def passes_caches(array: NDArray[Any]) -> bool:
+    """Whether a kernel should write this array past the caches, and can: see ``split_sum_32``."""
+    return array.nbytes >= _CACHED and array.ctypes.data % _LINE == 0
+
+
 def _take(needed: int) -> NDArray[np.uint8]:
     """An unused piece that suffices and is not more than twice as large, or a new one."""
     for _ in range(_KEPT):
@@ -55,4 +62,5 @@ def _take(needed: int) -> NDArray[np.uint8]:
         if needed <= piece.size <= 2 * needed:
             return piece
         _unused.append(piece)
-    return np.empty(needed, np.uint8)
+    piece = np.empty(needed + _LINE, np.uint8)
+    return piece[-piece.ctypes.data % _LINE :][:needed]

@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import kernels
 from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec, check_gradient
 from innet.errors import (
     GradientError,
@@ -200,7 +199,7 @@ class Participant:
         flat = np.ascontiguousarray(gradient).reshape(-1)
         check_gradient(flat, self.worker)
         before = _copied(self._end.counters)
-        state = codec.state_dict()
+        state = codec.snapshot()
         try:
             outcome, network, without = self._until_whole(flat, codec, state)
         except BaseException as error:
@@ -384,7 +383,7 @@ class Participant:
             seconds=seconds,
             max_abs_error=None,
             max_abs_error_sent=None,
-            infinite=_infinite(outcome.sum),
+            infinite=outcome.infinite,
             details={**outcome.details, **left_out},
         )
 
@@ -395,12 +394,6 @@ class _LateError(Exception):
     def __init__(self, workers: tuple[int, ...]) -> None:
         super().__init__(workers)
         self.workers = workers
-
-
-def _infinite(values: Vector) -> int:
-    """How many are infinite; which is seen without writing as many booleans if none is."""
-    _, _, first = kernels.get("cpu").survey(values)
-    return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 
 def _copied(counters: Counters) -> Counters:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs import Outcome
-from innet.codecs.parts import Contribution
+from innet.codecs.parts import Contribution, Total
 from innet.errors import InputError
 
 
@@ -29,6 +29,7 @@ def save(path: Path, outcome: Outcome) -> None:
     numbers = {
         "scale": outcome.scale,
         "rounds": outcome.rounds,
+        "infinite": outcome.infinite,
         "size": own.size,
         "limbs": own.limbs,
         "shared": own.shared,
@@ -48,7 +49,7 @@ def load(path: Path) -> Outcome:
     numbers = json.loads(str(arrays["numbers"]))
     return Outcome(
         sum=arrays["sum"],
-        integer_sum=arrays["integer_sum"],
+        total=Total(arrays["integer_sum"]),
         scale=float(numbers["scale"]),
         indices=arrays.get("indices"),
         sent=arrays["sent"],
@@ -62,6 +63,7 @@ def load(path: Path) -> Outcome:
         ),
         applied=arrays.get("applied"),
         rounds=int(numbers["rounds"]),
+        infinite=int(numbers["infinite"]),
         details={},
         encode_seconds=0.0,
         decode_seconds=0.0,

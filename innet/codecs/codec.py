@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from innet import kernels as kernel_sets
 from innet.codecs.agreement import Agreement
-from innet.codecs.capabilities import SAME_INDICES, joined
+from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
 from innet.codecs.checks import check_gradient
 from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
@@ -22,6 +23,7 @@ from innet.codecs.parts import (
     Floats,
     Ints,
     Quantiser,
+    Scaling,
     Selection,
     Selector,
     Total,
@@ -31,6 +33,7 @@ from innet.errors import InputError, OverflowedError, StateError
 from innet.words import Segment
 
 _STATE_VERSION = 1
+_ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,7 @@ class Outcome:
 
     Attributes:
         sum: shape (d,), float32: the decoded sum.
-        integer_sum: int32: the decoded sum of all workers' integers, shape (d,), or as long as the
-            quantiser makes the contributions.
+        total: the decoded sum of all workers' integers; ``integer_sum`` is all of it.
         scale: integers per unit of the gradient; 0 when everything was zero.
         indices: shape (m,), int32, ascending: what this worker selected; None for everything.
         sent: shape (m,), float32: the values that it sent for them. Where everything was
@@ -51,13 +53,14 @@ class Outcome:
         applied: shape (a,), int32, ascending: the coordinates of the sum that count, where the
             selector decides that after the sum is known; the others are 0 in ``sum``. None: all.
         rounds: exchanges over the network.
+        infinite: elements of the sum that are beyond float32.
         details: what the carrier reports, by name.
         encode_seconds: until the last words of the main round were handed out.
         decode_seconds: from then on, without the network's time.
     """
 
     sum: Floats
-    integer_sum: Ints
+    total: Total
     scale: float
     indices: Ints | None
     sent: Floats
@@ -65,9 +68,17 @@ class Outcome:
     contribution: Contribution
     applied: Ints | None
     rounds: int
+    infinite: int
     details: dict[str, Any]
     encode_seconds: float
     decode_seconds: float
+
+    @property
+    def integer_sum(self) -> Ints:
+        """Int32, shape (d,), or as long as the quantiser makes the contributions. Made anew where
+        the total is sparse.
+        """
+        return self.total.dense(kernel_sets.get("cpu"), self.contribution.size)
 
 
 Stages = Generator[list[Segment], list[Ints], Outcome]
@@ -188,13 +199,13 @@ class Codec:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered from one all-reduce to the next; copies, NumPy arrays inside."""
-        return {
-            "version": _STATE_VERSION,
-            "seed": self._context.seed,
-            "layers": self._context.layers,
-            "spec": deepcopy(self.spec),
-            "parts": {kind: part.state_dict() for kind, part in self._parts().items()},
-        }
+        return self._state({kind: part.state_dict() for kind, part in self._parts().items()})
+
+    def snapshot(self) -> dict[str, Any]:
+        """The same without copies where they can be spared; to be loaded into this codec only, if
+        the next all-reduce fails.
+        """
+        return self._state({kind: part.snapshot() for kind, part in self._parts().items()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where the codec stood that ``state_dict`` was taken from.
@@ -204,7 +215,7 @@ class Codec:
                 layers or seed. Nothing has changed.
         """
         self._check_state(state)
-        before = {kind: part.state_dict() for kind, part in self._parts().items()}
+        before = {kind: part.snapshot() for kind, part in self._parts().items()}
         try:
             for kind, part in self._parts().items():
                 part.load_state_dict(state["parts"][kind])
@@ -233,6 +244,15 @@ class Codec:
             "quantiser": self.quantiser,
             "carrier": self.carrier,
             "feedback": self.feedback,
+        }
+
+    def _state(self, parts: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "version": _STATE_VERSION,
+            "seed": self._context.seed,
+            "layers": self._context.layers,
+            "spec": deepcopy(self.spec),
+            "parts": parts,
         }
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
@@ -287,7 +307,7 @@ class Codec:
             own = replace(scaling.contribute(selection), shared=shared)
             represented = scaling.represented(own) if scaling.scale else None
             if not scaling.scale:
-                total = Total(np.zeros(own.size, np.int32), {"form": "zero"})
+                total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
             self._optimistic = scaling.optimistic
             try:
@@ -304,16 +324,18 @@ class Codec:
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
-        result = self.selector.expand(scaling.restore(total.integers, size), gradient.size)
+        decoded, listed = self._decoded(total, scaling, own, size)
+        result = self.selector.expand(decoded, gradient.size)
         applied = self.selector.conclude(result)
         if applied is not None:
             counted = np.zeros_like(result)
             counted[applied] = result[applied]
             result = counted
+        known = listed if result is decoded else None
         self.feedback.settle(applied)
         return Outcome(
             sum=result,
-            integer_sum=total.integers,
+            total=total,
             scale=scaling.scale,
             indices=indices,
             sent=values,
@@ -321,10 +343,26 @@ class Codec:
             contribution=own,
             applied=applied,
             rounds=0,
+            infinite=self._infinite(result if known is None else known),
             details=total.details,
             encode_seconds=0.0,
             decode_seconds=0.0,
         )
+
+    def _decoded(
+        self, total: Total, scaling: Scaling, own: Contribution, size: int
+    ) -> tuple[Floats, Floats | None]:
+        """The sum of all coordinates as float32; and of it those that may not be zero, if known."""
+        kernels = self._context.kernels
+        if total.indices is None or not self.quantiser.capabilities.provides >= _ELEMENTWISE:
+            return scaling.restore(total.dense(kernels, own.size), size), None
+        values = scaling.dequantise(total.integers)
+        return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
+
+    def _infinite(self, values: Floats) -> int:
+        """How many are infinite; which is seen without writing as many booleans if none is."""
+        _, _, first = self._context.kernels.survey(values)
+        return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 
 def _driven(stages: Stages, watch: Stopwatch) -> Stages:

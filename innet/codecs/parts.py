@@ -90,12 +90,24 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of the workers' integers, shape (size,), int32, with the size of the contributions;
-    and what is worth reporting.
+    """The sum of the workers' contributions; and what is worth reporting.
+
+    Attributes:
+        integers: shape (m,), int32.
+        details: by name.
+        indices: shape (m,), int32, ascending: where the integers belong, the others being zero;
+            None for all, of which there are as many as the contributions' size.
     """
 
     integers: Ints
     details: dict[str, Any] = field(default_factory=dict)
+    indices: Ints | None = None
+
+    def dense(self, kernels: Kernels, size: int) -> Ints:
+        """All integers, of contributions of that size."""
+        if self.indices is None:
+            return self.integers
+        return kernels.scatter(self.indices, self.integers, size)
 
 
 class Part(ABC, Generic[P]):
@@ -138,8 +150,14 @@ class Part(ABC, Generic[P]):
         """What the part remembers from one all-reduce to the next; copies."""
         return {}
 
+    def snapshot(self) -> dict[str, Any]:
+        """``state_dict`` for as long as one all-reduce: without copies of arrays that the part
+        replaces by others and does not write to.
+        """
+        return self.state_dict()
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` returned.
+        """Go on from what ``state_dict`` or ``snapshot`` returned.
 
         Raises:
             StateError: the state is not this part's.
@@ -185,18 +203,16 @@ class Selector(Part[P]):
     def select(self, x: Floats) -> Picks:
         """Indices, ascending (None for all), and the values there; x is not modified."""
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> Picks:
-        """``select`` of gradient + residual, which takes the place of residual with the selected
-        elements set to zero. Override it where one pass can do both.
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
+        """``select`` of gradient + residual, and the rest: that sum with the selected elements set
+        to zero, a new array. Override it where one pass can do both.
         """
-        residual += gradient
-        indices, values = self.select(residual)
+        rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
+        indices, values = self.select(rest)
         if indices is None:
-            values = residual.copy()
-            residual[:] = 0
-        else:
-            residual[indices] = 0
-        return indices, values
+            return (None, rest), np.zeros_like(rest)
+        rest[indices] = 0
+        return (indices, values), rest
 
     def choose(self, x: Floats, workers: int) -> Choice:
         """What to send, after as many rounds over the network as it takes; x is not modified.
@@ -207,6 +223,11 @@ class Selector(Part[P]):
         del workers
         yield from ()
         return self.select(x)
+
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Choice:
+        """``choose`` of memory + gradient. Override it where few of the sums are needed."""
+        total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
+        return (yield from self.choose(total, workers))
 
     def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
         """What is quantised and sent for what ``choose`` returned: of how many coordinates, and
@@ -345,3 +366,8 @@ class Feedback(Part[P]):
         all). What the worker sent for others is kept for the next time.
         """
         del applied
+
+
+def gathered(kernels: Kernels, x: Floats, indices: Ints) -> Floats:
+    """The elements at the indices."""
+    return kernels.gather_blocks(x.view(np.int32), indices, 1).view(np.float32)

@@ -54,13 +54,21 @@ class Kernels(Protocol):
         """
         ...
 
-    def top_k_residual(self, gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats]:
-        """``top_k`` of gradient + residual, which replaces residual with the selected set to zero.
+    def add_scaled(self, x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
+        """X + weight · y, the product rounded to float32 before it is added, as weight is first;
+        and the bits of the largest magnitude of that, as ``survey`` gives them. It may be infinite.
+        """
+        ...
+
+    def top_k_residual(
+        self, gradient: Floats, residual: Floats, k: int, /
+    ) -> tuple[Ints, Floats, Floats]:
+        """``top_k`` of gradient + residual, and that sum with the selected set to zero.
 
         The sum may be infinite; then the infinite elements count as the largest.
 
         Returns:
-            As ``top_k``. ``residual`` is modified.
+            Indices and values as ``top_k``, and the rest, shape (n,): a new array.
         """
         ...
 
@@ -74,12 +82,13 @@ class Kernels(Protocol):
 
     def reaching_residual(
         self, gradient: Floats, residual: Floats, threshold: float, /
-    ) -> tuple[Ints, Floats]:
-        """``reaching`` of gradient + residual, which replaces residual with the selected set to
-        zero. The sum may be infinite; infinity reaches every threshold.
+    ) -> tuple[Ints, Floats, Floats]:
+        """``reaching`` of gradient + residual, and that sum with the selected set to zero.
+
+        The sum may be infinite; infinity reaches every threshold.
 
         Returns:
-            As ``reaching``. ``residual`` is modified.
+            Indices and values as ``reaching``, and the rest, shape (n,): a new array.
         """
         ...
 
@@ -87,6 +96,10 @@ class Kernels(Protocol):
         """The index of the largest magnitude in each of the ceil(n / chunk) chunks of consecutive
         elements, of which the last may be shorter; of equal ones the first.
         """
+        ...
+
+    def chunk_largest_sum(self, x: Floats, y: Floats, chunk: int, /) -> Ints:
+        """``chunk_largest`` of x + y, which is not written; it may be infinite."""
         ...
 
     def reaching_maxima(
@@ -335,7 +348,7 @@ class Kernels(Protocol):
 
     def lhc_peel(
         self, bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
-    ) -> tuple[Ints, Ints]:
+    ) -> tuple[tuple[Ints, Ints], Ints]:
         """The integers behind the sum of sketches and the OR of bitmaps.
 
         As long as a cell holds one element only, that element is read off and taken from the two
@@ -343,8 +356,8 @@ class Kernels(Protocol):
         on the order. Exact modulo 2**32.
 
         Returns:
-            The integers, shape (size,), 0 where not recovered; and the bitmap of the elements that
-            could not be recovered, all zero when everything was.
+            The bitmap's elements below size, ascending, with their integers, 0 where not recovered;
+            and the bitmap of those that could not be recovered, all zero when everything was.
         """
         ...
 

@@ -52,13 +52,19 @@ def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:
     return indices.astype(np.int32), x[indices]
 
 
-def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats]:
-    """See ``innet.kernels.Kernels.top_k_residual``."""
+def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
+    """See ``innet.kernels.Kernels.add_scaled``."""
     with np.errstate(over="ignore"):
-        residual += gradient
-    indices, values = top_k(residual, k)
-    residual[indices] = 0
-    return indices, values
+        total = x + np.float32(weight) * y
+    return total, survey(total)[0]
+
+
+def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats, Floats]:
+    """See ``innet.kernels.Kernels.top_k_residual``."""
+    rest, _ = add_scaled(residual, gradient, 1.0)
+    indices, values = top_k(rest, k)
+    rest[indices] = 0
+    return indices, values, rest
 
 
 def reaching(x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
@@ -69,19 +75,23 @@ def reaching(x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
 
 def reaching_residual(
     gradient: Floats, residual: Floats, threshold: float, /
-) -> tuple[Ints, Floats]:
+) -> tuple[Ints, Floats, Floats]:
     """See ``innet.kernels.Kernels.reaching_residual``."""
-    with np.errstate(over="ignore"):
-        residual += gradient
-    indices, values = reaching(residual, threshold)
-    residual[indices] = 0
-    return indices, values
+    rest, _ = add_scaled(residual, gradient, 1.0)
+    indices, values = reaching(rest, threshold)
+    rest[indices] = 0
+    return indices, values, rest
 
 
 def chunk_largest(x: Floats, chunk: int, /) -> Ints:
     """See ``innet.kernels.Kernels.chunk_largest``."""
     starts = range(0, x.size, chunk)
     return np.array([i + np.argmax(np.abs(x[i : i + chunk])) for i in starts], np.int32)
+
+
+def chunk_largest_sum(x: Floats, y: Floats, chunk: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.chunk_largest_sum``."""
+    return chunk_largest(add_scaled(x, y, 1.0)[0], chunk)
 
 
 def reaching_maxima(
@@ -152,16 +162,21 @@ def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     return np.bincount(cells.ravel(), minlength=layout.cells).astype(np.int32)
 
 
-def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> tuple[Ints, Ints]:
+def lhc_peel(
+    bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
+) -> tuple[tuple[Ints, Ints], Ints]:
     """See ``innet.kernels.Kernels.lhc_peel``."""
     total, missing, _ = peel_rounds(bitmap, sketch, size, layout)
-    return total, missing
+    items = expand(bitmap, size)
+    return (items, total[items]), missing
 
 
 def peel_rounds(
     bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
 ) -> tuple[Ints, Ints, int]:
-    """``lhc_peel`` and how many rounds it took when each round peels all that can be peeled."""
+    """The integers, shape (size,), what is missing, and how many rounds it took when each round
+    peels all that can be peeled.
+    """
     total = np.zeros(size, np.uint32)
     rest = sketch.copy().view(np.uint32)
     items = expand(bitmap, size).astype(np.int64)

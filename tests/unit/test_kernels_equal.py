@@ -13,7 +13,7 @@ from innet import kernels
 from innet.errors import InputError, UnknownNameError
 from innet.kernels import Filter, SketchLayout
 
-naive = kernels.get("naive")
+cpu, naive = kernels.get("cpu"), kernels.get("naive")
 compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
 each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
 
@@ -51,12 +51,38 @@ def test_top_k_residual(fast, data):
     size = data.draw(gradients.sizes(large=True))
     gradient, residual = (data.draw(gradients.vectors(size)) for _ in range(2))
     k = data.draw(st.one_of(st.integers(0, size), st.integers(0, min(size, size // 50 + 1))))
-    before, other = gradient.copy(), residual.copy()
-    assert_same(
-        fast.top_k_residual(gradient, residual, k), naive.top_k_residual(gradient, other, k)
-    )
-    assert_same(residual, other)
-    assert_same(gradient, before)
+    before = gradient.copy(), residual.copy()
+    chosen = naive.top_k_residual(gradient, residual, k)
+    assert_same(fast.top_k_residual(gradient, residual, k), chosen)
+    assert_same((gradient, residual), before)
+
+
+@each_compiled
+@given(st.data())
+def test_sums(fast, data):
+    size = data.draw(gradients.sizes(large=True))
+    x, y = (data.draw(gradients.vectors(size)) for _ in range(2))
+    for weight in (1.0, 0.1, 1e-38):
+        assert_same(fast.add_scaled(x, y, weight), naive.add_scaled(x, y, weight))
+    for chunk in (3, 16, 100):
+        largest = naive.chunk_largest_sum(x, y, chunk)
+        assert_same(fast.chunk_largest_sum(x, y, chunk), largest)
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 37])
+def test_results_that_pass_the_caches(size):
+    rng = np.random.default_rng(size)
+    gradient, residual = rng.standard_normal((2, size)).astype(np.float32)
+    for k in (1, size // 100, size // 5):
+        chosen = naive.top_k_residual(gradient, residual, k)
+        assert_same(cpu.top_k_residual(gradient, residual, k), chosen)
+    for threshold in (3.0, 0.1):
+        reaching = naive.reaching_residual(gradient, residual, threshold)
+        assert_same(cpu.reaching_residual(gradient, residual, threshold), reaching)
+    sums = naive.add_scaled(gradient, residual, 0.1)
+    assert_same(cpu.add_scaled(gradient, residual, 0.1), sums)
+    indices, integers = chosen[0], chosen[1].view(np.int32)
+    assert_same(cpu.scatter(indices, integers, size), naive.scatter(indices, integers, size))
 
 
 @each_compiled
@@ -112,7 +138,9 @@ def test_sketch(fast, case):
     peeled = naive.lhc_peel(bitmap, sketch, dense.size, layout)
     assert_same(fast.lhc_peel(bitmap, sketch, dense.size, layout), peeled)
     assert_same((bitmap, sketch), before)
-    total, missing = peeled
+    found, missing = peeled
+    assert_same(found[0], indices)
+    total = naive.scatter(*found, dense.size)
     lost = naive.expand(missing, dense.size)
     assert_same(np.delete(total, lost), np.delete(dense, lost))
     assert not total[lost].any()
@@ -179,8 +207,8 @@ def test_bits_past_the_last_element_are_ignored(fast):
     bitmap, sketch = naive.lhc_encode(None, np.array([5, 0, -7], np.int32), 3, layout)
     bitmap[0] |= np.int32(-8)  # bits 3 to 31
     for each in (fast, naive):
-        total, missing = each.lhc_peel(bitmap, sketch, 3, layout)
-        assert total.tolist() == [5, 0, -7]
+        (items, integers), missing = each.lhc_peel(bitmap, sketch, 3, layout)
+        assert (items.tolist(), integers.tolist()) == ([0, 2], [5, -7])
         assert not missing.any()
         assert each.expand(bitmap, 3).tolist() == [0, 2]
 

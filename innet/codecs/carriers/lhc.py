@@ -149,8 +149,7 @@ class Lhc(Carrier[LhcSettings]):
         assert contribution.indices is not None
         (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
         watch.enter("decode")
-        total = self.context.kernels.scatter(contribution.indices, summed, contribution.size)
-        return Total(total, {"form": "list", "items": summed.size})
+        return Total(summed, {"form": "list", "items": summed.size}, contribution.indices)
 
     def _carry_sketch(
         self, contribution: Contribution, census: Census, chosen: Plan, watch: Stopwatch
@@ -167,20 +166,20 @@ class Lhc(Carrier[LhcSettings]):
         watch.enter("decode")
         if chosen.filter is not None:
             union = kernels.bloom_members(union, size, chosen.filter)
-        integers, missing = kernels.lhc_peel(union, summed, size, layout)
+        found, missing = kernels.lhc_peel(union, summed, size, layout)
         asked = 0
         if missing.any():
-            asked = yield from self._repair(contribution, integers, missing, summed, chosen)
-        found = kernels.popcount(union)
+            asked = yield from self._repair(contribution, found, missing, summed, chosen)
+        listed, integers = found
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
-        items = found if chosen.filter is None else int(np.count_nonzero(integers))
+        items = listed.size if chosen.filter is None else int(np.count_nonzero(integers))
         self._overlap = items / census.summed
         details = {
             "form": "sketch",
             "index": "bitmap" if chosen.filter is None else "bloom",
             "union": items,
             "union_expected": self.expected_union(census),
-            "false_positives": found - items,
+            "false_positives": listed.size - items,
             "hashing": "coupled" if layout.coupled else "plain",
             "hashes": layout.hashes,
             "rows": layout.rows,
@@ -191,12 +190,12 @@ class Lhc(Carrier[LhcSettings]):
             "repair_words": asked,
             "repair_rounds": int(asked > 0),
         }
-        return Total(integers, details)
+        return Total(integers, details, listed)
 
     def _repair(
         self,
         contribution: Contribution,
-        integers: Ints,
+        found: tuple[Ints, Ints],
         missing: Ints,
         summed: Ints,
         chosen: Plan,
@@ -214,11 +213,12 @@ class Lhc(Carrier[LhcSettings]):
         asked = kernels.lhc_unlock(missing, size, layout)
         places = kernels.expand(asked, size)
         (answer,) = yield [Segment(Operation.SUM, _at(contribution, places))]
-        integers[places] = answer
-        _, known = kernels.lhc_encode(None, integers, size, layout)
-        rest, left = kernels.lhc_peel(missing & ~asked, summed - known, size, layout)
+        listed, integers = found
+        integers[np.searchsorted(listed, places)] = answer
+        _, known = kernels.lhc_encode(listed, integers, size, layout)
+        (late, rest), left = kernels.lhc_peel(missing & ~asked, summed - known, size, layout)
         assert not left.any(), "what was asked for must suffice"
-        np.add(integers, rest, out=integers)
+        integers[np.searchsorted(listed, late)] = rest
         return int(places.size)
 
 

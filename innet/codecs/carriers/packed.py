@@ -53,6 +53,4 @@ class Packed(Carrier[Settings]):
         (summed,) = yield [Segment(Operation.SUM, kernels.pack(integers, lanes, bits))]
         watch.enter("decode")
         total = kernels.unpack(summed, integers.size, lanes, bits)
-        if indices is not None:
-            total = kernels.scatter(indices, total, contribution.size)
-        return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits})
+        return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits}, indices)

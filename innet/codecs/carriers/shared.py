@@ -44,5 +44,5 @@ class Shared(Carrier[Settings]):
             return Total(total, {"form": "dense"})
         (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
         watch.enter("decode")
-        total = kernels.scatter(contribution.indices, summed, contribution.size)
-        return Total(total, {"form": "shared", "shared": int(summed.size)})
+        details = {"form": "shared", "shared": int(summed.size)}
+        return Total(summed, details, contribution.indices)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from innet.codecs.capabilities import REST, Capabilities
 from innet.codecs.feedback.residual import Residual, left_over
-from innet.codecs.parts import Choice, Context, Floats, Ints, Selector
+from innet.codecs.parts import Choice, Context, Floats, Ints, Selector, gathered
 from innet.config import Settings
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -62,7 +62,8 @@ class LowPass(Residual):
     def __init__(self, parameters: LowPassSettings, context: Context) -> None:
         super().__init__(parameters, context)
         self._beta = np.float32(parameters.beta)
-        self._exchange: tuple[Floats, Floats] | None = None  # gradient and x while one runs
+        # While one runs: the gradient, the memory as it is where nothing is sent, its largest.
+        self._exchange: tuple[Floats, Floats, int] | None = None
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of memory + gradient.
@@ -74,10 +75,11 @@ class LowPass(Residual):
         self.check(gradient)
         if self.residual is None:
             self.residual = np.zeros(gradient.size, np.float32)
-        x = self.residual + gradient
-        self._exchange = gradient, x
+        beta = float(self._beta)
+        kept, largest = self.context.kernels.add_scaled(self.residual, gradient, beta)
+        self._exchange = gradient, kept, largest
         selector.observe(gradient)
-        indices, values = yield from selector.choose(x, workers)
+        indices, values = yield from selector.choose_from_sum(gradient, self.residual, workers)
         self._sent = indices, values
         return indices, values
 
@@ -87,8 +89,9 @@ class LowPass(Residual):
 
     def undo(self) -> None:
         """All of x stays in the memory, as ``residual`` does it."""
-        if self._exchange is not None:
-            _, self.residual = self._exchange
+        if self._exchange is not None and self.residual is not None:
+            gradient, *_ = self._exchange
+            self.residual, _ = self.context.kernels.add_scaled(self.residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
         self._exchange = self._sent = None
 
@@ -97,17 +100,20 @@ class LowPass(Residual):
         if self._sent is None or self._exchange is None or self.residual is None:
             return
         indices, values = self._sent
-        gradient, x = self._exchange
+        gradient, kept, largest = self._exchange
         if applied is not None:
             places = np.arange(values.size, dtype=np.int32) if indices is None else indices
             counted = np.isin(places, applied, assume_unique=True)
             indices, values = places[counted], values[counted]
-        place = slice(None) if indices is None else indices
-        memory = self.residual
+        memory, own = self._at(self.residual, indices), self._at(gradient, indices)
         # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
-        rest = left_over(x[place], values)
-        kept = (1 - self._beta) * memory[place] + self._beta * rest + np.float32(0)
-        memory += self._beta * gradient
-        memory[place] = kept
-        self._reach = _FLOAT32_MAX
+        rest = left_over(memory + own, values)
+        new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
+        kept[slice(None) if indices is None else indices] = new
+        self.residual = kept
+        fastest = float(np.int32(largest).view(np.float32))
+        self._reach = max(fastest, float(np.abs(new).max(initial=0)))
         self._exchange = self._sent = None
+
+    def _at(self, x: Floats, indices: Ints | None) -> Floats:
+        return x if indices is None else gathered(self.context.kernels, x, indices)

@@ -126,6 +126,9 @@ class Momentum(Residual):
         velocity = None if self.velocity is None else self.velocity.copy()
         return {**super().state_dict(), "velocity": velocity}
 
+    def snapshot(self) -> dict[str, Any]:
+        return self.state_dict()  # it adds to both in place
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._expect(state, {"residual", "velocity"})
         velocity, residual = (loaded(state[key], key) for key in ("velocity", "residual"))

@@ -54,7 +54,7 @@ class Residual(Feedback[Settings]):
             self._check_sum(gradient, self.residual)
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
-        """What the selector chooses of gradient + residual; the residual is updated in place.
+        """What the selector chooses of gradient + residual. A new array becomes the residual.
 
         Raises:
             StateError: the residual belongs to a gradient of another length.
@@ -64,12 +64,13 @@ class Residual(Feedback[Settings]):
         if self.residual is None:
             self.residual = np.zeros(gradient.size, np.float32)
         selector.observe(gradient)
+        # From here on the gradient is in the residual, wherever the exchange may end.
         if selector.local and selector.verbatim:
-            indices, values = selector.select_from_sum(gradient, self.residual)
+            (indices, values), self.residual = selector.select_from_sum(gradient, self.residual)
             self._sent = indices, values
         else:
-            # From here on the gradient is in the residual, wherever the exchange may end.
-            self.residual += gradient
+            kernels = self.context.kernels
+            self.residual, _ = kernels.add_scaled(self.residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
             indices, values = yield from selector.choose(self.residual, workers)
             place = slice(None) if indices is None else indices
@@ -110,6 +111,9 @@ class Residual(Feedback[Settings]):
 
     def state_dict(self) -> dict[str, Any]:
         return {"residual": None if self.residual is None else self.residual.copy()}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"residual": self.residual}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._expect(state, {"residual"})

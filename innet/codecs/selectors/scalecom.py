@@ -6,6 +6,7 @@ distributed training", NeurIPS 2020 (cyclic local top-k, their CLT-k).
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Annotated
 
 import numpy as np
@@ -13,7 +14,7 @@ from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
+from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector, gathered
 from innet.codecs.steps import Counting
 from innet.config import Settings
 from innet.errors import ConfigError, InputError
@@ -117,25 +118,40 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         """
         if self._everything(x.size):
             return None, x
+        leads = self.context.worker == self.leader(workers)
+        indices = yield from self._follow(self._lead(x) if leads else None, x.size, workers)
+        return indices, x[indices]
+
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Choice:
+        if self._everything(gradient.size):
+            return None, memory + gradient
+        leads = self.context.worker == self.leader(workers)
+        own = self._lead(memory, gradient) if leads else None
+        indices = yield from self._follow(own, gradient.size, workers)
+        kernels = self.context.kernels
+        return indices, gathered(kernels, memory, indices) + gathered(kernels, gradient, indices)
+
+    def _follow(
+        self, own: Ints | None, size: int, workers: int
+    ) -> Generator[list[Segment], list[Ints], Ints]:
+        """The leader's indices, ``own`` if it is this worker; and those of whole layers."""
         worker = self.context.worker
         if worker >= workers:
             raise InputError(
                 f"worker {worker} takes part in an all-reduce of {workers} workers; to take turns "
                 f"in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
             )
-        count = sum(self._count(layer, rate) for layer, rate in self._layers(x.size) if rate > 1)
-        leads = worker == self.leader(workers)
-        own = self._lead(x) if leads else None
+        count = sum(self._count(layer, rate) for layer, rate in self._layers(size) if rate > 1)
         words = np.zeros(count, np.int32) if own is None else own + np.int32(1)
         (answer,) = yield [Segment(Operation.OR, words)]
-        indices = self._with_whole_layers(answer - np.int32(1), x.size)
+        indices = self._with_whole_layers(answer - np.int32(1), size)
         # No leader leaves zeros, two of them a mixture.
         if indices[0] < 0 or (own is not None and not np.array_equal(answer, words)):
             raise InputError(
                 f"in all-reduce {self._step} not exactly one worker led; build the codecs with "
                 "the numbers of their workers (build_codec's worker) and load states of one time."
             )
-        return indices, x[indices]
+        return indices
 
     def conclude(self, total: Floats) -> Ints | None:
         """All that was chosen counts; the next worker leads."""
@@ -159,17 +175,20 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         size: int = layer.stop - layer.start
         return max(1, size // rate) if self.parameters.exact else -(-size // rate)
 
-    def _lead(self, x: Floats) -> Ints:
-        """This worker's choice in the layers that are not sent whole."""
+    def _lead(self, x: Floats, y: Floats | None = None) -> Ints:
+        """This worker's choice of x, or of x + y, in the layers that are not sent whole."""
         kernels = self.context.kernels
         chosen = []
         for layer, rate in self._layers(x.size):
             if rate == 1:
                 continue
             if self.parameters.exact:
-                indices, _ = kernels.top_k(x[layer], self._count(layer, rate))
-            else:
+                part = x[layer] if y is None else x[layer] + y[layer]
+                indices, _ = kernels.top_k(part, self._count(layer, rate))
+            elif y is None:
                 indices = kernels.chunk_largest(x[layer], rate)
+            else:
+                indices = kernels.chunk_largest_sum(x[layer], y[layer], rate)
             chosen.append(indices + np.int32(layer.start))
         return np.concatenate(chosen)
 

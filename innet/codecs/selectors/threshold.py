@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.parts import Floats, Ints, Selector
+from innet.codecs.parts import Floats, Ints, Picks, Selector
 from innet.config import Settings
 from innet.kernels import Kernels
 
@@ -39,13 +39,13 @@ class Threshold(Selector[ThresholdSettings]):
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         return reaching_or_largest(self.context.kernels, x, self.parameters.threshold)
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Ints | None, Floats]:
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
         kernels, threshold = self.context.kernels, self.parameters.threshold
-        indices, values = kernels.reaching_residual(gradient, residual, threshold)
+        indices, values, rest = kernels.reaching_residual(gradient, residual, threshold)
         if not indices.size:
-            indices, values = largest(kernels, residual)
-            residual[indices] = 0
-        return indices, values
+            indices, values = largest(kernels, rest)
+            rest[indices] = 0
+        return (indices, values), rest
 
 
 def reaching_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.parts import Floats, Ints, Selector
+from innet.codecs.parts import Floats, Ints, Picks, Selector
 from innet.config import Settings
 
 DEFAULT_RATIO = 0.01
@@ -63,5 +63,7 @@ class TopK(Selector[TopKSettings]):
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         return self.context.kernels.top_k(x, self.count(x.size))
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Ints | None, Floats]:
-        return self.context.kernels.top_k_residual(gradient, residual, self.count(gradient.size))
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
+        kernels, k = self.context.kernels, self.count(gradient.size)
+        indices, values, rest = kernels.top_k_residual(gradient, residual, k)
+        return (indices, values), rest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from innet.kernels.cpu.bitmap import expand, popcount
 from innet.kernels.cpu.blocks import block_bitmap, gather_blocks, scatter_blocks
-from innet.kernels.cpu.chunks import chunk_largest
+from innet.kernels.cpu.chunks import chunk_largest, chunk_largest_sum
 from innet.kernels.cpu.count import count_estimate, count_sketch
 from innet.kernels.cpu.filters import bloom_fill, bloom_members
 from innet.kernels.cpu.fixed import dequantise, quantise, quantise_randomly, scatter
@@ -27,16 +27,19 @@ from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
 from innet.kernels.cpu.statistics import moments, product, smallest
+from innet.kernels.cpu.sums import add_scaled
 from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.threshold import reaching, reaching_residual
 from innet.kernels.cpu.topk import top_k, top_k_residual
 
 __all__ = [
+    "add_scaled",
     "block_bitmap",
     "block_squares",
     "bloom_fill",
     "bloom_members",
     "chunk_largest",
+    "chunk_largest_sum",
     "count_estimate",
     "count_sketch",
     "dequantise",

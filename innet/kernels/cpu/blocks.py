@@ -20,6 +20,9 @@ def block_bitmap(integers: Ints, block: int, /) -> Ints:
 def gather_blocks(integers: Ints, blocks: Ints, block: int, /) -> Ints:
     """See ``innet.kernels.Kernels.gather_blocks``."""
     words = memory.empty(min(blocks.size * block, integers.size), np.int32)
+    if block == 1:
+        _gather_single(integers, blocks, words)
+        return words
     return words[: _gather(integers, blocks, block, words)]
 
 
@@ -40,6 +43,12 @@ def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
             anything |= piece[i]
         if anything != 0:
             bitmap[b >> 5] |= np.uint32(1) << np.uint32(b & 31)
+
+
+@njit(cache=True, nogil=True)
+def _gather_single(integers: Ints, places: Ints, words: Ints) -> None:
+    for j in range(places.size):
+        words[j] = integers[np.uint64(places[j])]
 
 
 @njit(cache=True, nogil=True)

@@ -7,6 +7,7 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.cpu.intrinsics import copy_16
 from innet.kernels.cpu.lhc import mix
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
@@ -39,8 +40,8 @@ def dequantise(integers: Ints, step: float, /) -> Floats:
 
 def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter``."""
-    dense = memory.empty(size, np.int32)
-    _scatter(indices, integers, dense)
+    dense: Ints = memory.empty(size, np.int32)
+    _scatter(indices, integers, dense, memory.passes_caches(dense))
     return dense
 
 
@@ -65,12 +66,20 @@ def _dequantise(integers: Ints, step: float, values: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _scatter(indices: Ints, integers: Ints, dense: Ints) -> None:
-    """Zeros first, by the stretch: where indices ascend, what they hit is still in the cache."""
+def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
+    """By the stretch, which is made in the first cache: indices ascend."""
+    stretch = np.zeros(_STRETCH, np.int32)
+    whole = dense.size // 16 * 16
     following = 0
     for start in range(0, dense.size, _STRETCH):
         end = min(start + _STRETCH, dense.size)
-        dense[start:end] = 0
+        first = following
         while following < indices.size and indices[following] < end:
-            dense[np.uint64(indices[following])] = integers[following]
+            stretch[np.uint64(indices[following] - start)] = integers[following]
             following += 1
+        for i in range(start, min(end, whole), 16):
+            copy_16(stretch, i - start, dense, i, past)
+        for i in range(max(start, whole), end):
+            dense[i] = stretch[i - start]
+        for i in range(first, following):
+            stretch[np.uint64(indices[i] - start)] = 0

@@ -31,6 +31,32 @@ if TYPE_CHECKING:
         All 32 words must exist: nothing checks the bounds.
         """
 
+    def split_sum_32(  # noqa: PLR0917 - compiled functions are called by position
+        x: Floats, y: Floats, start: int, least: np.uint32, rest: Floats, past: bool
+    ) -> np.uint32:
+        """Bit j tells whether the bits of |x + y| at start + j reach ``least`` > 0, j = 0 .. 31.
+
+        Where they do rest[start + j] becomes 0, elsewhere x + y. It is written past the caches if
+        so asked, for which rest[start] must lie at a multiple of 64 bytes. Nothing checks the
+        bounds.
+        """
+
+    def add_scaled_16(  # noqa: PLR0917 - compiled functions are called by position
+        x: Floats,
+        y: Floats,
+        start: int,
+        weight: np.float32,
+        total: Floats,
+        past: bool,
+        maxima: Ints,
+    ) -> None:
+        """Set total[start + l] to x + weight · y, rounded twice, for l = 0 .. 15; likewise. The
+        bits of its magnitude raise maxima[l] where they are larger.
+        """
+
+    def copy_16(x: Ints, start: int, target: Ints, place: int, past: bool) -> None:
+        """Set target[place + l] to x[start + l] for l = 0 .. 15; likewise."""
+
     def add_signed_16(  # noqa: PLR0917 - compiled functions are called by position
         x: Floats, start: int, scale: float, signs: np.uint64, sums: Longs, place: int
     ) -> None:
@@ -45,6 +71,12 @@ if TYPE_CHECKING:
 
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
+
+    def largest_sum_16(x: Floats, y: Floats, start: int) -> np.int32:
+        """The same of x + y."""
+
+    def equal_sum_16(x: Floats, y: Floats, start: int, bits: np.int32) -> np.uint32:
+        """Bit l tells whether |x + y| at start + l has these bits, for l = 0 .. 15."""
 
     def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
         """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
@@ -77,6 +109,39 @@ else:
         element = context.get_data_type(kind.dtype)
         vector = ir.VectorType(element, 16)
         return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+    def _store(builder: Any, vector: Any, pointer: Any, past: Any) -> None:
+        """Store a vector, past the caches where ``past``: what is written there is not read first,
+        and nothing else has to make room for it.
+        """
+        with builder.if_else(past) as (streaming, plain):
+            with streaming:
+                stored = builder.store(vector, pointer, align=64)
+                one = builder.module.add_metadata([ir.Constant(_I32, 1)])
+                stored.set_metadata("nontemporal", one)
+            with plain:
+                builder.store(vector, pointer, align=4)
+
+    def _magnitudes(builder: Any, floats: Any) -> Any:
+        """The bits of the vector's magnitudes."""
+        words = ir.VectorType(_I32, floats.type.count)
+        mask = ir.Constant(words, [0x7FFFFFFF] * words.count)
+        return builder.and_(builder.bitcast(floats, words), mask)
+
+    def _largest(builder: Any, words: Any) -> Any:
+        """The maximum across a vector of 16."""
+        kind = ir.FunctionType(_I32, [words.type])
+        name = "llvm.vector.reduce.smax.v16i32"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [words])
+
+    def _sums_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        """The vector of 16 sums of the first two arguments, arrays, from the third on."""
+        start = arguments[2]
+        terms = []
+        for array, kind in zip(arguments[:2], signature.args[:2], strict=True):
+            pointer = _vector_at(context, builder, kind, array, start)
+            terms.append(builder.load(pointer, align=4))
+        return builder.fadd(*terms)
 
     def _negated(builder: Any, vector: Any, signs: Any) -> Any:
         """The vector of 16, negated where the lowest bits of the signs are set."""
@@ -154,6 +219,64 @@ else:
         return types.uint32(array, types.int64, types.uint32, types.uint32), emit
 
     @intrinsic
+    def split_sum_32(_typing, x, y, _start, _least, rest, _past):
+        """Twice a sum, a comparison, a selection and a store of sixteen."""
+
+        def emit(context, builder, signature, arguments):
+            x, y, start, least, rest, past = arguments
+            halves = []
+            for half in range(2):
+                place = builder.add(start, ir.Constant(_I64, 16 * half))
+                sums = _sums_at(context, builder, signature, (x, y, place))
+                bits = _magnitudes(builder, sums)
+                flags = builder.icmp_unsigned(">=", bits, _everywhere(builder, least, 16))
+                zero = ir.Constant(sums.type, [0.0] * 16)
+                pointer = _vector_at(context, builder, signature.args[4], rest, place)
+                _store(builder, builder.select(flags, zero, sums), pointer, past)
+                halves.append(builder.zext(builder.bitcast(flags, _I16), _I32))
+            upper = builder.shl(halves[1], ir.Constant(_I32, 16))
+            return builder.or_(halves[0], upper)
+
+        return types.uint32(x, y, types.int64, types.uint32, rest, types.boolean), emit
+
+    @intrinsic
+    def add_scaled_16(_typing, x, y, _start, _weight, total, _past, maxima):
+        """A product, a sum, which are not fused, a store; a maximum."""
+
+        def emit(context, builder, signature, arguments):
+            x, y, start, weight, total, past, maxima = arguments
+            values = []
+            for array, kind in ((x, signature.args[0]), (y, signature.args[1])):
+                pointer = _vector_at(context, builder, kind, array, start)
+                values.append(builder.load(pointer, align=4))
+            product = builder.fmul(values[1], _everywhere(builder, weight, 16))
+            pointer = _vector_at(context, builder, signature.args[4], total, start)
+            sums = builder.fadd(values[0], product)
+            _store(builder, sums, pointer, past)
+            zero = ir.Constant(_I64, 0)
+            pointer = _vector_at(context, builder, signature.args[6], maxima, zero)
+            before, bits = builder.load(pointer, align=4), _magnitudes(builder, sums)
+            larger = builder.icmp_signed(">", bits, before)
+            builder.store(builder.select(larger, bits, before), pointer, align=4)
+            return context.get_dummy_value()
+
+        numbers = types.int64, types.float32
+        return types.void(x, y, *numbers, total, types.boolean, maxima), emit
+
+    @intrinsic
+    def copy_16(_typing, x, _start, target, _place, _past):
+        """A load and a store."""
+
+        def emit(context, builder, signature, arguments):
+            x, start, target, place, past = arguments
+            source = _vector_at(context, builder, signature.args[0], x, start)
+            pointer = _vector_at(context, builder, signature.args[2], target, place)
+            _store(builder, builder.load(source, align=4), pointer, past)
+            return context.get_dummy_value()
+
+        return types.void(x, types.int64, target, types.int64, types.boolean), emit
+
+    @intrinsic
     def add_signed_16(_typing, x, _start, _scale, _signs, sums, _place):
         """Sixteen products, rounded by an addition, and one read and write of sixteen sums."""
 
@@ -195,16 +318,32 @@ else:
 
         def emit(context, builder, signature, arguments):
             x, start = arguments
-            words = ir.VectorType(_I32, 16)
             pointer = _vector_at(context, builder, signature.args[0], x, start)
-            loaded = builder.bitcast(builder.load(pointer, align=4), words)
-            magnitudes = builder.and_(loaded, ir.Constant(words, [0x7FFFFFFF] * 16))
-            kind = ir.FunctionType(_I32, [words])
-            name = "llvm.vector.reduce.smax.v16i32"
-            reduce = cgutils.get_or_insert_function(builder.module, kind, name)
-            return builder.call(reduce, [magnitudes])
+            return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
 
         return types.int32(x, types.int64), emit
+
+    @intrinsic
+    def largest_sum_16(_typing, x, y, _start):
+        """A sum, an and with all but the signs, a maximum across the vector."""
+
+        def emit(context, builder, signature, arguments):
+            sums = _sums_at(context, builder, signature, arguments)
+            return _largest(builder, _magnitudes(builder, sums))
+
+        return types.int32(x, y, types.int64), emit
+
+    @intrinsic
+    def equal_sum_16(_typing, x, y, _start, _bits):
+        """A sum, an and with all but the signs, a comparison."""
+
+        def emit(context, builder, signature, arguments):
+            sums = _sums_at(context, builder, signature, arguments)
+            wanted = _everywhere(builder, arguments[3], 16)
+            flags = builder.icmp_signed("==", _magnitudes(builder, sums), wanted)
+            return builder.zext(builder.bitcast(flags, _I16), _I32)
+
+        return types.uint32(x, y, types.int64, types.int32), emit
 
     @intrinsic
     def reaching_16(_typing, x, y, _start, _weight, _least):

@@ -35,7 +35,7 @@ def _flag(  # noqa: PLR0917 - compiled functions are called by position
     for c in range(maxima.size):
         begin = c * chunk
         size = min(chunk, x.size - begin)
-        largest = _largest(x, begin, size)
+        largest = largest_of(x, begin, size)
         maxima[c] = float_of_bits(largest)
         if largest == 0:
             continue
@@ -50,7 +50,7 @@ def _flag(  # noqa: PLR0917 - compiled functions are called by position
 
 
 @njit(cache=True, nogil=True)
-def _largest(x: Floats, begin: int, size: int) -> np.int32:
+def largest_of(x: Floats, begin: int, size: int) -> np.int32:
     """The bits of the largest magnitude."""
     largest = np.int32(0)
     if size < _WINDOW:

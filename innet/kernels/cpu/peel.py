@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from innet import memory
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu.bitmap import AT_ONCE, expand_words, list_bits, without_tail
+from innet.kernels.cpu.bitmap import expand_words, without_tail
 from innet.kernels.cpu.intrinsics import prefetch
 from innet.kernels.cpu.lhc import (
     STRIP,
@@ -46,30 +46,30 @@ _LOW = np.uint64(0xFFFFFFFF)
 _ONE = np.uint64(1)
 
 
-def lhc_peel(bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /) -> tuple[Ints, Ints]:
+def lhc_peel(
+    bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
+) -> tuple[tuple[Ints, Ints], Ints]:
     """See ``innet.kernels.Kernels.lhc_peel``.
 
     Scratch: 16 bytes for each cell, 12 for each element that is looked for, a copy of the bitmap;
     less than twice the gradient where fewer than a quarter of the elements are looked for.
     """
     hashing = hashing_of(layout)
-    words = without_tail(bitmap, size)
+    items = expand_words(without_tail(bitmap, size))
+    segments = memory.empty(items.size if layout.coupled else 0, np.int32)
     ends = np.zeros(layout.starts, np.int64)
-    order = _sorted(words, layout, ends)
+    order = _sorted(items, layout, segments, ends)
     states = memory.empty(layout.cells, np.uint64)
     _occupy(order, hashing, states)
     values = memory.empty(order.size, np.int32)
     rest = memory.empty(layout.cells, np.int32)
     queue = memory.empty(layout.cells + 1, np.int32)
-    peeled = _peel(order, hashing, (states, sketch, rest, queue), values)
-    missing = np.zeros(words.size, np.uint32)
-    if peeled == order.size:
-        total = memory.empty(size, np.int32)
-        _place_all(words, hashing, ends, values, total)
-    else:
-        total = memory.zeros(size, np.int32)
-        _place(order, values, total, missing)
-    return total, missing.view(np.int32)
+    _peel(order, hashing, (states, sketch, rest, queue), values)
+    integers = memory.empty(items.size, np.int32)
+    missing = np.zeros(-(-size // 32), np.uint32)
+    starts = np.concatenate([ends[:1] * 0, ends[:-1]])
+    _collect(items, segments, starts, (order, values), integers, missing)
+    return (items, integers), missing.view(np.int32)
 
 
 def lhc_unlock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
@@ -83,17 +83,16 @@ def lhc_unlock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     return asked.view(np.int32)
 
 
-def _sorted(words: Words, layout: SketchLayout, ends: Counts) -> Ints:
-    """The elements by first segment, in each of them ascending.
+def _sorted(items: Ints, layout: SketchLayout, segments: Ints, ends: Counts) -> Ints:
+    """A copy of the elements by first segment, in each of them ascending.
 
-    ``ends``, shape (layout.starts,) and zero, becomes each segment's end among them.
+    ``segments``, one for each element, become these; ``ends``, shape (layout.starts,) and zero,
+    each segment's end among the elements. In plain hashing there is one segment, and none is noted.
     """
-    items = expand_words(words)
-    if not layout.coupled:
-        ends[0] = items.size
-        return items
     order = memory.empty(items.size, np.int32)
-    segments = memory.empty(items.size, np.int32)
+    if not layout.coupled:
+        order[:] = items
+        return order
     _first_segments(items, hashing_of(layout), segments)
     _sort(items, segments, ends, order)
     return order
@@ -147,9 +146,8 @@ def _occupy(order: Ints, hashing: Hashing, states: States) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
-    """Peel until nothing moves; returns how many were recovered: their bits in ``order`` are
-    inverted.
+def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> None:
+    """Peel until nothing moves. The bits in ``order`` of what was recovered are inverted.
 
     A cell comes to hold one element once at the most, so that the queue cannot overflow. Cells
     that are still to be looked at are not queued: all that is touched stays near them.
@@ -162,7 +160,7 @@ def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
     numbers = np.empty(_BATCH, np.uint64)
     # An item that is alone in a cell before ``start`` has no cell after the next segments.
     ahead = hashes * int(hashing[0] << hashing[2])
-    start = fetched = peeled = 0
+    start = fetched = 0
     while start < states.size:
         head = tail = 0
         while start < states.size and tail < _GATHERED:
@@ -189,7 +187,6 @@ def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
                 value = _read(homes[b], b, strip, hashing, rest)
                 values[number] = np.int32(value)
                 order[number] = ~order[number]
-                peeled += 1
                 for j in range(hashes):
                     cell = cells[j, b]
                     negate = sign_of(z0[b], j)
@@ -198,7 +195,6 @@ def _peel(order: Ints, hashing: Hashing, arrays: Arrays, values: Ints) -> int:
                     states[cell] = state
                     queue[tail] = np.int32(cell)
                     tail += int((state >> _HALF) == _ONE) & int(cell < np.uint64(start))
-    return peeled
 
 
 @njit(cache=True, nogil=True)
@@ -230,32 +226,30 @@ def _read(home: np.uint64, b: int, strip: Strip, hashing: Hashing, rest: Ints) -
 
 
 @njit(cache=True, nogil=True)
-def _place_all(bitmap: Words, hashing: Hashing, ends: Counts, values: Ints, total: Ints) -> None:
-    """The values of all elements, where nothing is missing; the others become zero.
+def _collect(  # noqa: PLR0917 - compiled functions are called by position
+    items: Ints,
+    segments: Ints,
+    following: Counts,
+    peeled: tuple[Ints, Ints],
+    integers: Ints,
+    missing: Words,
+) -> None:
+    """The values in the order of the elements, zero where missing: each is the next of its segment.
 
-    The elements are listed again, in ascending order: each is the next of its segment.
+    ``following`` are the segments' starts among what was peeled, order and values; not kept.
     """
-    following = np.zeros(ends.size, np.int64)
-    following[1:] = ends[:-1]
-    listed = np.empty(32 * STRIP + AT_ONCE, np.int32)
-    segments = np.empty(32 * STRIP, np.int32)
-    for first in range(0, bitmap.size, STRIP):
-        total[32 * first : 32 * (first + STRIP)] = 0
-        count = list_bits(bitmap[first : first + STRIP], 32 * first, listed)
-        _first_segments(listed[:count], hashing, segments)
-        for i in range(count):
+    order, values = peeled
+    for i in range(items.size):
+        place = np.uint64(i)
+        if segments.size != 0:
             segment = np.uint64(segments[i])
-            total[np.uint64(listed[i])] = values[np.uint64(following[segment])]
+            place = np.uint64(following[segment])
             following[segment] += 1
-
-
-@njit(cache=True, nogil=True)
-def _place(order: Ints, values: Ints, total: Ints, missing: Words) -> None:
-    for i in range(order.size):
-        if order[i] < 0:
-            total[np.uint64(~order[i])] = values[i]
+        if order[place] < 0:
+            integers[i] = values[place]
         else:
-            item = int(order[i])
+            integers[i] = 0
+            item = int(items[i])
             missing[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
 
 

@@ -10,22 +10,42 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from innet.kernels.arrays import Floats, Selected
+from innet import memory
+from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.intrinsics import magnitude_bits
-from innet.kernels.cpu.topk import STRETCH, accumulate, list_reaching
+from innet.kernels.cpu.topk import list_reaching, list_sums
 
-_SPARE = STRETCH + 32  # room that lets a stretch be listed without looking
+_STRETCH = 1024  # elements that are listed without looking
+_SPARE = _STRETCH + 32  # room that lets a stretch be listed without looking
 _INFINITY = 0x7F800000
 
 
 def reaching(x: Floats, threshold: float, /) -> Selected:
     """See ``innet.kernels.Kernels.reaching``."""
-    return _select(x, None, threshold)
+    least = np.uint32(least_bits(threshold))
+    lists = _lists(x.size // 16 + _SPARE)
+    place, found = _advance(x, least, lists, (0, 0))
+    if place == x.size:
+        return lists[0][:found].copy(), lists[1][:found].copy()
+    lists = _longer(lists, found, _count(x[place:], None, least))
+    _, found = _advance(x, least, lists, (place, found))
+    return lists[0][:found], lists[1][:found]
 
 
-def reaching_residual(gradient: Floats, residual: Floats, threshold: float, /) -> Selected:
+def reaching_residual(
+    gradient: Floats, residual: Floats, threshold: float, /
+) -> tuple[Ints, Floats, Floats]:
     """See ``innet.kernels.Kernels.reaching_residual``."""
-    return _select(residual, gradient, threshold)
+    least = np.uint32(least_bits(threshold))
+    rest: Floats = memory.empty(residual.size, np.float32)
+    past, terms = memory.passes_caches(rest), (residual, gradient)
+    lists = _lists(residual.size // 16 + _SPARE)
+    place, found = list_sums(terms, rest, least, lists, (0, 0), past)
+    if place == residual.size:
+        return lists[0][:found].copy(), lists[1][:found].copy(), rest
+    lists = _longer(lists, found, _count(residual[place:], gradient[place:], least))
+    _, found = list_sums(terms, rest, least, lists, (place, found), past)
+    return lists[0][:found], lists[1][:found], rest
 
 
 def least_bits(threshold: float) -> int:
@@ -36,23 +56,16 @@ def least_bits(threshold: float) -> int:
     return bits + 1 if float(nearest) < threshold and bits < _INFINITY else bits
 
 
-def _select(x: Floats, gradient: Floats | None, threshold: float) -> Selected:
-    least = np.uint32(least_bits(threshold))
-    lists = _lists(x.size // 16 + _SPARE)
-    place, found = _advance(x, gradient, least, lists, (0, 0))
-    if place < x.size:
-        rest = None if gradient is None else gradient[place:]
-        longer = _lists(found + _count(x[place:], rest, least) + _SPARE)
-        for old, new in zip(lists, longer, strict=True):
-            new[:found] = old[:found]
-        lists = longer
-        _, found = _advance(x, gradient, least, lists, (place, found))
-        return lists[0][:found], lists[1][:found]
-    return lists[0][:found].copy(), lists[1][:found].copy()
-
-
 def _lists(room: int) -> Selected:
-    return np.empty(room, np.int32), np.empty(room, np.float32)
+    return memory.empty(room, np.int32), memory.empty(room, np.float32)
+
+
+def _longer(lists: Selected, found: int, more: int) -> Selected:
+    """The lists with room for so many more than they have."""
+    longer = _lists(found + more + _SPARE)
+    for old, new in zip(lists, longer, strict=True):
+        new[:found] = old[:found]
+    return longer
 
 
 @njit(cache=True, nogil=True)
@@ -67,13 +80,9 @@ def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
 
 @njit(cache=True, nogil=True)
 def _advance(
-    x: Floats,
-    gradient: Floats | None,
-    least: np.uint32,
-    lists: Selected,
-    progress: tuple[int, int],
+    x: Floats, least: np.uint32, lists: Selected, progress: tuple[int, int]
 ) -> tuple[int, int]:
-    """List what reaches the bits; with a gradient, x becomes x + gradient, the listed ones zero.
+    """List what reaches the bits.
 
     ``progress`` is the place to begin at and how many are listed already. It is returned as it is
     afterwards: the place is the array's end, or where the lists might not hold another stretch.
@@ -81,13 +90,7 @@ def _advance(
     place, found = progress
     indices, _ = lists
     while place < x.size and found + _SPARE <= indices.size:
-        end = min(place + STRETCH, x.size)
-        if gradient is not None:
-            accumulate(gradient[place:end], x[place:end])
-        before = found
+        end = min(place + _STRETCH, x.size)
         found = list_reaching(x[place:end], place, least, lists, found)
-        if gradient is not None:
-            for i in range(before, found):
-                x[indices[i]] = 0
         place = end
     return place, found

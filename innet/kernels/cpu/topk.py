@@ -1,9 +1,10 @@
 """Exact top-k by magnitude, with or without a residual, in little more than one reading.
 
 A sample gives a threshold that slightly more than k elements reach; one pass lists these candidates
-(and adds the gradient to the residual on the way); a radix select among the candidates is exact. A
-sample that misled, or a gradient with too many equal magnitudes, costs another few passes over the
-whole array, never exactness.
+(and adds gradient and residual on the way, and writes what is not listed); a radix select among the
+candidates is exact, and those that are not selected are put back. A sample that misled, or a
+gradient with too many equal magnitudes, costs another few passes over the whole array, never
+exactness.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import math
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import Floats, Ints, Selected
-from innet.kernels.cpu.intrinsics import flag_32, magnitude_bits, trailing_zeros
+from innet.kernels.cpu.intrinsics import flag_32, magnitude_bits, split_sum_32, trailing_zeros
+from innet.kernels.cpu.sums import add_scaled
 
 _SMALL = 1 << 15  # below this the radix select over everything is as fast as sampling
 _SAMPLED = 64  # one element in so many is looked at to guess the threshold
-STRETCH = 1024  # elements that are added up before they are compared; they stay in the first cache
+_TOGETHER = 4  # neighbours of the sample: they come with one access to the memory
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
@@ -27,24 +30,29 @@ def top_k(x: Floats, k: int, /) -> Selected:
     """See ``innet.kernels.Kernels.top_k``."""
     if not _worth_sampling(x, k):
         return _exact(x, k)
-    least = _guess(x, x, False, k)
+    least = _guess(x, None, k)
     candidates = _room(x.size, k)
     found = list_reaching(x, 0, np.uint32(least), candidates, 0)
     return _finish(x, k, least, candidates, found)
 
 
-def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> Selected:
+def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats, Floats]:
     """See ``innet.kernels.Kernels.top_k_residual``."""
     if _worth_sampling(residual, k):
-        least = _guess(residual, gradient, True, k)
-        candidates = _room(residual.size, k)
-        found = _accumulate_and_list(gradient, residual, np.uint32(least), *candidates)
-        selected = _finish(residual, k, least, candidates, found)
-    else:
-        accumulate(gradient, residual)
-        selected = _exact(residual, k)
-    _clear(residual, selected[0])
-    return selected
+        least = np.uint32(_guess(residual, gradient, k))
+        rest: Floats = memory.empty(residual.size, np.float32)
+        indices, values = _room(residual.size, k)
+        past = memory.passes_caches(rest)
+        terms = residual, gradient
+        place, found = list_sums(terms, rest, least, (indices, values), (0, 0), past)
+        if place == residual.size and found >= k:
+            bits, ties = _kth_magnitude(values[:found], k)
+            _keep_or_put_back(indices, values, found, bits, ties, rest)
+            return indices[:k].copy(), values[:k].copy(), rest
+    rest, _ = add_scaled(residual, gradient, 1.0)
+    indices, values = _exact(rest, k)
+    _clear(rest, indices)
+    return indices, values, rest
 
 
 def _worth_sampling(x: Floats, k: int) -> bool:
@@ -53,15 +61,16 @@ def _worth_sampling(x: Floats, k: int) -> bool:
 
 def _room(size: int, k: int) -> Selected:
     capacity = 2 * k + size // 256 + 1024
-    return np.empty(capacity, np.int32), np.empty(capacity, np.float32)
+    return memory.empty(capacity, np.int32), memory.empty(capacity, np.float32)
 
 
-def _guess(x: Floats, y: Floats, add: bool, k: int) -> int:
+def _guess(x: Floats, y: Floats | None, k: int) -> int:
     """Bits of a magnitude that very likely k and not many more elements of x (+ y) reach."""
-    sample = _sample(x, y, add, x.size // _SAMPLED)
+    sample = _sample(x, y, x.size // _SAMPLED)
     expected = k / _SAMPLED
-    # Four standard deviations of the binomial count, and a constant for when that count is small.
-    rank = math.ceil(expected + 4 * math.sqrt(expected) + 8)
+    # Four standard deviations of a count of independent elements, or nearly so many where those
+    # that lie together are as large as each other; and a constant for when that count is small.
+    rank = math.ceil(expected + 6 * math.sqrt(expected) + 8)
     bits, _ = _kth_magnitude(sample, min(rank, sample.size))
     # At zero everything would be a candidate; what is not zero is a better guess.
     return max(int(bits), _TINIEST)
@@ -90,15 +99,20 @@ def _exact(x: Floats, k: int) -> Selected:
 
 
 @njit(cache=True, nogil=True)
-def _sample(x: Floats, y: Floats, add: bool, count: int) -> Floats:
+def _sample(x: Floats, y: Floats | None, count: int) -> Floats:
     """Elements at the places of a Weyl sequence, which no stride of a layout falls in step with."""
-    sample = np.empty(count, np.float32)
-    size = np.uint64(x.size)
+    places = count // _TOGETHER
+    sample = np.empty(places * _TOGETHER, np.float32)
+    size = np.uint64(x.size // _TOGETHER)
     place = np.uint64(0)
-    for j in range(count):
+    for j in range(places):
         place += np.uint64(0x9E3779B97F4A7C15)
-        i = np.int64(((place >> np.uint64(32)) * size) >> np.uint64(32))
-        sample[j] = x[i] + y[i] if add else x[i]
+        first = np.int64(((place >> np.uint64(32)) * size) >> np.uint64(32)) * _TOGETHER
+        for i in range(_TOGETHER):
+            value = x[first + i]
+            if y is not None:
+                value += y[first + i]
+            sample[j * _TOGETHER + i] = value
     return sample
 
 
@@ -157,24 +171,41 @@ def list_reaching(x: Floats, base: int, least: np.uint32, candidates: Selected, 
 
 
 @njit(cache=True, nogil=True)
-def accumulate(gradient: Floats, residual: Floats) -> None:
-    """Add the gradient to the residual."""
-    for i in range(gradient.size):
-        residual[i] += gradient[i]
+def list_sums(  # noqa: PLR0917 - compiled functions are called by position
+    terms: tuple[Floats, Floats],
+    rest: Floats,
+    least: np.uint32,
+    lists: Selected,
+    progress: tuple[int, int],
+    past: bool,
+) -> tuple[int, int]:
+    """List the sums of two arrays whose magnitude's bits reach ``least``; the others go to
+    ``rest``, which is 0 in the place of those, ``past`` the caches or not.
 
-
-@njit(cache=True, nogil=True)
-def _accumulate_and_list(
-    gradient: Floats, residual: Floats, least: np.uint32, indices: Ints, values: Floats
-) -> int:
-    """Add the gradient to the residual and list the candidates, as ``list_reaching`` does."""
-    found = 0
-    for start in range(0, residual.size, STRETCH):
-        end = min(start + STRETCH, residual.size)
-        accumulate(gradient[start:end], residual[start:end])
-        if found >= 0:
-            found = list_reaching(residual[start:end], start, least, (indices, values), found)
-    return found
+    ``progress`` is the place to begin at, a multiple of 32, and how many are listed already. It is
+    returned as it is afterwards: the place is the end, or where the lists may have no room.
+    """
+    x, y = terms
+    indices, values = lists
+    start, found = progress
+    while start < x.size and found + 32 <= indices.size:
+        if start + 32 <= x.size:
+            flags = split_sum_32(x, y, start, least, rest, past)
+        else:
+            flags = np.uint32(0)
+            for j in range(x.size - start):
+                value = x[start + j] + y[start + j]
+                reaches = magnitude_bits(value) >= np.int32(least)
+                rest[start + j] = np.float32(0) if reaches else value
+                flags |= np.uint32(reaches) << np.uint32(j)
+        while flags != np.uint32(0):
+            i = start + trailing_zeros(flags)
+            flags &= flags - np.uint32(1)
+            indices[found] = i
+            values[found] = x[i] + y[i]
+            found += 1
+        start += 32
+    return min(start, x.size), found
 
 
 @njit(cache=True, nogil=True)
@@ -189,6 +220,24 @@ def _keep(indices: Ints, values: Floats, found: int, bits: np.int32, ties: int) 
         indices[kept] = indices[i]
         values[kept] = values[i]
         kept += int(magnitude > bits) | tied
+
+
+@njit(cache=True, nogil=True)
+def _keep_or_put_back(  # noqa: PLR0917 - compiled functions are called by position
+    indices: Ints, values: Floats, found: int, bits: np.int32, ties: int, rest: Floats
+) -> None:
+    """As ``_keep``; the values of the others go to ``rest``. They are few."""
+    kept = 0
+    for i in range(found):
+        magnitude = magnitude_bits(values[i])
+        tied = magnitude == bits and ties > 0
+        if magnitude > bits or tied:
+            ties -= int(tied)
+            indices[kept] = indices[i]
+            values[kept] = values[i]
+            kept += 1
+        else:
+            rest[indices[i]] = values[i]
 
 
 @njit(cache=True, nogil=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from innet.kernels.cuda.bitmap import expand, popcount
 from innet.kernels.cuda.blocks import block_bitmap, gather_blocks, scatter_blocks
-from innet.kernels.cuda.chunks import chunk_largest
+from innet.kernels.cuda.chunks import chunk_largest, chunk_largest_sum
 from innet.kernels.cuda.count import count_estimate, count_sketch
 from innet.kernels.cuda.filters import bloom_fill, bloom_members
 from innet.kernels.cuda.fixed import dequantise, quantise, quantise_randomly, scatter
@@ -25,16 +25,19 @@ from innet.kernels.cuda.maxima import reaching_maxima
 from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
 from innet.kernels.cuda.statistics import moments, product
+from innet.kernels.cuda.sums import add_scaled
 from innet.kernels.cuda.survey import smallest, survey
 from innet.kernels.cuda.threshold import reaching, reaching_residual
 from innet.kernels.cuda.topk import top_k, top_k_residual
 
 __all__ = [
+    "add_scaled",
     "block_bitmap",
     "block_squares",
     "bloom_fill",
     "bloom_members",
     "chunk_largest",
+    "chunk_largest_sum",
     "count_estimate",
     "count_sketch",
     "dequantise",

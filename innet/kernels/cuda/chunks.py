@@ -8,6 +8,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.device import Array, back, empty, floats, warps_for
+from innet.kernels.cuda.sums import sum_of
 from innet.kernels.cuda.warp import largest
 
 _MAGNITUDE = 0x7FFFFFFF
@@ -20,6 +21,11 @@ def chunk_largest(x: Any, chunk: int, /) -> Any:
     indices = empty(-(-words.size // chunk))
     _chunk_largest[warps_for(indices.size)](words, chunk, indices)
     return back(indices, x)
+
+
+def chunk_largest_sum(x: Any, y: Any, chunk: int, /) -> Any:
+    """See ``innet.kernels.Kernels.chunk_largest_sum``. Scratch: the sum."""
+    return back(chunk_largest(sum_of(floats(x), floats(y)), chunk), x, y)
 
 
 @cuda.jit

@@ -14,6 +14,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.bitmap import expand, word_below
+from innet.kernels.cuda.blocks import gather_blocks
 from innet.kernels.cuda.device import (
     ONE_BLOCK,
     Array,
@@ -63,8 +64,10 @@ def lhc_peel(bitmap: Any, sketch: Any, size: int, layout: SketchLayout, /) -> An
     rest = empty(layout.cells)
     rest.copy_to_device(ints(sketch))
     graph = _peel(bitmap, rest, filled(size), size, layout)
-    missing = graph.pending.view(np.int32)
-    return back(graph.total, bitmap, sketch), back(missing, bitmap, sketch)
+    items = expand(ints(bitmap), size)
+    integers = gather_blocks(graph.total, items, 1)
+    found = back(items, bitmap, sketch), back(integers, bitmap, sketch)
+    return found, back(graph.pending.view(np.int32), bitmap, sketch)
 
 
 def lhc_unlock(bitmap: Any, size: int, layout: SketchLayout, /) -> Any:

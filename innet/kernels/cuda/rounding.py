@@ -17,6 +17,11 @@ if SIMULATED:
         """The rounded product."""
         return np.float64(a * b)
 
+    @cuda.jit(device=True)
+    def times_32(a: np.float32, b: np.float32) -> np.float32:
+        """The same of float32."""
+        return np.float32(a * b)
+
 else:
     from numba.cuda import libdevice
 
@@ -24,3 +29,8 @@ else:
     def times(a: np.float64, b: np.float64) -> np.float64:
         """The rounded product."""
         return np.float64(libdevice.dmul_rn(a, b))
+
+    @cuda.jit(device=True)
+    def times_32(a: np.float32, b: np.float32) -> np.float32:
+        """The same of float32."""
+        return np.float32(libdevice.fmul_rn(a, b))

@@ -9,7 +9,8 @@ from numba import cuda
 
 from innet.kernels.cpu.threshold import least_bits
 from innet.kernels.cuda.device import Array, back, empty, floats
-from innet.kernels.cuda.topk import accumulate, clear, ranks, write
+from innet.kernels.cuda.sums import sum_of
+from innet.kernels.cuda.topk import clear, ranks, write
 
 _NONE_TIED = 0
 
@@ -22,13 +23,10 @@ def reaching(x: Any, threshold: float, /) -> Any:
 
 def reaching_residual(gradient: Any, residual: Any, threshold: float, /) -> Any:
     """See ``innet.kernels.Kernels.reaching_residual``."""
-    rest = floats(residual)
-    accumulate(floats(gradient), rest)
+    rest = sum_of(floats(residual), floats(gradient))
     indices, values = _reaching(rest, threshold)
     clear(rest, indices)
-    if isinstance(residual, np.ndarray):
-        rest.copy_to_host(residual)
-    return back(indices, gradient, residual), back(values, gradient, residual)
+    return tuple(back(each, gradient, residual) for each in (indices, values, rest))
 
 
 def _reaching(x: Array, threshold: float) -> tuple[Array, Array]:

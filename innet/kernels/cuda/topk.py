@@ -25,6 +25,7 @@ from innet.kernels.cuda.device import (
     warps_for,
 )
 from innet.kernels.cuda.scan import exclusive_scan, segment_of
+from innet.kernels.cuda.sums import sum_of
 from innet.kernels.cuda.warp import ballot, rank
 
 _MAGNITUDE = 0x7FFFFFFF
@@ -43,13 +44,10 @@ def top_k(x: Any, k: int, /) -> Any:
 
 def top_k_residual(gradient: Any, residual: Any, k: int, /) -> Any:
     """See ``innet.kernels.Kernels.top_k_residual``."""
-    rest = floats(residual)
-    accumulate(floats(gradient), rest)
+    rest = sum_of(floats(residual), floats(gradient))
     indices, values = _top_k(rest, k)
     clear(rest, indices)
-    if isinstance(residual, np.ndarray):
-        rest.copy_to_host(residual)
-    return back(indices, gradient, residual), back(values, gradient, residual)
+    return tuple(back(each, gradient, residual) for each in (indices, values, rest))
 
 
 def _top_k(x: Array, k: int) -> tuple[Array, Array]:
@@ -64,11 +62,6 @@ def _top_k(x: Array, k: int) -> tuple[Array, Array]:
         _choose_digit[ONE_BLOCK](shift, state, counts)
     write(x, state, *ranks(x, state), indices, values)
     return indices, values
-
-
-def accumulate(gradient: Array, residual: Array) -> None:
-    """Add the gradient to the residual."""
-    _accumulate[threads_for(residual.size)](gradient, residual)
 
 
 def clear(residual: Array, indices: Array) -> None:
@@ -100,12 +93,6 @@ def write(x: Array, state: Array, above: Array, tied: Array, indices: Array, val
     segment = segment_of(x.size, 32 * _AHEAD)
     grid = warps_for(above.size - 1)
     _write[grid](x, x.view(np.int32), segment, state, above, tied, indices, values)
-
-
-@cuda.jit
-def _accumulate(gradient: Array, residual: Array) -> None:
-    for i in range(cuda.grid(1), residual.size, cuda.gridsize(1)):
-        residual[i] += gradient[i]
 
 
 @cuda.jit

@@ -189,6 +189,7 @@ class ThroughputSettings(Settings):
         codecs: registered names.
         values_per_packet: int32 values in one packet.
         windows: chunks of a worker under way at once, powers of two.
+        topologies: "star": one switch; "tree": two racks of workers below a root.
         switches: "memory"; or in Mininet "builtin" and "bmv2".
         size: elements of each worker's gradient.
         size_bmv2: the same for "bmv2", which is slower by an order of magnitude.
@@ -207,6 +208,9 @@ class ThroughputSettings(Settings):
     )
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(64, 256), min_length=1, strict=False
+    )
+    topologies: tuple[Literal["star", "tree"], ...] = Field(
+        default=("star",), min_length=1, strict=False
     )
     switches: tuple[Literal["memory", "builtin", "bmv2"], ...] = Field(
         default=("memory",), min_length=1, strict=False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from innet.config import ThroughputSettings
-from innet.experiments.throughput import all_reduce_settings
+from innet.experiments.throughput import SHAPES, all_reduce_settings
 from innet.record import Report
 from innet.record.throughput import Point
 from topo.allreduce import run
@@ -29,6 +29,7 @@ def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
                 "rounds": 1 + settings.rounds,
                 "framing": settings.framing,
                 "timeout": _TIMEOUT,
+                **SHAPES[point.topology],
             }
         )
     )

@@ -42,6 +42,12 @@ def throughput(
         list[int] | None,
         typer.Option("--window", help="Packets under way; repeatable. [default: 64, 256]"),
     ] = None,
+    topologies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topology", help="star; tree: two racks below a root; repeatable. [default: star]"
+        ),
+    ] = None,
     switches: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,6 +89,7 @@ def throughput(
             "codecs": tuple(codecs) if codecs else None,
             "values_per_packet": tuple(values) if values else None,
             "windows": tuple(windows) if windows else None,
+            "topologies": tuple(topologies) if topologies else None,
             "switches": tuple(switches) if switches else None,
             "size": size,
             "size_bmv2": size_bmv2,
@@ -113,7 +120,7 @@ def throughput(
         def watch(number: int, of: int, point: Point) -> None:
             status.update(f"{number} of {of}: {point.workers} workers, {point.codec}, "
                           f"{point.values_per_packet} values, window {point.window}, "
-                          f"{point.switch} ...")  # fmt: skip
+                          f"{point.topology}, {point.switch} ...")  # fmt: skip
 
         record = experiment.run(
             settings, path, created=datetime.now(UTC), measures=measures, watch=watch

@@ -1,4 +1,4 @@
-"""A sweep: how fast sums come, by workers, codec, values per packet, window and switch.
+"""A sweep: how fast sums come, by workers, codec, values per packet, window, topology and switch.
 
 What measures a point on a network is passed in, as networks lie above this package; the point in
 memory is measured here.
@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from innet import __version__
 from innet.config import AllReduceSettings, ThroughputSettings
@@ -21,21 +22,33 @@ from innet.record.throughput import Measurement, Point, ThroughputRecord
 Measure = Callable[[Point, ThroughputSettings], list[Report]]
 """The reports of ``1 + rounds`` all-reduces at a point; the first one warms up."""
 
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "star": {"program": "slots"},
+    "tree": {"program": "tree", "racks": 2, "depth": 2},
+}
+"""By topology: what runs on it, and how wide and deep it is."""
+
 Watch = Callable[[int, int, Point], None]
 """Told of each point before it is measured: its number from 1, how many there are, which it is."""
 
 
 def points(settings: ThroughputSettings) -> Iterator[Point]:
     """All combinations; what is compared with each other is measured one after the other."""
-    for workers, codec, values, window, switch in itertools.product(
+    for workers, codec, values, window, topology, switch in itertools.product(
         settings.workers,
         settings.codecs,
         settings.values_per_packet,
         settings.windows,
+        settings.topologies,
         settings.switches,
     ):
         yield Point(
-            switch=switch, workers=workers, codec=codec, values_per_packet=values, window=window
+            switch=switch,
+            workers=workers,
+            codec=codec,
+            values_per_packet=values,
+            window=window,
+            topology=topology,
         )
 
 
@@ -81,6 +94,7 @@ def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:
         values_per_packet=point.values_per_packet,
         window=point.window,
         seed=settings.seed,
+        **SHAPES[point.topology],
     )
     given = gradients(all_reduce_settings(point, settings))
     return [collective.all_reduce(given)[1] for _ in range(1 + settings.rounds)]

@@ -25,6 +25,7 @@ class Point(Frozen):
         codec: as the person wrote it.
         values_per_packet: int32 values in each packet.
         window: chunks of a worker under way at once.
+        topology: "star" or "tree"; records of before there was a choice have stars.
     """
 
     switch: str
@@ -32,6 +33,7 @@ class Point(Frozen):
     codec: str
     values_per_packet: int
     window: int
+    topology: str = "star"
 
 
 class Measurement(Frozen):

@@ -21,6 +21,7 @@ _NAMES = {
     "builtin": "built-in, in Mininet",
     "bmv2": "simple_switch, in Mininet",
 }
+_LONG_LABEL = 34  # characters: three such are wider than the figure
 _VARIED = {
     "window": "packets of each worker under way at once",
     "workers": "workers",
@@ -38,7 +39,8 @@ def throughput_table(record: ThroughputRecord) -> Table:
         caption_justify="left",
     )
     table.add_column("switch")
-    for column in ("workers", "codec", "values", "window"):
+    shaped = _has_trees(record)
+    for column in ("workers", *(["topology"] if shaped else []), "codec", "values", "window"):
         table.add_column(column)
     for column in ("goodput", "of bmv2", "packets in", "sent again"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -48,6 +50,7 @@ def throughput_table(record: ThroughputRecord) -> Table:
         table.add_row(
             point.switch,
             str(point.workers),
+            *([point.topology] if shaped else []),
             point.codec,
             str(point.values_per_packet),
             str(point.window),
@@ -74,10 +77,18 @@ def draw_throughput(record: ThroughputRecord, path: Path) -> None:
     _draw(left, record, axis, lambda each: each.goodput / 1e6)
     left.set_ylabel("goodput of each worker, MB/s")
     _draw(right, record, axis, lambda each: each.packet_rate / 1e3)
-    right.set_ylabel("packets into the switch, 1000/s")
+    switches = "all switches" if _has_trees(record) else "the switch"
+    right.set_ylabel(f"packets into {switches}, 1000/s")
     handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
+    columns = min(len(labels), 3 if max(map(len, labels)) < _LONG_LABEL else 2)
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(4 + 0.2 * max(0, rows - 2))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
     save(figure, path)
+
+
+def _has_trees(record: ThroughputRecord) -> bool:
+    return any(each.point.topology != "star" for each in record.measurements)
 
 
 def _axis(record: ThroughputRecord) -> str:
@@ -96,7 +107,7 @@ def _draw(
     for each in record.measurements:
         rest = each.point.model_dump(exclude={axis, "switch"})
         varied = [
-            f"{value} {name.replace('_', ' ')}" if name != "codec" else str(value)
+            f"{value} {name.replace('_', ' ')}" if isinstance(value, int) else str(value)
             for name, value in rest.items()
             if len({getattr(other.point, name) for other in record.measurements}) > 1
         ]

@@ -51,6 +51,26 @@ def test_every_combination_is_measured_once(tmp_path):
         assert each.packet_rate * min(r.seconds.network for r in each.reports) > 0
 
 
+def test_trees_are_measured_beside_stars(tmp_path):
+    settings = SMALL.model_copy(
+        update={"workers": (2,), "windows": (16,), "topologies": ("star", "tree"), "rounds": 1}
+    )
+    record = sweep(tmp_path / "t.json", settings, {"memory": throughput.in_memory})
+    star, tree = record.measurements
+    assert (star.point.topology, tree.point.topology) == ("star", "tree")
+    assert star.exact
+    assert tree.exact
+    packets = [each.reports[0].switch_packets for each in (star, tree)]
+    assert packets[1] == 3 * packets[0]  # up to a leaf, up to the root, down to a leaf
+    assert [str(cell) for cell in throughput_table(record).columns[2].cells] == ["star", "tree"]
+    document = json.loads((tmp_path / "t.json").read_text())
+    for each in document["measurements"]:
+        each["point"].pop("topology", None)  # as records were before
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    assert ThroughputRecord.load(tmp_path / "old.json").measurements[1].point.topology == "star"
+    draw_throughput(record, tmp_path / "t.png")
+
+
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "t.json"
     seen = []

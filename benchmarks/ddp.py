@@ -56,10 +56,10 @@ class _Rank:
 def _run(told: Connection, task: _Rank) -> None:
     """Do iterations of the ways that are named, until told None."""
     import torch  # noqa: PLC0415 - only here
-    from torch import distributed  # noqa: PLC0415
-    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415 - as torch
+    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415 - as torch
 
-    from innet.torch import HookState, ddp_hook  # noqa: PLC0415
+    from innet.torch import HookState, ddp_hook  # noqa: PLC0415 - as torch
 
     torch.set_num_threads(1)
     distributed.init_process_group(

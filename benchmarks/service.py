@@ -227,7 +227,7 @@ class _Ranking:
 def _rank(told: Connection, task: _Ranking) -> None:
     """All-reduce as told, by gloo ("gloo") or a codec, until told None."""
     import torch  # noqa: PLC0415 - only here; the rest runs without it
-    from torch import distributed  # noqa: PLC0415
+    from torch import distributed  # noqa: PLC0415 - as torch
 
     torch.set_num_threads(1)
     distributed.init_process_group(

@@ -160,8 +160,7 @@ class Captures:
     """
 
     def __init__(self, folder: Path, interfaces: Mapping[int, str]) -> None:
-        # Imported where captures are asked for: it compiles.
-        from innet.tools.captures import CaptureWriter  # noqa: PLC0415
+        from innet.tools.captures import CaptureWriter  # noqa: PLC0415 - it compiles
 
         self._writers: dict[tuple[str, int], CaptureWriter] = {}
         self._clock = 0

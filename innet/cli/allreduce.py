@@ -16,6 +16,7 @@ from innet.cli.options import (
     InputOption,
     JsonOption,
     OutputOption,
+    PartialAfterOption,
     ProgramOption,
     RacksOption,
     SeedOption,
@@ -70,9 +71,7 @@ def allreduce(
     window_control: Annotated[
         str | None, typer.Option(help="fixed or aimd. [default: fixed]")
     ] = None,
-    partial_after: Annotated[
-        float | None, typer.Option(help="Seconds to wait for late workers.")
-    ] = None,
+    partial_after: PartialAfterOption = None,
     attempts: Annotated[int | None, typer.Option(help="Tries, if it stalls. [default: 1]")] = None,
     input_files: InputOption = None,
     output: OutputOption = None,

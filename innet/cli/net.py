@@ -17,6 +17,7 @@ from innet.cli.options import (
     InputOption,
     JsonOption,
     OutputOption,
+    PartialAfterOption,
     ProgramOption,
     RacksOption,
     SeedOption,
@@ -109,10 +110,7 @@ def net(
     give_up: Annotated[
         float | None, typer.Option(help="Seconds until a worker gives up. [default: 30]")
     ] = None,
-    partial_after: Annotated[
-        float | None,
-        typer.Option(help="Seconds to wait for late workers. [default: wait for all]"),
-    ] = None,
+    partial_after: PartialAfterOption = None,
     train: Annotated[
         bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
     ] = False,

@@ -43,6 +43,10 @@ InputOption = Annotated[
     list[Path] | None,
     typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
 ]
+PartialAfterOption = Annotated[
+    float | None,
+    typer.Option(help="Seconds to wait for late workers. [default: for all, always]"),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
 ]

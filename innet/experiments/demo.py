@@ -100,8 +100,7 @@ def run(
 
 
 def _save_capture(path: Path, frames: list[Frame]) -> None:
-    # Imported here: Scapy takes long to import.
-    from innet.dissect import write_pcap  # noqa: PLC0415
+    from innet.dissect import write_pcap  # noqa: PLC0415 - Scapy takes long to import
 
     # Virtual time stands still while a fabric without delay hands packets over: a microsecond for
     # each shows their order in tools that sort by time.

@@ -53,8 +53,7 @@ def load(part: Part = "test") -> Data:
     Returns:
         Images, shape (n, 8, 8), float32 in [0, 1], and their labels, shape (n,), int64 in 0..9.
     """
-    # Imported here: scikit-learn takes a second to import and no other command needs it.
-    from sklearn import datasets  # noqa: PLC0415
+    from sklearn import datasets  # noqa: PLC0415 - a second that no other command needs
 
     raw = datasets.load_digits()
     samples = Samples(

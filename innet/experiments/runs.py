@@ -152,8 +152,7 @@ def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:
 
 def collective(**arguments: Any) -> Summing:
     """The built-in switch with ``slots.p4``."""
-    # Imported here: it brings Numba, which --help and an error in the settings can do without.
-    from innet.collective import Collective  # noqa: PLC0415
+    from innet.collective import Collective  # noqa: PLC0415 - it brings Numba
 
     made: Summing = Collective(program="slots", **arguments)
     return made

@@ -50,7 +50,7 @@ def encode(text: str) -> NDArray[np.int64]:
 
 def _text() -> str:
     try:
-        from pydoc_data.topics import topics  # noqa: PLC0415
+        from pydoc_data.topics import topics  # noqa: PLC0415 - some systems leave it out
     except ImportError as error:
         raise MissingToolError(
             "pydoc_data.topics, a part of Python's standard library,",

@@ -32,8 +32,8 @@ def new_figure(width: float, height: float) -> Figure:
     """
     try:
         # Without pyplot: no window, no state shared with the caller's own plots.
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
     except ImportError:
         raise MissingToolError(
             "matplotlib", "plots", "Install it by: pip install 'innet[plot]'."

@@ -61,8 +61,10 @@ class Controls:
         self._runtime: Control | None = None
         self._known: frozenset[str] = frozenset()
         if has_thrift():
-            # Imported where it can be.
-            from innet.switch.bmv2_commands import KNOWN, RuntimeControl  # noqa: PLC0415
+            from innet.switch.bmv2_commands import (  # noqa: PLC0415 - it needs Thrift's library
+                KNOWN,
+                RuntimeControl,
+            )
 
             with inside():
                 self._runtime = runtime = RuntimeControl(program, port)

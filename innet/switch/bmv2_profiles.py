@@ -8,7 +8,13 @@ from innet.errors import ControlError
 from innet.switch import ir
 from innet.switch.bmv2_runtime import HANDLERS, Handler, Runtime, command
 from innet.switch.bmv2_tables import action_of, keys_of, target
-from innet.switch.command_table import Arguments, after_arrow, integer
+from innet.switch.command_table import (
+    OF_PROFILES_BY_TABLE,
+    Arguments,
+    after_arrow,
+    indirect_entry,
+    integer,
+)
 from innet.switch.tables import is_ordered
 
 
@@ -129,15 +135,9 @@ def _indirect(switch: Runtime, name: str) -> ir.Table:
 
 def _entry(switch: Runtime, words: Arguments) -> tuple[str, list[Any], int, dict[str, int]]:
     """Table, key, handle and priority of TABLE KEY ... => HANDLE [PRIORITY]."""
-    name, *rest = words
-    table = _indirect(switch, name)
-    priority = 0
-    if is_ordered(table):
-        priority = integer(rest.pop(), "the priority, which comes last")
-    if len(rest) < 2 or rest[-2] != "=>":
-        raise ControlError("expected => and one handle after the key fields")
-    handle = integer(rest[-1], "the handle")
-    return table.name, keys_of(table, rest[:-2]), handle, {"priority": priority}
+    table = _indirect(switch, words[0])
+    key, handle, priority = indirect_entry(words[1:], ordered=is_ordered(table))
+    return table.name, keys_of(table, key), handle, {"priority": priority or 0}
 
 
 @command("table_indirect_add")
@@ -179,21 +179,6 @@ def _table_indirect_reset_default(switch: Runtime, words: Arguments) -> str:
     return ""
 
 
-# ── The names that these commands had when each profile belonged to one table ──
-
-_OLD = {
-    "table_indirect_create_member": _create_member,
-    "table_indirect_modify_member": _modify_member,
-    "table_indirect_delete_member": _delete_member,
-    "table_indirect_create_group": _create_group,
-    "table_indirect_delete_group": _delete_group,
-    "table_indirect_add_member_to_group": _add_to_group,
-    "table_indirect_remove_member_from_group": _remove_from_group,
-    "table_dump_member": _dump_member,
-    "table_dump_group": _dump_group,
-}
-
-
 def _of_table(handler: Handler) -> Handler:
     def run(switch: Runtime, words: Arguments) -> str:
         profile = _indirect(switch, words[0]).action_profile
@@ -203,4 +188,4 @@ def _of_table(handler: Handler) -> Handler:
     return run
 
 
-HANDLERS.update({name: _of_table(handler) for name, handler in _OLD.items()})
+HANDLERS.update({old: _of_table(HANDLERS[new]) for old, new in OF_PROFILES_BY_TABLE.items()})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from innet.errors import ControlError
 from innet.switch.command_table import (
     COMMANDS,
+    OF_PROFILES_BY_TABLE,
     Arguments,
     Handler,
     after_arrow,
     command,
+    indirect_entry,
     integer,
 )
 from innet.switch.control import ControlPlane
@@ -98,13 +99,8 @@ def _dump_group(control: ControlPlane, words: Arguments) -> str:
 
 def _entry(control: ControlPlane, words: Arguments) -> tuple[str, Arguments, int, int | None]:
     """Table, key, handle and priority of TABLE KEY ... => HANDLE [PRIORITY]."""
-    table, *rest = words
-    priority = None
-    if is_ordered(control.indirect_table(table)[0].table):
-        priority = integer(rest.pop(), "the priority, which comes last")
-    if len(rest) < 2 or rest[-2] != "=>":
-        raise ControlError("expected => and one handle after the key fields")
-    return table, rest[:-2], integer(rest[-1], "the handle"), priority
+    ordered = is_ordered(control.indirect_table(words[0])[0].table)
+    return (words[0], *indirect_entry(words[1:], ordered=ordered))
 
 
 @command("table_indirect_add", "TABLE KEY ... => MEMBER [PRIORITY]", 3, None)
@@ -143,21 +139,6 @@ def _table_indirect_reset_default(control: ControlPlane, words: Arguments) -> st
     return ""
 
 
-# ── The names that these commands had when each profile belonged to one table ──
-
-_OLD = {
-    "table_indirect_create_member": _create_member,
-    "table_indirect_modify_member": _modify_member,
-    "table_indirect_delete_member": _delete_member,
-    "table_indirect_create_group": _create_group,
-    "table_indirect_delete_group": _delete_group,
-    "table_indirect_add_member_to_group": _add_to_group,
-    "table_indirect_remove_member_from_group": _remove_from_group,
-    "table_dump_member": _dump_member,
-    "table_dump_group": _dump_group,
-}
-
-
 def _of_table(handler: Handler) -> Handler:
     def run(control: ControlPlane, words: Arguments) -> str:
         _, profile = control.indirect_table(words[0])
@@ -166,7 +147,7 @@ def _of_table(handler: Handler) -> Handler:
     return run
 
 
-for _name, _handler in _OLD.items():
-    _known = next(each for each in COMMANDS.values() if each.handler is _handler)
+for _old, _new in OF_PROFILES_BY_TABLE.items():
+    _known = COMMANDS[_new]
     _usage = _known.usage.replace("PROFILE", "TABLE")
-    command(_name, _usage, _known.least, _known.most)(_of_table(_handler))
+    command(_old, _usage, _known.least, _known.most)(_of_table(_known.handler))

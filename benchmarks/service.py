@@ -1,6 +1,6 @@
 """The switch as a service over loopback: packets per second, and time per all-reduce against gloo.
 
-    taskset -c 0,1 python -m benchmarks.service [--elements 6553600] [--json]
+    taskset -c 0,1 python -m benchmarks.service [--elements 6553600] [--alike] [--json]
 
 First two processes send packets through the service, a window at a time, and count the answers:
 through the program, through an echo in the same place that runs none, and through the program with
@@ -27,6 +27,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
 from innet.codecs import CodecSpec
@@ -46,6 +47,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 CASES: dict[str, CodecSpec] = {
     "dense": "dense",
     "top-k 1 % by LHC": "topk",
+    "top-k 1 %, the union first": {"preset": "topk", "carrier": "union"},
     "ScaleCom 100 x": "scalecom",
 }
 SENDERS = 2
@@ -215,13 +217,23 @@ def _forwarding(values: int, seconds: float, rounds: int) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """What a worker's process is told; ``services`` are by case, ``store`` is gloo's file."""
+    """What a worker's process is told; ``services`` are by case, ``store`` is gloo's file,
+    ``alike`` says whether gradients have a part in common.
+    """
 
     rank: int
     workers: int
     services: dict[str, Address]
     store: str
     size: int
+    alike: bool
+
+    def gradient(self) -> NDArray[np.float32]:
+        """Normal; with a part in common, half of the variance is."""
+        own = np.random.default_rng(self.rank).standard_normal(self.size)
+        if self.alike:
+            own += np.random.default_rng(self.workers).standard_normal(self.size)
+        return own.astype(np.float32)
 
 
 def _rank(told: Connection, task: _Ranking) -> None:
@@ -233,7 +245,7 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.workers
     )
-    gradient = np.random.default_rng(task.rank).standard_normal(task.size).astype(np.float32)
+    gradient = task.gradient()
     with contextlib.ExitStack() as stack:
         ends = {}
         for name, where in task.services.items():
@@ -259,7 +271,9 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.destroy_process_group()
 
 
-def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str) -> list[Row]:
+def _all_reduces(  # noqa: PLR0917 - options of the command
+    size: int, workers: int, values: int, repeats: int, alike: bool, folder: str
+) -> list[Row]:
     with contextlib.ExitStack() as stack:
         # A service for each, so that each has all slots; one works at a time.
         switches = {name: stack.enter_context(_process(_serve, values, 1, True)) for name in CASES}
@@ -267,7 +281,7 @@ def _all_reduces(size: int, workers: int, values: int, repeats: int, folder: str
         ends, processes = [], []
         for rank in range(workers):
             here, there = _spawn.Pipe()
-            task = _Ranking(rank, workers, services, str(Path(folder) / "store"), size)
+            task = _Ranking(rank, workers, services, str(Path(folder) / "store"), size, alike)
             processes.append(_spawn.Process(target=_rank, args=(there, task), daemon=True))
             processes[-1].start()
             ends.append(here)
@@ -324,6 +338,7 @@ def main(  # noqa: PLR0917 - options of a command
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 11,
     seconds: Annotated[float, typer.Option(help="Of sending packets, each time.")] = 2.0,
     rounds: Annotated[int, typer.Option(help="Turns of sending; 0 for none.")] = 3,
+    alike: Annotated[bool, typer.Option(help="Half of the gradients' variance in common.")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""
@@ -332,8 +347,9 @@ def main(  # noqa: PLR0917 - options of a command
         title = f"packets through one switch process, {SENDERS} senders"
         show(title, "against the echo", rows, as_json)
     with tempfile.TemporaryDirectory() as folder:
-        rows = _all_reduces(elements, workers, values, repeats, folder)
-    title = f"all-reduce of {elements:,} values, {workers} processes"
+        rows = _all_reduces(elements, workers, values, repeats, alike, folder)
+    kind = ", half of their variance in common" if alike else ""
+    title = f"all-reduce of {elements:,} values{kind}, {workers} processes"
     show(title, "times as fast as gloo", rows, as_json)
 
 

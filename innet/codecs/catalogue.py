@@ -40,6 +40,7 @@ CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
 CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
 CARRIERS.register("packed", "innet.codecs.carriers.packed:Packed")
 CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
+CARRIERS.register("union", "innet.codecs.carriers.union:Union")
 
 FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
 FEEDBACK.register("lowpass", "innet.codecs.feedback.lowpass:LowPass")

@@ -287,6 +287,29 @@ class Kernels(Protocol):
         """A dense array, shape (size,), with integers at indices and 0 elsewhere."""
         ...
 
+    def mark(self, indices: Ints | None, integers: Ints, size: int, /) -> Ints:
+        """A bitmap, ceil(size / 32) words, of the elements whose integers are not zero.
+
+        Args:
+            indices: shape (m,), ascending and distinct; None stands for 0 .. size - 1.
+            integers: shape (m,).
+            size: how many elements there are.
+        """
+        ...
+
+    def align(self, indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+        """The integers at the places, 0 where there is none.
+
+        Args:
+            indices: shape (m,), ascending and distinct, of the integers.
+            integers: shape (m,).
+            places: shape (p,), ascending and distinct.
+
+        Returns:
+            Shape (p,).
+        """
+        ...
+
     def popcount(self, bitmap: Ints, /) -> int:
         """How many bits are set."""
         ...

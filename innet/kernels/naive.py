@@ -131,6 +131,18 @@ def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     return dense
 
 
+def mark(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.mark``."""
+    dense = integers if indices is None else scatter(indices, integers, size)
+    return _bitmap(np.flatnonzero(dense), size)
+
+
+def align(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+    """See ``innet.kernels.Kernels.align``."""
+    known = dict(zip(indices.tolist(), integers.tolist(), strict=True))
+    return np.array([known.get(place, 0) for place in places.tolist()], np.int32)
+
+
 def popcount(bitmap: Ints, /) -> int:
     """See ``innet.kernels.Kernels.popcount``."""
     return int(_bits(bitmap).sum())

@@ -204,6 +204,12 @@ def test_sketch(case):
     places = np.union1d(np.flatnonzero(dense), np.arange(0, size, 7)).astype(np.int32)
     encoded = gpu.lhc_encode(places, dense[places], size, layout)
     assert_same(encoded, (bitmap, sketch))
+    assert_same(gpu.mark(None, dense, size), bitmap)
+    assert_same(gpu.mark(places, dense[places], size), bitmap)
+    some = places[1::2].copy()
+    for own, wanted in ((places, some), (some, places)):
+        found = naive.align(own, dense[own], wanted)
+        assert_same(gpu.align(own, dense[own], wanted), found)
     occupancy = naive.lhc_occupancy(bitmap, size, layout)
     assert_same(gpu.lhc_occupancy(bitmap, size, layout), occupancy)
     peeled = naive.lhc_peel(bitmap, sketch, size, layout)

@@ -11,7 +11,7 @@ from support.lockstep import all_reduce, integer_oracle, sent_oracle
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.carriers.lhc import Census, _unit
+from innet.codecs.carriers.census import Census, _unit
 from innet.errors import StateError
 from innet.words import Operation
 

@@ -12,7 +12,7 @@ from support.lockstep import all_reduce, integer_oracle
 from innet import kernels
 from innet.codecs import build_codec
 from innet.codecs.capabilities import SAME_INDICES, Capabilities
-from innet.codecs.carriers.lhc import Census
+from innet.codecs.carriers.census import Census
 from innet.codecs.carriers.sketch_plan import LhcSettings, _root, plan, sketch_layout
 from innet.codecs.selectors.topk import TopK
 from innet.errors import ConfigError

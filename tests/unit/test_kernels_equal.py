@@ -131,6 +131,14 @@ def test_sketch(fast, case):
         integers = dense if places is None else dense[places]
         assert_same(fast.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
         assert_same(naive.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
+        assert_same(fast.mark(places, integers, dense.size), bitmap)
+        assert_same(naive.mark(places, integers, dense.size), bitmap)
+    for wanted in (indices, some_zero, some_zero[1::3], indices[:0]):
+        assert_same(fast.align(indices, dense[indices], wanted), dense[wanted])
+        assert_same(naive.align(indices, dense[indices], wanted), dense[wanted])
+        assert_same(fast.align(wanted, dense[wanted], wanted), dense[wanted])
+        found = naive.align(wanted, dense[wanted], some_zero)
+        assert_same(fast.align(wanted, dense[wanted], some_zero), found)
     occupancy = naive.lhc_occupancy(bitmap, dense.size, layout)
     assert occupancy.sum() == layout.hashes * indices.size
     assert_same(fast.lhc_occupancy(bitmap, dense.size, layout), occupancy)

@@ -15,41 +15,20 @@ to go on, never by an estimate.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Generator
 
 import numpy as np
 
 from innet.codecs.capabilities import INT32, ZEROS, Capabilities
+from innet.codecs.carriers.census import Census, CensusCarrier
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_plan import LhcSettings, Plan, plan
-from innet.codecs.parts import Carrier, Context, Contribution, Ints, Rounds, Selection, Total
+from innet.codecs.parts import Contribution, Ints, Rounds, Total
 from innet.codecs.stopwatch import Stopwatch
-from innet.errors import StateError
 from innet.words import Operation, Segment
 
-_INT32_MAX = 2**31 - 1
 
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """What the workers know of their supports before the index is known. The same on all.
-
-    Attributes:
-        largest: the union has at least so many items: the most non-zero elements of a worker.
-        summed: the items of all workers added up, at most. An element has an item for each of its
-            integers.
-        size: integers of the whole contribution.
-    """
-
-    largest: int
-    summed: int
-    size: int
-
-
-class Lhc(Carrier[LhcSettings]):
+class Lhc(CensusCarrier[LhcSettings]):
     """Lossless for any support; saves most where the union of the supports is sparse.
 
     Three forms, of which the one of the fewest words goes: sketch and index; where all workers'
@@ -75,25 +54,10 @@ class Lhc(Carrier[LhcSettings]):
     )
     settings = LhcSettings
 
-    def __init__(self, parameters: LhcSettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self._overlap: float | None = None  # union / sum of the supports, as last seen
-        self._sketches = 0  # so many were sent; each is hashed in another way
-
-    def announce(self, selection: Selection, workers: int) -> list[Segment]:
-        """Each worker's number of non-zero elements: the largest and the sum are asked for."""
-        units = -(-selection.nonzero // _unit(selection.size, workers))
-        return [
-            Segment(Operation.MAX, np.array([selection.nonzero], np.int32)),
-            Segment(Operation.SUM, np.array([units], np.int32)),
-        ]
-
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> Rounds:
-        size, limbs = contribution.size, contribution.limbs
-        summed = limbs * int(answers[1][0]) * _unit(size // limbs, workers)
-        census = Census(largest=int(answers[0][0]), summed=summed, size=size)
+        size, census = contribution.size, self.census(contribution, answers, workers)
         chosen = self.plan(census)
         listed = self._listed(contribution)
         least = min(size if chosen is None else chosen.words, size if listed is None else listed)
@@ -104,41 +68,12 @@ class Lhc(Carrier[LhcSettings]):
         total = yield from sum_dense(contribution, self.context.kernels, watch)
         # Sums that cancelled out are missing here: few, and the margin has room for them.
         details = {"form": "dense", "union_expected": self.expected_union(census)}
-        self._overlap = int(np.count_nonzero(total)) / summed
+        self._overlap = int(np.count_nonzero(total)) / census.summed
         return Total(total, details)
-
-    def expected_union(self, census: Census) -> int:
-        """How many elements of the union to make room for."""
-        bound = min(census.size, census.summed)
-        if self._overlap is None or not self.parameters.remember:
-            return bound
-        likely = math.ceil(census.summed * self._overlap * (1 + self.parameters.margin))
-        return min(bound, max(census.largest, likely))
 
     def plan(self, census: Census) -> Plan | None:
         """Size and hashes of the next sketch; None where the dense form takes no more words."""
-        seed = self.context.seed if self.parameters.seed is None else self.parameters.seed
-        # A support that stalled once must not stall every time it comes back.
-        seed = (seed + self._sketches * 0xD1B54A32D192ED03) % 2**63
-        return plan(self.expected_union(census), census.size, self.parameters, seed)
-
-    def common(self) -> tuple[object, ...]:
-        return self._overlap, self._sketches
-
-    def adopt(self, state: Mapping[str, Any]) -> None:
-        self.load_state_dict(state)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"overlap": self._overlap, "sketches": self._sketches}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._expect(state, {"overlap", "sketches"})
-        overlap, sketches = state["overlap"], state["sketches"]
-        if not (overlap is None or (isinstance(overlap, float) and overlap >= 0)):
-            raise StateError(f"the saved overlap of the supports is {overlap!r}, not a share.")
-        if not (isinstance(sketches, int) and sketches >= 0):
-            raise StateError(f"the saved number of sketches is {sketches!r}, not a count.")
-        self._overlap, self._sketches = overlap, sketches
+        return plan(self.expected_union(census), census.size, self.parameters, self.seed())
 
     def _listed(self, contribution: Contribution) -> int | None:
         """How many words a list takes; None where it cannot be sent."""
@@ -212,7 +147,11 @@ class Lhc(Carrier[LhcSettings]):
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         asked = kernels.lhc_unlock(missing, size, layout)
         places = kernels.expand(asked, size)
-        (answer,) = yield [Segment(Operation.SUM, _at(contribution, places))]
+        if contribution.indices is None:
+            own = kernels.gather_blocks(contribution.integers, places, 1)
+        else:
+            own = kernels.align(contribution.indices, contribution.integers, places)
+        (answer,) = yield [Segment(Operation.SUM, own)]
         listed, integers = found
         integers[np.searchsorted(listed, places)] = answer
         _, known = kernels.lhc_encode(listed, integers, size, layout)
@@ -220,21 +159,3 @@ class Lhc(Carrier[LhcSettings]):
         assert not left.any(), "what was asked for must suffice"
         integers[np.searchsorted(listed, late)] = rest
         return int(places.size)
-
-
-def _unit(size: int, workers: int) -> int:
-    """Elements are counted in units of so many: the sum of the workers' counts fits an int32."""
-    return max(1, -(-(size * workers) // (_INT32_MAX - workers)))
-
-
-def _at(contribution: Contribution, items: Ints) -> Ints:
-    """The worker's own integers at the items, 0 where it has none."""
-    if contribution.indices is None:
-        return contribution.integers[items]
-    found = np.zeros(items.size, np.int32)
-    if contribution.indices.size:
-        places = np.searchsorted(contribution.indices, items)
-        places = np.minimum(places, contribution.indices.size - 1)
-        own = contribution.indices[places] == items
-        found[own] = contribution.integers[places[own]]
-    return found

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from innet.config import Settings
+from innet.codecs.carriers.census import CensusSettings
 from innet.kernels import Filter, SketchLayout
 from innet.kernels.filters import MAX_PROBES, MAX_WORDS
 from innet.kernels.layout import HASHES, MAX_LANES
@@ -32,10 +32,11 @@ _COUPLED = {
         (100_000, 1.13, 110), (300_000, 1.10, 160), (1_000_000, 1.079, 400),
     ),
 }  # fmt: skip
+_CELLS = 1.2  # about so many an item takes; what a filter is chosen by
 _FEWEST = 1_000  # items; with fewer, too much of a coupled sketch is its boundary
 
 
-class LhcSettings(Settings):
+class LhcSettings(CensusSettings):
     """How the sketch is hashed and sized, and what goes with it as an index.
 
     Attributes:
@@ -55,8 +56,8 @@ class LhcSettings(Settings):
         index: "bitmap", a bit for each element; "bloom", a Bloom filter, whose false positives are
             items of value zero; "auto", which of them takes fewer words, and none, nor a sketch,
             where all workers select the same indices.
-        remember: size the sketch by how much the workers' supports overlapped last time. Otherwise
-            they are taken to be disjoint.
+        remember: expect the workers' supports to overlap as last time. Otherwise they are taken to
+            be disjoint.
         margin: by how much the union may exceed what the remembered overlap predicts.
         seed: of the hashes; by default that of the codec. The same on all workers.
     """
@@ -68,9 +69,6 @@ class LhcSettings(Settings):
     pair_stalls: Annotated[float, Field(gt=0, le=1)] = 0.006
     lanes: Annotated[int, Field(ge=1, le=MAX_LANES)] | None = None
     index: Literal["auto", "bitmap", "bloom"] = "auto"
-    remember: bool = True
-    margin: Annotated[float, Field(ge=0, le=10)] = 0.1
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
     @field_validator("lanes")
     @classmethod
@@ -107,7 +105,7 @@ def plan(items: int, size: int, settings: LhcSettings, seed: int) -> Plan | None
     plans = []
     if settings.index != "bloom" and (layout := sketch_layout(items, settings, seed)):
         plans.append(Plan(layout, None, layout.cells + -(-size // 32)))
-    if settings.index != "bitmap" and (filtered := _filter(items, size, seed)):
+    if settings.index != "bitmap" and (filtered := bloom_filter(items, size, seed, _CELLS)):
         shape, candidates = filtered
         if layout := sketch_layout(candidates, settings, seed):
             plans.append(Plan(layout, shape, layout.cells + shape.words))
@@ -179,12 +177,12 @@ def _interpolated(table: tuple[tuple[int, float, int], ...], items: int) -> tupl
     return last[1], last[2]
 
 
-def _filter(items: int, size: int, seed: int) -> tuple[Filter, int] | None:
-    """The Bloom filter that costs the fewest words, its false positives' cells included, and how
-    many elements are expected to pass it; None if it would be too large.
+def bloom_filter(items: int, size: int, seed: int, cost: float) -> tuple[Filter, int] | None:
+    """The Bloom filter that takes the fewest words, with ``cost`` words for each element that
+    passes, and how many elements are expected to pass it; None if it would be too large.
 
     With k probes and half of the bits set it has items · k / ln 2 bits, and one in 2**k of the
-    other elements passes; a cell and a fifth is about what each costs. Some standard deviations of
+    other elements passes. Some standard deviations of
     their number are added: eight and a half for supports at random, which are one and a half where
     the union consists of whole blocks of 32, as then others pass by whole blocks, too.
     """
@@ -193,9 +191,9 @@ def _filter(items: int, size: int, seed: int) -> tuple[Filter, int] | None:
         words = max(1, math.ceil(items * probes / (32 * 0.6931471805599453)))
         false = max(0, size - items) / 2**probes
         candidates = items + math.ceil(false + 8.5 * math.sqrt(false))
-        cost = words + 1.2 * candidates
-        if best is None or cost < best[0]:
-            best = cost, words, probes, min(candidates, size)
+        expected = words + cost * candidates
+        if best is None or expected < best[0]:
+            best = expected, words, probes, min(candidates, size)
     assert best is not None
     _, words, probes, candidates = best
     if words > MAX_WORDS:

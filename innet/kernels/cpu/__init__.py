@@ -23,6 +23,7 @@ from innet.kernels.cpu.hadamard import (
 from innet.kernels.cpu.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cpu.limbs import grain, join, split
 from innet.kernels.cpu.low_rank import factor_product, project_columns, project_rows
+from innet.kernels.cpu.marks import align, mark
 from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
@@ -34,6 +35,7 @@ from innet.kernels.cpu.topk import top_k, top_k_residual
 
 __all__ = [
     "add_scaled",
+    "align",
     "block_bitmap",
     "block_squares",
     "bloom_fill",
@@ -54,6 +56,7 @@ __all__ = [
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
+    "mark",
     "moments",
     "pack",
     "popcount",

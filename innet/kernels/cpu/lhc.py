@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet import memory
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
-from innet.kernels.cpu.intrinsics import flag_32
+from innet.kernels.cpu.marks import mark_sparse, mark_word
 from innet.kernels.layout import SketchLayout
 
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, tuple[np.uint64, ...]]
@@ -162,12 +162,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
     for first in range(0, bitmap.size, STRIP):
         flags = bitmap[first : first + STRIP]
         for w in range(flags.size):
-            begin = 32 * (first + w)
-            if begin + 32 <= integers.size:
-                flags[w] = flag_32(integers, begin, np.uint32(0xFFFFFFFF), np.uint32(1))
-            else:
-                for i in range(begin, integers.size):
-                    flags[w] |= np.uint32(integers[i] != 0) << np.uint32(i - begin)
+            flags[w] = mark_word(integers, 32 * (first + w))
         count = list_bits(flags, 32 * first, indices)
         for i in range(count):
             values[i] = integers[np.uint64(indices[i])]
@@ -178,10 +173,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
 def _encode_sparse(
     indices: Ints, integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints
 ) -> None:
-    for i in range(indices.size):
-        item = np.uint64(indices[i])
-        flag = np.uint32(integers[i] != 0)
-        bitmap[item >> np.uint64(5)] |= flag << np.uint32(item & np.uint64(31))
+    mark_sparse(indices, integers, bitmap)
     _add_all(indices, integers, new_strip(STRIP, hashing), hashing, sketch)
 
 

@@ -21,6 +21,7 @@ from innet.kernels.cuda.hadamard import (
 from innet.kernels.cuda.lhc import lhc_encode, lhc_occupancy
 from innet.kernels.cuda.limbs import grain, join, split
 from innet.kernels.cuda.low_rank import factor_product, project_columns, project_rows
+from innet.kernels.cuda.marks import align, mark
 from innet.kernels.cuda.maxima import reaching_maxima
 from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
@@ -32,6 +33,7 @@ from innet.kernels.cuda.topk import top_k, top_k_residual
 
 __all__ = [
     "add_scaled",
+    "align",
     "block_bitmap",
     "block_squares",
     "bloom_fill",
@@ -52,6 +54,7 @@ __all__ = [
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
+    "mark",
     "moments",
     "pack",
     "popcount",

@@ -1,0 +1,119 @@
+"""Carrier ``union``: first which elements any worker has, then their sums, one after the other.
+
+The other way to carry different supports through a switch that only combines words: ``lhc`` sends
+index and values at once, this one asks for the values when the union is known to all. It takes a
+round more and fewer words, as each element of the union is one word and not a cell and a fraction;
+and nothing is peeled. That the index goes first is as in ``block``, whose blocks may be single
+integers; but the index can be a Bloom filter here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from innet.codecs.capabilities import INT32, UNMIXED, ZEROS, Capabilities
+from innet.codecs.carriers.census import Census, CensusCarrier, CensusSettings
+from innet.codecs.carriers.dense import sum_dense
+from innet.codecs.carriers.sketch_plan import bloom_filter
+from innet.codecs.parts import Contribution, Ints, Rounds, Total
+from innet.codecs.stopwatch import Stopwatch
+from innet.kernels import Filter
+from innet.words import Operation, Segment
+
+
+class UnionSettings(CensusSettings):
+    """What the index is.
+
+    Attributes:
+        index: "bitmap", a bit for each element; "bloom", a Bloom filter, whose false positives are
+            words of value zero; "auto", which of them is expected to take fewer words.
+        remember: expect the workers' supports to overlap as last time. Otherwise they are taken to
+            be disjoint.
+        margin: by how much the union may exceed what the remembered overlap predicts.
+        seed: of the hashes; by default that of the codec. The same on all workers.
+    """
+
+    index: Literal["auto", "bitmap", "bloom"] = "auto"
+
+
+class Union(CensusCarrier[UnionSettings]):
+    """Lossless for any support. Everything goes densely where that is expected to take no more
+    words; and where all workers' indices are the same, only the integers do.
+    """
+
+    name = "union"
+    capabilities = Capabilities(
+        provides=frozenset({UNMIXED}),
+        requires={
+            INT32: "the switch adds 32-bit integers.",
+            ZEROS: "its index says what is zero, and must know where that is.",
+        },
+        fixed_size=False,
+        rounds=(0, 2),
+        index="bitmap, Bloom filter or none",
+        metadata="at most ceil(d / 32) + 2",
+    )
+    settings = UnionSettings
+
+    def carry(
+        self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
+    ) -> Rounds:
+        if contribution.shared and contribution.indices is not None:
+            (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+            watch.enter("decode")
+            details = {"form": "list", "items": summed.size}
+            return Total(summed, details, contribution.indices)
+        census = self.census(contribution, answers, workers)
+        words, shape = self.plan(census)
+        if words < census.size:
+            return (yield from self._carry_union(contribution, census, shape, watch))
+        total = yield from sum_dense(contribution, self.context.kernels, watch)
+        self._overlap = int(np.count_nonzero(total)) / census.summed
+        return Total(total, {"form": "dense", "union_expected": self.expected_union(census)})
+
+    def plan(self, census: Census) -> tuple[int, Filter | None]:
+        """How many words index and values are expected to take; the filter, None for a bitmap."""
+        items, size, index = self.expected_union(census), census.size, self.parameters.index
+        plans: list[tuple[int, Filter | None]] = []
+        if index != "bloom":
+            plans.append((-(-size // 32) + items, None))
+        if index != "bitmap" and (found := bloom_filter(items, size, self.seed(), 1.0)):
+            shape, candidates = found
+            plans.append((shape.words + candidates, shape))
+        # Without either, as no filter may be that large, everything goes densely.
+        return min(plans, key=lambda each: each[0], default=(size, None))
+
+    def _carry_union(
+        self, contribution: Contribution, census: Census, shape: Filter | None, watch: Stopwatch
+    ) -> Rounds:
+        kernels, size, integers = self.context.kernels, census.size, contribution.integers
+        index = kernels.mark(contribution.indices, integers, size)
+        if shape is not None:
+            index = kernels.bloom_fill(index, shape)
+            self._sketches += 1
+        (union,) = yield [Segment(Operation.OR, index)]
+        if shape is not None:
+            union = kernels.bloom_members(union, size, shape)
+        places = kernels.expand(union, size)
+        summed = np.empty(0, np.int32)
+        if places.size:  # else all values were rounded to zero
+            if contribution.indices is None:
+                own = kernels.gather_blocks(integers, places, 1)
+            else:
+                own = kernels.align(contribution.indices, integers, places)
+            (summed,) = yield [Segment(Operation.SUM, own)]
+        watch.enter("decode")
+        # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
+        items = places.size if shape is None else int(np.count_nonzero(summed))
+        self._overlap = items / census.summed
+        details = {
+            "form": "union",
+            "index": "bitmap" if shape is None else "bloom",
+            "union": items,
+            "union_expected": self.expected_union(census),
+            "false_positives": int(places.size) - items,
+            "index_bits": 32 * index.size,
+        }
+        return Total(summed, details, places)

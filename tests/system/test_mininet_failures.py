@@ -145,9 +145,12 @@ def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
     assert left == {1: "worker 1 on h2 was late by 0.6 s or more."}
 
 
-@pytest.mark.skipif(not FULL, reason="one more network; set INNET_MININET=full to run it")
-def test_the_others_go_on_without_a_worker_that_died_and_so_does_the_server(monkeypatch):
-    left = without_one_worker(monkeypatch, signal.SIGKILL, program="hashed", framing="raw")
+@pytest.mark.skipif(not FULL, reason="more networks; set INNET_MININET=full to run them")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("program", ["tree", "hashed", "harvest"])
+def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind):
+    chosen = {"program": program, "switch": kind, "codec": "lhc", "framing": "raw"}
+    left = without_one_worker(monkeypatch, signal.SIGKILL, **chosen)
     assert "worker 1 on h2 was ended by SIGKILL" in left[1]
 
 

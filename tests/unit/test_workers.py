@@ -12,6 +12,7 @@ from support.service import serving, together, where
 import innet
 from innet.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.experiments import allreduce as experiment
+from innet.service import join
 from workers import allreduce, training
 from workers.allreduce import summed
 from workers.commandline import parser_of, settings_from
@@ -97,6 +98,25 @@ def test_workers_of_a_service(service, at, tmp_path):
         np.testing.assert_array_equal(total, expected)
         assert report["program"] == "slots-32"
         assert report["rounds"] == in_memory.rounds
+
+
+def test_a_worker_of_a_service_goes_on_without_one_that_is_late(at):
+    gradients = experiment.generate(1, 500, 1.0, np.random.default_rng(0))
+    expected, _ = innet.all_reduce(gradients, values_per_packet=32)
+
+    def work():
+        options = WorkerSettings(worker=0, size=500, output=at["key_file"].with_name("sum.npy"),
+                                 partial_after=0.3, **at)  # fmt: skip
+        return list(allreduce.run(options))
+
+    def be_late():
+        with join(at["service"], job="innet", worker=1, workers=2, key="k") as late:
+            while not late._departed:
+                late.fabric.wait(late.fabric.now(), late.fabric.now() + 0.1)
+
+    (line,), _ = together([work, be_late])
+    assert line["report"]["details"]["without"] == [1]
+    np.testing.assert_array_equal(np.load(at["key_file"].with_name("sum.npy")), expected)
 
 
 def test_a_training_worker_of_a_service(at):

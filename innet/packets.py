@@ -70,14 +70,13 @@ class PacketBatch:
         """Packets that all fill their row; ``port`` is one port for all or an array (n,)."""
         _require("data", data, _BYTES, 2)
         count, stride = data.shape
-        ports = _ports(port)
+        is_number = isinstance(port, int) and 0 <= port <= _INT32.max
+        ports = np.array(port, np.int32) if is_number else _ports(port)
         if ports.shape not in ((), (count,)):
             raise InputError(f"{count} packets need one port or {count}, not {ports.shape}")
-        return cls(
-            np.ascontiguousarray(data),
-            np.full(count, stride, np.int32),
-            np.broadcast_to(ports, (count,)).copy(),
-        )
+        each = np.empty(count, np.int32)
+        each[:] = ports
+        return cls(np.ascontiguousarray(data), np.full(count, stride, np.int32), each)
 
     @classmethod
     def from_packets(cls, packets: Iterable[tuple[int, bytes]]) -> PacketBatch:

@@ -26,7 +26,8 @@ from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
 _PORTS = 512  # that a v1model switch can have
 _TABLE = 4 * _PORTS
-_ROWS = 2048  # packets of one batch
+_ROWS = 2048  # packets of one batch at most,
+_BATCH = 1 << 20  # and bytes: they stay in a processor's cache until they are summed and sent
 _NAME = np.dtype(  # struct sockaddr_in
     [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
 )
@@ -100,7 +101,8 @@ class PeerPorts:
         self.stalls = 0
         self._socket = sock
         self._size = layout.frame_size
-        self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, _ROWS)
+        rows = max(1, min(_ROWS, _BATCH // self._size))
+        self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, rows)
         header = np.zeros(1, ETHERNET_HEADER)
         header["ethertype"] = ETHERTYPE
         self._inbox.data[:, :_HEADER] = header.view(np.uint8)

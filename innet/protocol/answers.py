@@ -1,4 +1,4 @@
-"""Which packets answer what a worker waits for, in compiled code.
+"""What a worker's end does with packets that came, in compiled code.
 
 Imported where a worker is made: Numba takes longer to import than most commands to run. Compiled at
 import, so that no packet waits for it. ``tests/support/naive_answers.py`` says the same in NumPy.
@@ -6,43 +6,27 @@ import, so that no packet waits for it. ``tests/support/naive_answers.py`` says 
 
 from __future__ import annotations
 
-import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from innet.wire import HEADER, Flag
+from innet.protocol.verdicts import Tally
+from innet.wire import CONGESTED, HEADER, Flag
+from innet.wire.compiled import examined, read_values
 
-
-class Verdict(enum.IntEnum):
-    """What becomes of a packet: the first that holds, from the top."""
-
-    ANSWER = 0
-    UNREADABLE = 1  # counted already, by the reason that parsing gave
-    NOT_A_RESULT = 2
-    JOB = 3
-    EPOCH = 4
-    WORKER = 5
-    COUNT = 6
-    SLOT = 7
-    DUPLICATE = 8
-    SEQUENCE = 9
-    SLOT_VERSION = 10
-    OPERATION = 11
-    ELEMENTS = 12
-
-    @property
-    def label(self) -> str:
-        """As it reads in a sentence: "slot version"."""
-        return self.name.lower().replace("_", " ")
-
+Member: TypeAlias = NDArray[np.int64]
+"""Of a worker in an all-reduce: job, epoch, index, how many workers are present, the first chunk,
+the chunk after the last, and where frames have their type of service (-1: nowhere)."""
 
 _ANSWER, _UNREADABLE, _NOT_A_RESULT, _JOB, _EPOCH, _WORKER, _COUNT, _SLOT = range(8)
 _DUPLICATE, _SEQUENCE, _SLOT_VERSION, _OPERATION, _ELEMENTS = range(8, 13)
-_RESULT, _PARTIAL = int(Flag.RESULT), int(Flag.PARTIAL)
-_IDLE, _WAITING = 0, 2  # innet.protocol.slots.SlotState
+_RESULT, _PARTIAL, _ECN = int(Flag.RESULT), int(Flag.PARTIAL), int(Flag.ECN)
+_IDLE, _QUEUED, _WAITING = range(3)  # innet.protocol.slots.SlotState
+_REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Tally.REFUSED, Tally.FLAGS, Tally.QUEUED, Tally.MARKED
+_CONGESTED = int(CONGESTED)
+_HEADER_BYTES = HEADER.itemsize
 
 
 def _offset(name: str) -> int:
@@ -58,35 +42,40 @@ _AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
     _offset("slot_version"),
 )
 _AT_FLAGS, _AT_WORKER, _AT_COUNT = _offset("flags"), _offset("worker"), _offset("count")
-_AT_ELEMENTS = _offset("elements")
+_AT_ELEMENTS, _AT_BITMAP = _offset("elements"), _offset("bitmap")
 _NAMES = ((_AT_JOB, _JOB), (_AT_EPOCH, _EPOCH), (_AT_WORKER, _WORKER))
 
 
-@njit("i8(u1[:,::1], i8, i8)", cache=True, nogil=True)
-def _short(header: Any, row: int, offset: int) -> Any:
-    return np.int64(header[row, offset]) << 8 | np.int64(header[row, offset + 1])
+@njit("i8(u1[::1], i8)", cache=True, nogil=True)
+def _short(header: Any, offset: int) -> Any:
+    return np.int64(header[offset]) << 8 | np.int64(header[offset + 1])
 
 
-@njit("i8(u1[:,::1], i8, i8[::1], i8)", cache=True, nogil=True)
-def _addressed(header: Any, row: int, member: Any, window: int) -> int:
+@njit("i8(u1[::1], i8)", cache=True, nogil=True)
+def _long(header: Any, offset: int) -> Any:
+    return _short(header, offset) << 16 | _short(header, offset + 2)
+
+
+@njit("i8(u1[::1], i8[::1], i8)", cache=True, nogil=True)
+def _addressed(header: Any, member: Any, window: int) -> int:
     """Is it a full result of this job for this worker?"""
-    flags = header[row, _AT_FLAGS]
+    flags = header[_AT_FLAGS]
     if flags & _RESULT == 0:
         return _NOT_A_RESULT
     for index, (offset, verdict) in enumerate(_NAMES):
-        if _short(header, row, offset) != member[index]:
+        if _short(header, offset) != member[index]:
             return verdict
-    if header[row, _AT_COUNT] != member[3] and flags & _PARTIAL == 0:
+    if header[_AT_COUNT] != member[3] and flags & _PARTIAL == 0:
         return _COUNT
-    return _ANSWER if _short(header, row, _AT_SLOT) < window else _SLOT
+    return _ANSWER if _short(header, _AT_SLOT) < window else _SLOT
 
 
-@njit("i8(u1[:,::1], i8, i8, u1)", cache=True, nogil=True)
-def _awaited(header: Any, row: int, chunk: int, state: int) -> int:
+@njit("i8(u1[::1], i8, i8)", cache=True, nogil=True)
+def _awaited(header: Any, chunk: int, state: int) -> int:
     """Is it what a slot in ``state`` waits for?"""
-    number = _short(header, row, _AT_SEQUENCE) << 16 | _short(header, row, _AT_SEQUENCE + 2)
     # 32-bit serial arithmetic; the sequence of a chunk is one more than its number.
-    ahead = (number - chunk - 1 + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
+    distance = _long(header, _AT_SEQUENCE) - chunk - 1
+    ahead = (distance + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
     if ahead == 0 and state == _WAITING:
         return _ANSWER
     if ahead < 0 or (ahead == 0 and state == _IDLE):
@@ -94,55 +83,105 @@ def _awaited(header: Any, row: int, chunk: int, state: int) -> int:
     return _SEQUENCE
 
 
-@njit(
-    "u1[::1](u1[:,::1], u1[::1], i8[::1], Tuple((i8[::1], u1[::1], u1[::1], u2[::1])))",
-    cache=True,
-    nogil=True,
+@njit("i8(u1[::1], i8[::1], i8[::1], u1[::1], Tuple((u1[::1], u2[::1])))", cache=True, nogil=True)
+def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
+    """The Verdict for a packet that can be read."""
+    window = len(chunk)
+    found = _addressed(header, member, window)
+    if found != _ANSWER:
+        return int(found)
+    slot = _short(header, _AT_SLOT)
+    found = _awaited(header, chunk[slot], state[slot])
+    if found != _ANSWER:
+        return int(found)
+    operation, elements = asked
+    # What is awaited was sent, so it is a chunk of this all-reduce.
+    index = chunk[slot] - member[4]
+    if header[_AT_VERSION] != (chunk[slot] // window & 1):
+        return _SLOT_VERSION
+    if header[_AT_OPERATION] != operation[index]:
+        return _OPERATION
+    return _ANSWER if _short(header, _AT_ELEMENTS) == elements[index] else _ELEMENTS
+
+
+_TAKE = (
+    "i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])),"
+    " Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
+    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1])), Tuple((i8[::1], f8[::1])))"
 )
-def judge(
-    header: NDArray[np.uint8],
-    reason: NDArray[np.uint8],
-    member: NDArray[np.int64],
-    asked: tuple[NDArray[Any], ...],
-) -> NDArray[np.uint8]:
-    """A Verdict for each packet.
+
+
+@njit(_TAKE, cache=True, nogil=True)
+def take(
+    packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
+    terms: tuple[NDArray[np.int64], Member],
+    slots: tuple[NDArray[Any], ...],
+    chunks: tuple[NDArray[Any], ...],
+    notes: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> int:
+    """Take the packets that answer what is asked for, in order; count the others.
+
+    Of several packets that answer the same chunk the first one does, and the others are duplicates.
 
     Args:
-        header: (n, header bytes): innet headers, as they came.
-        reason: (n,): 0 for packets that can be read.
-        member: the worker's job, epoch, index, how many workers are present, and the first chunk
-            of its all-reduce.
-        asked: (window,) int64 chunk and uint8 state of each slot; (chunks,) uint8 operation and
-            uint16 elements of each chunk of the all-reduce.
+        packets: (n, stride) uint8 and (n,) int32: their bytes, and how many of each.
+        terms: the rules for readable ones, see ``innet.wire.compiled.examine``; and a ``Member``.
+        slots: (window,): int64 chunk, uint8 state, and int64 the queue of those that may go on; of
+            each slot's chunk int32 how often it was sent, and float64 when it was sent first, when
+            it is sent again, and when it is given up.
+        chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
+            (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
+        notes: int64, see ``Tally``, added to; and float64 (3,): the time; how long a chunk of the
+            first window may have waited for its wait to tell of the way and not of late peers; the
+            longest such wait of a chunk that was sent once, filled in if it is longer.
 
     Returns:
-        (n,). Of several packets that answer the same chunk the first one does, and the others are
-        duplicates.
+        How many packets were answers.
     """
-    chunk, state, operation, elements = asked
+    data, length = packets
+    rules, member = terms
+    chunk, state, queue, sends, first_sent, resend_at, give_up_at = slots
+    operation, elements, words, who = chunks
+    tally, clock = notes
+    asked = operation, elements
+    at = rules[0, 1]
+    values_at = at + _HEADER_BYTES
     window = len(chunk)
-    answered = np.zeros(window, np.bool_)
-    verdict = np.empty(len(reason), np.uint8)
-    for row in range(len(reason)):
-        if reason[row] != 0:
-            verdict[row] = _UNREADABLE
+    answers = 0
+    for row in range(len(length)):
+        frame = data[row]
+        reason = examined(frame, length[row], rules)
+        if reason != 0:
+            tally[_UNREADABLE] += 1
+            tally[_REFUSED + reason] += 1
             continue
-        found = _addressed(header, row, member, window)
-        slot = _short(header, row, _AT_SLOT)
-        if found == _ANSWER:
-            found = _awaited(header, row, chunk[slot], state[slot])
-        if found == _ANSWER:
-            # What is awaited was sent, so it is a chunk of this all-reduce.
-            index = chunk[slot] - member[4]
-            if header[row, _AT_VERSION] != (chunk[slot] // window & 1):
-                found = _SLOT_VERSION
-            elif header[row, _AT_OPERATION] != operation[index]:
-                found = _OPERATION
-            elif _short(header, row, _AT_ELEMENTS) != elements[index]:
-                found = _ELEMENTS
-            elif answered[slot]:
-                found = _DUPLICATE
-            else:
-                answered[slot] = True
-        verdict[row] = found
-    return verdict
+        header = frame[at:values_at]
+        verdict = _judged(header, member, chunk, state, asked)
+        tally[verdict] += 1
+        if verdict != _ANSWER:
+            continue
+        answers += 1
+        slot = _short(header, _AT_SLOT)
+        number = chunk[slot]
+        index = number - member[4]
+        read_values(frame, values_at, words[index])
+        who[index] = _long(header, _AT_BITMAP)
+        flags = np.int64(header[_AT_FLAGS])
+        tally[_FLAGS] |= flags
+        marked = flags & _ECN != 0
+        if member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED:
+            marked = True
+        if marked:
+            tally[_MARKED] = max(tally[_MARKED], number)
+        waited = clock[0] - first_sent[slot]
+        if sends[slot] == 1 and (index >= window or waited <= clock[1]):
+            clock[2] = max(clock[2], waited)
+        resend_at[slot] = np.inf
+        give_up_at[slot] = np.inf
+        state[slot] = _IDLE
+        if number + window < member[5]:
+            chunk[slot] = number + window
+            state[slot] = _QUEUED
+            queue[tally[_IN_QUEUE]] = slot
+            tally[_IN_QUEUE] += 1
+    return answers

@@ -14,19 +14,19 @@ from innet.words import Operation, Segment
 
 
 class Message:
-    """The words that one worker sends and the results that take their place.
+    """The words that one worker sends, and room for the results.
 
-    A chunk never spans two segments; the last one of a segment is filled up with zeros. The result
-    of a chunk overwrites the words that were sent, which nobody needs from then on: a worker that
-    holds a result never sends that chunk again.
+    A chunk never spans two segments; the last one of a segment is filled up with zeros. The words
+    of a single segment are used where they are; those of several are copied.
 
     Args:
-        segments: what to combine; the words are copied.
+        segments: what to combine.
         values: values per packet.
 
     Attributes:
         chunks: how many there are.
-        words: shape (chunks, values), int32.
+        words: int32, chunk after chunk; zeros that fill up the last one of all may be missing.
+        combined: shape (chunks, values), int32, whatever it is: the results, once they are in.
         operation: shape (chunks,), uint8, an Operation each.
         elements: shape (chunks,), uint16, how many of a chunk's values are meant.
 
@@ -41,31 +41,34 @@ class Message:
         counts = np.array([-(-length // values) for length in self._lengths], np.int64)
         self._first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).tolist()
         self.chunks: int = self._first[-1]
-        self.words: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32).reshape(
+        self.combined: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32).reshape(
             self.chunks, values
         )
         self.operation = np.repeat(
             np.array([segment.operation for segment in segments], np.uint8), counts
         )
         self.elements = np.full(self.chunks, values, np.uint16)
-        flat = self.words.reshape(-1)
+        for length, end in zip(self._lengths, self._first[1:], strict=True):
+            if length:
+                self.elements[end - 1] = (length - 1) % values + 1
+        if len(segments) == 1:
+            self.words: NDArray[np.int32] = np.require(segments[0].words, requirements=["C", "A"])
+        else:
+            self.words = self._joined(segments, values)
+
+    def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
+        """The words of all segments, each filled up with zeros to whole chunks."""
+        words = memory.empty(self.chunks * values, np.int32)
         for segment, first, end in zip(segments, self._first, self._first[1:], strict=False):
             meant = first * values + len(segment.words)
-            flat[first * values : meant] = segment.words
-            flat[meant : end * values] = 0
-            if end > first:
-                self.elements[end - 1] = meant - (end - 1) * values
-
-    def load(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The words of ``chunks``, (k, values); a view where they follow one another."""
-        if _consecutive(chunks):
-            return self.words[int(chunks[0]) : int(chunks[-1]) + 1]
-        return self.words[chunks]
+            words[first * values : meant] = segment.words
+            words[meant : end * values] = 0
+        return words
 
     def results(self) -> list[NDArray[np.int32]]:
-        """One array per segment, without the filling: views of ``words``."""
-        flat = self.words.reshape(-1)
-        width = self.words.shape[1]
+        """One array per segment, without the filling: views of ``combined``."""
+        flat = self.combined.reshape(-1)
+        width = self.combined.shape[1]
         return [
             flat[first * width : first * width + length]
             for first, length in zip(self._first, self._lengths, strict=False)
@@ -93,10 +96,3 @@ def _check(index: int, segment: Segment) -> None:
         raise InputError(
             f"segment {index} has the operation {segment.operation!r}; choose one of {known}."
         )
-
-
-def _consecutive(chunks: NDArray[np.int64]) -> bool:
-    count = len(chunks)
-    if count == 0 or chunks[-1] - chunks[0] != count - 1:
-        return False
-    return count == 1 or bool((chunks[1:] - chunks[:-1] == 1).all())

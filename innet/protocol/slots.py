@@ -50,10 +50,13 @@ from innet.protocol.message import Message, tag_of
 from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
 from innet.protocol.timers import SlotTimers
-from innet.wire import CONGESTED, Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse, ready
-from innet.words import Segment
+from innet.protocol.verdicts import Tally, Verdict
+from innet.wire import ETHERNET_HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
+from innet.wire.parsing import frames_of, rules
+from innet.words import Operation, Segment
 
-_NOTHING_SENT = np.empty(0, np.uint8), np.empty(0, np.uint16)
+_TYPE_OF_SERVICE = ETHERNET_HEADER.itemsize + 1
+_NOTHING = Message([], 1)
 
 
 class SlotState(enum.IntEnum):
@@ -106,8 +109,8 @@ class SlotWorker:
         self._source = source
         self._switch = switch
         # Imported when it is needed: Numba takes longer to import than most commands to run.
-        self._judged = importlib.import_module("innet.protocol.answers")
-        ready()  # now, not when a packet waits
+        self._compiled = importlib.import_module("innet.protocol.answers")
+        self._chunks = importlib.import_module("innet.protocol.chunks")
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
@@ -121,8 +124,13 @@ class SlotWorker:
         self.round_trip = self._timers.round_trip
         self._present = sum(1 << index for index in member.present)
         self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
-        self._queue: list[NDArray[np.int64]] = []
+        self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
+        self._queued = 0
         self._message: Message | None = None
+        self._head = np.empty(0, np.uint8)  # of this all-reduce's frames
+        self._terms = rules(layout), self._me()
+        self._slots = self._chunk, self._state, self._queue, *self._timers.arrays()
+        self._notes = np.zeros(Tally.LENGTH, np.int64), np.zeros(3)
         self._open = 0  # chunks without result
         self._now = 0.0
         self._heard: float | None = None
@@ -130,7 +138,7 @@ class SlotWorker:
     # ------------------------------------------------------------------ one all-reduce
 
     def start(self, segments: Sequence[Segment], now: float) -> None:
-        """Begin an all-reduce of ``segments``, whose words are copied.
+        """Begin an all-reduce of ``segments``, whose words stay as they are until it is done.
 
         All workers of the job start the same all-reduces, each with segments of the same
         operations and lengths, in the same order.
@@ -152,8 +160,14 @@ class SlotWorker:
         self._cursor += self._open
         self.result_flags = Flag(0)
         self._who = np.zeros(self._open, np.uint32)
+        self._head = self._new_head()
+        self._terms = rules(self.layout), self._me()
         first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
-        self._enqueue(first % self.member.window, first)
+        slots = first % self.member.window
+        self._chunk[slots] = first
+        self._state[slots] = SlotState.QUEUED
+        self._queue[: len(slots)] = slots
+        self._queued = len(slots)
 
     @property
     def done(self) -> bool:
@@ -194,7 +208,7 @@ class SlotWorker:
         """
         if self.done:
             return None
-        if self._queue and self._room() > 0:
+        if self._queued and self._room() > 0:
             return self._now
         return self._timers.next_deadline()
 
@@ -213,7 +227,7 @@ class SlotWorker:
         self._now = now
         if self._timers.has_given_up(now):
             raise StalledError(str(self.stall(now)))
-        again = self._timers.due(now)
+        again = self._timers.due(now, self._chunk)
         fresh = self._next_turn()
         if not len(fresh) + len(again):
             return np.empty((0, self.layout.frame_size), np.uint8)
@@ -227,17 +241,20 @@ class SlotWorker:
             asked = self._timers.impatience(again, now)
             request = np.uint8(Flag.PARTIAL) | (asked - np.uint8(1)) << np.uint8(6)
             flags[: len(again)] |= np.where(asked > 0, request, np.uint8(0))
-        frames = self._pack(slots, flags)
+        assert self._message is not None
+        frames = np.empty((len(slots), self.layout.frame_size), np.uint8)
+        message = self._message
+        self._chunks.fill(
+            frames,
+            self._head,
+            (slots, flags),
+            (self._chunk, self._base),
+            (message.words, message.operation, message.elements),
+        )
         self.counters.sent += len(frames)
         self.counters.bytes_sent += frames.size
         self.counters.retransmissions += len(again)
         return frames
-
-    def _enqueue(self, slots: NDArray[np.int64], chunks: NDArray[np.int64]) -> None:
-        if len(slots):
-            self._chunk[slots] = chunks
-            self._state[slots] = SlotState.QUEUED
-            self._queue.append(slots)
 
     def _room(self) -> int:
         """How many more chunks may be under way."""
@@ -247,41 +264,36 @@ class SlotWorker:
 
     def _next_turn(self) -> NDArray[np.int64]:
         """The slots whose chunks are sent now for the first time."""
-        if not self._queue:
-            return np.empty(0, np.int64)
-        queued = np.concatenate(self._queue)
-        self._queue.clear()
         room = max(0, self._room())
+        queued = self._queue[: self._queued].copy()
         if room >= len(queued):
+            self._queued = 0
             return queued
         # The oldest first: whoever waits for the oldest chunk of all must not wait for a turn.
         queued = queued[np.argsort(self._chunk[queued])]
-        self._queue.append(queued[room:])
+        self._queued = len(queued) - room
+        self._queue[: self._queued] = queued[room:]
         return queued[:room]
 
-    def _pack(self, slots: NDArray[np.int64], flags: NDArray[np.uint8]) -> Frames:
-        """Frames of the chunks in ``slots``."""
-        assert self._message is not None
-        message = self._message
-        chunk = self._chunk[slots]
-        index = chunk - self._base
-        return pack(
+    def _new_head(self) -> Frames:
+        """What stands before the values in the frames of this all-reduce, as ``fill`` wants it."""
+        frame = pack(
             self.layout,
             self._source,
             self._switch,
-            message.load(index),
-            operation=message.operation[index],
+            np.zeros((1, self.layout.values), np.int32),
+            operation=Operation.SUM,
             job=self.member.job,
             epoch=self.member.epoch,
-            sequence=sequence_of(chunk),
-            slot=slots.astype(np.uint16),
-            slot_version=self._version(chunk),
+            sequence=0,
+            slot=0,
+            slot_version=0,
             worker=self.member.worker,
-            elements=message.elements[index],
-            flags=flags,
             message=self._tag,
             listens=self.window.adapts,
         )
+        self.layout.view(frame)["innet"]["checksum"] = 0
+        return frame[0, : self.layout.values_offset].copy()
 
     def _version(self, chunk: NDArray[np.int64]) -> NDArray[np.uint8]:
         return ((chunk // self.member.window) & 1).astype(np.uint8)
@@ -299,75 +311,58 @@ class SlotWorker:
             How many results were new.
         """
         self._now = now
-        counters = self.counters
-        batch = parse(self.layout, packets)
-        counters.received += len(batch)
-        counters.bytes_received += int(
-            packets.length.sum() if isinstance(packets, PacketBatch) else packets.size
+        message = _NOTHING if self._message is None else self._message
+        unsent = self._next_unsent() if self.window.adapts else 0
+        tally, clock = self._notes
+        tally.fill(0)
+        tally[Tally.QUEUED], tally[Tally.MARKED] = self._queued, -1
+        clock[:] = now, self.timing.timeout, -1.0
+        data, length = frames_of(packets)
+        answers: int = self._compiled.take(
+            (data, length),
+            self._terms,
+            self._slots,
+            (message.operation, message.elements, message.combined, self._who),
+            self._notes,
         )
-        for why, number in batch.refusals().items():
-            counters.refused[why.label] += number
-        rows = self._answers(batch)
-        if len(rows):
-            self._accept(rows, batch)
+        self._count(answers, length)
+        if answers:
+            self._queued = int(tally[Tally.QUEUED])
+            self._open -= answers
             self._heard = now
-        return len(rows)
+            self.result_flags |= Flag(int(tally[Tally.FLAGS])) & ~Flag.RESULT
+            self._timers.heard(now, float(clock[2]))
+            if self.window.adapts:
+                marked = int(tally[Tally.MARKED])
+                self.window.heard(answers, marked if marked >= 0 else None, unsent)
+        return answers
 
-    def _answers(self, batch: Batch) -> NDArray[np.int64]:
-        """The packets that answer what is asked for, each chunk once; the others are counted."""
-        member, message = self.member, self._message
-        sent = _NOTHING_SENT if message is None else (message.operation, message.elements)
-        me = (member.job, member.epoch, member.worker, len(member.present), self._base)
-        verdict = self._judged.judge(
-            batch.header.view(np.uint8).reshape(len(batch), -1),
-            batch.reason,
-            np.array(me, np.int64),
-            (self._chunk, self._state, *sent),
+    def _me(self) -> NDArray[np.int64]:
+        """As ``answers.Member``."""
+        member = self.member
+        tos = _TYPE_OF_SERVICE if self.layout.framing == "udp" else -1
+        present = len(member.present)
+        return np.array(
+            [member.job, member.epoch, member.worker, present, self._base, self._cursor, tos]
         )
-        if verdict.any():
-            self._count(np.bincount(verdict))
-        return np.flatnonzero(verdict == 0)
 
-    def _count(self, numbers: NDArray[np.int64]) -> None:
-        """Count packets that are no answers, by verdict."""
-        verdicts = self._judged.Verdict
-        for number, times in enumerate(numbers.tolist()):
-            verdict = verdicts(number)
-            if verdict == verdicts.DUPLICATE:
-                self.counters.duplicates += times
-            elif times and verdict not in (verdicts.ANSWER, verdicts.UNREADABLE):
-                self.counters.refused[verdict.label] += times
-
-    def _accept(self, rows: NDArray[np.int64], batch: Batch) -> None:
-        assert self._message is not None
-        header = batch.header
-        if len(rows) != len(batch):  # else no copy is needed
-            header = header[rows]
-        slots = header["slot"].astype(np.int64)
-        chunk = self._chunk[slots]
-        batch.move_values(rows, self._message.words, chunk - self._base)
-        self._who[chunk - self._base] = header["bitmap"]
-        self.result_flags |= Flag(int(np.bitwise_or.reduce(header["flags"]))) & ~Flag.RESULT
-        self._state[slots] = SlotState.IDLE
-        self._timers.stop(slots, self._now)
-        if self.window.adapts:
-            marked = chunk[self._congested(header["flags"], batch.frames, rows)]
-            newest = int(marked.max()) if len(marked) else None
-            self.window.heard(len(rows), newest, self._next_unsent())
-        following = chunk + self.member.window
-        more = following < self._cursor
-        self._enqueue(slots[more], following[more])
-        self._open -= len(rows)
-        self.counters.results += len(rows)
-
-    def _congested(
-        self, flags: NDArray[np.uint8], frames: Records, rows: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Which results say that the network is congested, or met congestion on their own way."""
-        marked: NDArray[np.bool_] = (flags & np.uint8(Flag.ECN)) != 0
-        if self.layout.framing == "udp":
-            marked |= (frames["ipv4"]["tos"][rows] & CONGESTED) == CONGESTED
-        return marked
+    def _count(self, answers: int, length: NDArray[np.int32]) -> None:
+        """Count packets by what became of them."""
+        counters = self.counters
+        counters.received += len(length)
+        counters.results += answers
+        if answers == len(length):
+            counters.bytes_received += answers * self.layout.frame_size
+            return
+        counters.bytes_received += int(length.sum())
+        tally = self._notes[0].tolist()
+        counters.duplicates += tally[Verdict.DUPLICATE]
+        for verdict in set(Verdict) - {Verdict.ANSWER, Verdict.UNREADABLE, Verdict.DUPLICATE}:
+            if tally[verdict]:
+                counters.refused[verdict.label] += tally[verdict]
+        for refusal in Refusal:
+            if tally[Tally.REFUSED + refusal]:
+                counters.refused[refusal.label] += tally[Tally.REFUSED + refusal]
 
     def _next_unsent(self) -> int:
         """The first chunk that was not sent yet."""

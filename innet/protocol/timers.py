@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,9 @@ Slots = NDArray[np.int64]
 
 # RFC 6298, section 2: the weights of a new measurement, and how many deviations to wait.
 _ALPHA, _BETA, _K = 1 / 8, 1 / 4, 4
+
+PROBES = 8
+"""So many chunks are sent again into a silence, and no more."""
 
 MAX_IMPATIENCE = 4  # what two bits of the header can ask for: the leaves and three levels above
 
@@ -50,80 +55,130 @@ class RoundTrip:
 class SlotTimers:
     """The timers of a worker's slots. A slot whose timers do not run waits for nothing.
 
+    Of chunks whose time-outs have passed in silence only the ``PROBES`` oldest are sent again: the
+    others, whose peers may not have begun yet, wait for the first result that comes, and a time-out
+    longer. So do those that were due while results had only begun to come.
+
     Args:
         window: how many slots.
         timing: how patient they are.
 
     Attributes:
         round_trip: what the slots have measured.
-        sends: shape (window,): how often the slot's chunk was sent.
+        sends: shape (window,), int32: how often the slot's chunk was sent.
+        first_sent: shape (window,), seconds: when it was sent first.
+        resend_at: shape (window,), seconds: when it is sent again; infinity where nothing waits.
+        give_up_at: likewise, when it has waited too long.
     """
 
     def __init__(self, window: int, timing: Timing) -> None:
         self.round_trip = RoundTrip(timing)
         self.sends = np.zeros(window, np.int32)
+        self.first_sent = np.zeros(window)
+        self.resend_at = np.full(window, np.inf)
+        self.give_up_at = np.full(window, np.inf)
         self._timing = timing
-        self._first_sent = np.zeros(window)
         self._timeout = np.zeros(window)
-        self._resend_at = np.full(window, np.inf)  # infinity where the timers do not run
-        self._give_up_at = np.full(window, np.inf)
+        self._held = np.empty(0, np.int64)  # slots that wait for a sign of life
+        self._heard = -np.inf  # when the last result came
+        self._begun = -np.inf  # since when results have come without a silence
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What compiled code sees and stops: ``sends`` and the attributes after it."""
+        return self.sends, self.first_sent, self.resend_at, self.give_up_at
 
     def start(self, slots: Slots, now: float) -> None:
         """The chunks in ``slots`` are sent for the first time."""
         self.sends[slots] = 1
-        self._first_sent[slots] = now
+        self.first_sent[slots] = now
         self._timeout[slots] = self.round_trip.timeout
-        self._give_up_at[slots] = now + self._timing.give_up
-        self._resend_at[slots] = now + self._until_next(slots, now)
+        self.give_up_at[slots] = now + self._timing.give_up
+        self.resend_at[slots] = now + self._until_next(slots, now)
 
     def again(self, slots: Slots, now: float) -> None:
         """They are sent once more, and wait longer than before."""
+        if not len(slots):
+            return
         timing = self._timing
         self.sends[slots] += 1
         longer = np.minimum(self._timeout[slots] * timing.backoff, timing.max_timeout)
         self._timeout[slots] = longer
-        self._resend_at[slots] = now + self._until_next(slots, now)
+        self.resend_at[slots] = now + self._until_next(slots, now)
 
-    def stop(self, slots: Slots, now: float) -> None:
-        """Their results are there."""
-        once = self.sends[slots] == 1
-        if once.any():
-            # One measurement for all that came together, the longest: their mean would hide it.
-            self.round_trip.measured(now - float(self._first_sent[slots[once]].min()))
-        self._resend_at[slots] = np.inf
-        self._give_up_at[slots] = np.inf
+    def heard(self, now: float, waited: float) -> None:
+        """Results have come.
 
-    def due(self, now: float) -> Slots:
-        """Slots whose chunk is to be sent again."""
-        return np.flatnonzero(self._resend_at <= now)
+        Args:
+            now: the time.
+            waited: the longest wait of those among them that were sent once only (Karn's
+                algorithm), for their mean would hide it; below 0 if there is none.
+        """
+        if now >= self._heard + self.round_trip.timeout:
+            self._begun = now
+        self._heard = now
+        if waited >= 0:
+            self.round_trip.measured(waited)
+        if len(self._held):
+            waiting = self._held[np.isfinite(self.give_up_at[self._held])]
+            self.resend_at[waiting] = now + self._until_next(waiting, now)
+            self._held = self._held[:0]
+
+    def due(self, now: float, chunk: Slots) -> Slots:
+        """Slots whose chunk is to be sent again; those that are due and held back are put off.
+
+        Args:
+            now: the time.
+            chunk: (window,): the chunk of each slot.
+        """
+        due = np.flatnonzero(self.resend_at <= now)
+        timeout = self.round_trip.timeout
+        silent = now >= self._heard + timeout
+        if len(due) <= PROBES or not (silent or now < self._begun + timeout):
+            return due
+        asks = self.impatience(due, now) > 0  # each slot must ask for itself
+        patient = due[~asks]
+        patient = patient[np.argsort(chunk[patient])]
+        later = patient[PROBES:]
+        if silent:
+            self.resend_at[later] = self._next_asking(later, now)
+            self._held = np.concatenate([self._held, later])
+        else:
+            self.resend_at[later] = self._begun + timeout
+        return np.concatenate([due[asks], patient[:PROBES]])
 
     def impatience(self, slots: Slots, now: float) -> NDArray[np.uint8]:
         """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
         after = self._timing.partial_after
         if after is None:
             return np.zeros(len(slots), np.uint8)
-        over = now - (self._first_sent[slots] + after)
+        over = now - (self.first_sent[slots] + after)
         levels: NDArray[np.float64] = np.floor(over / (after / 2)) + 1
         return np.clip(levels, 0, MAX_IMPATIENCE).astype(np.uint8)
 
     def has_given_up(self, now: float) -> bool:
         """Whether a chunk has waited too long."""
-        return bool(self._give_up_at.min() <= now)
+        return bool(self.give_up_at.min() <= now)
 
     def next_deadline(self) -> float:
         """When ``due`` or ``has_given_up`` have something new to say; infinity for never."""
-        return float(min(self._resend_at.min(), self._give_up_at.min()))
+        return float(min(self.resend_at.min(), self.give_up_at.min()))
 
     def waited(self, slot: int, now: float) -> float:
         """Seconds since the slot's chunk was first sent."""
-        return now - float(self._first_sent[slot])
+        return now - float(self.first_sent[slot])
 
     def _until_next(self, slots: Slots, now: float) -> NDArray[np.float64]:
         wait: NDArray[np.float64] = self._timeout[slots]
-        after = self._timing.partial_after
-        if after is None:
+        if self._timing.partial_after is None:
             return wait
-        for level in range(MAX_IMPATIENCE):
-            asking = self._first_sent[slots] + after * (1 + level / 2) - now
-            wait = np.where(asking > 0, np.minimum(wait, asking), wait)
-        return wait
+        return np.minimum(wait, self._next_asking(slots, now) - now)
+
+    def _next_asking(self, slots: Slots, now: float) -> NDArray[np.float64]:
+        """When ``slots`` ask the next level of switches; infinity for never."""
+        moment = np.full(len(slots), np.inf)
+        after = self._timing.partial_after
+        if after is not None:
+            for level in reversed(range(MAX_IMPATIENCE)):
+                asking = self.first_sent[slots] + after * (1 + level / 2)
+                moment = np.where(asking > now, asking, moment)
+        return moment

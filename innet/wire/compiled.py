@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from innet.wire.layout import HEADER
+
 Bytes = NDArray[np.uint8]
 
 FIELD, EITHER, SUM = range(3)
@@ -23,6 +25,7 @@ FIELD, EITHER, SUM = range(3)
 Internet checksum over bytes is right."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
+_HEADER_BYTES = HEADER.itemsize
 
 
 @njit("int64(uint64)", cache=True, nogil=True)
@@ -33,6 +36,37 @@ def _folded(total: Any) -> Any:
     for _ in range(3):
         rest = (rest & 0xFFFF) + (rest >> 16)
     return rest
+
+
+@njit("u4(u4)", cache=True, nogil=True)
+def swapped(word: Any) -> Any:
+    """A 32-bit word in the other byte order."""
+    return np.uint32(
+        (word >> np.uint32(24))
+        | ((word >> np.uint32(8)) & np.uint32(0xFF00))
+        | ((word & np.uint32(0xFF00)) << np.uint32(8))
+        | (word << np.uint32(24))
+    )
+
+
+@njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
+def write_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
+    """Write ``values`` into a frame whose innet header, with checksum 0, begins at ``offset``.
+
+    Where a frame has room for more values it gets zeros. The checksum is written last.
+    """
+    total = np.uint64(0)
+    for word in frame[offset : offset + _HEADER_BYTES].view(np.uint32):
+        total += np.uint64(word)
+    words = frame[offset + _HEADER_BYTES :].view(np.uint32)
+    given = values.view(np.uint32)
+    for index in range(len(given)):
+        word = swapped(given[index])
+        words[index] = word
+        total += np.uint64(word)
+    words[len(given) :] = 0
+    header = frame[offset : offset + _HEADER_BYTES].view(np.uint16)
+    header[_CHECKSUM] = np.uint16(~_folded(total))
 
 
 @njit("void(u1[:,::1], u1[::1], u1[:,::1], i4[:,::1])", cache=True, nogil=True)
@@ -50,23 +84,7 @@ def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32])
         frame = frames[row]
         frame[:start] = outer
         frame[start : start + size] = headers[row]
-        total = np.uint64(0)
-        for word in headers[row].view(np.uint32):
-            total += np.uint64(word)
-        words = frame[start + size :].view(np.uint32)
-        given = values[row].view(np.uint32)
-        for index in range(len(given)):
-            word = given[index]
-            swapped = np.uint32(
-                (word >> np.uint32(24))
-                | ((word >> np.uint32(8)) & np.uint32(0xFF00))
-                | ((word & np.uint32(0xFF00)) << np.uint32(8))
-                | (word << np.uint32(24))
-            )
-            words[index] = swapped
-            total += np.uint64(swapped)
-        header = frame[start : start + size].view(np.uint16)
-        header[_CHECKSUM] = np.uint16(~_folded(total))
+        write_values(frame, start, values[row])
 
 
 @njit(cache=True, nogil=True)
@@ -84,6 +102,27 @@ def _sum(frame: Bytes, offset: int, size: int) -> int:
     for index in range(len(words)):
         total += np.uint64(words[index])
     return int(_folded(total))
+
+
+@njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
+def examined(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
+    """The refusal of the first rule that does not hold of a frame, 0 if all do; see ``examine``."""
+    if length != rules[0, 4] or len(frame) < length:
+        return int(rules[0, 6])
+    for index in range(1, len(rules)):
+        kind, offset, size = rules[index, 0], rules[index, 1], rules[index, 2]
+        smallest, largest = rules[index, 4], rules[index, 5]
+        if kind == SUM:
+            holds = _sum(frame, offset, size) == 0xFFFF
+        else:
+            number = _number(frame, offset, size) & rules[index, 3]
+            holds = smallest <= number <= largest
+            if kind == EITHER and not holds:
+                number = _number(frame, offset + size, size) & rules[index, 3]
+                holds = smallest <= number <= largest
+        if not holds:
+            return int(rules[index, 6])
+    return 0
 
 
 @njit("u1[::1](u1[:,::1], i4[::1], i8[:,::1], u1[:,::1])", cache=True, nogil=True)
@@ -105,46 +144,17 @@ def examine(
     reason = np.zeros(len(length), np.uint8)
     at, right = rules[0, 1], rules[0, 4]
     for row in range(len(length)):
-        if length[row] != right:
-            reason[row] = rules[0, 6]
-            continue
         frame = data[row]
-        headers[row] = frame[at : at + headers.shape[1]]
-        for index in range(1, len(rules)):
-            kind, offset, size = rules[index, 0], rules[index, 1], rules[index, 2]
-            smallest, largest = rules[index, 4], rules[index, 5]
-            if kind == SUM:
-                holds = _sum(frame, offset, size) == 0xFFFF
-            else:
-                number = _number(frame, offset, size) & rules[index, 3]
-                holds = smallest <= number <= largest
-                if kind == EITHER and not holds:
-                    number = _number(frame, offset + size, size) & rules[index, 3]
-                    holds = smallest <= number <= largest
-            if not holds:
-                reason[row] = rules[index, 6]
-                break
+        if length[row] == right:
+            headers[row] = frame[at : at + headers.shape[1]]
+        reason[row] = examined(frame, length[row], rules)
     return reason
 
 
-@njit("void(u1[:,::1], i8[::1], i8, i8[::1], i4[:,::1])", cache=True, nogil=True)
-def take_values(
-    data: Bytes,
-    rows: NDArray[np.int64],
-    offset: int,
-    chunks: NDArray[np.int64],
-    words: NDArray[np.int32],
-) -> None:
-    """``words[chunks[i]]`` becomes the values of row ``rows[i]``, from ``offset`` of it on."""
-    size = 4 * words.shape[1]
-    for index in range(len(rows)):
-        taken = data[rows[index], offset : offset + size].view(np.uint32)
-        place = words[chunks[index]].view(np.uint32)
-        for each in range(len(taken)):
-            word = taken[each]
-            place[each] = (
-                (word >> np.uint32(24))
-                | ((word >> np.uint32(8)) & np.uint32(0xFF00))
-                | ((word & np.uint32(0xFF00)) << np.uint32(8))
-                | (word << np.uint32(24))
-            )
+@njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
+def read_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
+    """``values`` becomes what stands in a frame from ``offset`` on, in the host's byte order."""
+    taken = frame[offset : offset + 4 * len(values)].view(np.uint32)
+    words = values.view(np.uint32)
+    for index in range(len(words)):
+        words[index] = swapped(taken[index])

@@ -96,12 +96,6 @@ class Batch:
         """(n, V) int32 in the byte order of the host, a copy."""
         return np.asarray(self.frames["values"], np.int32)
 
-    def move_values(
-        self, rows: NDArray[np.int64], words: NDArray[np.int32], places: NDArray[np.int64]
-    ) -> None:
-        """Put the values of ``rows`` (k,) into the rows ``places`` (k,) of ``words`` (m, V)."""
-        ready().take_values(self.data, rows, self.layout.values_offset, places, words)
-
     def refusals(self) -> dict[Refusal, int]:
         """How many frames were refused for which reason."""
         numbers = np.bincount(self.reason, minlength=len(Refusal))
@@ -183,18 +177,18 @@ def _checks(layout: Layout) -> tuple[_Check, ...]:
 
 
 @lru_cache(maxsize=64)
-def _rules(layout: Layout) -> NDArray[np.int64]:
+def rules(layout: Layout) -> NDArray[np.int64]:
     """The checks as ``compiled.examine`` reads them."""
     size = layout.frame_size
-    rules = [(FIELD, layout.header_offset, 0, 0, size, size, Refusal.LENGTH)]
+    found = [(FIELD, layout.header_offset, 0, 0, size, size, Refusal.LENGTH)]
     for check in _checks(layout):
         offset, width = _place(layout, check.field)
         if check.refusal == Refusal.CHECKSUM:
             offset, width = layout.header_offset, size - layout.header_offset
         elif check.kind == EITHER:
             width = UDP_HEADER["source"].itemsize  # the destination follows it
-        rules.append((check.kind, offset, width, check.mask, *check.between, check.refusal))
-    return np.array(rules, np.int64)
+        found.append((check.kind, offset, width, check.mask, *check.between, check.refusal))
+    return np.array(found, np.int64)
 
 
 def _place(layout: Layout, path: tuple[str, ...]) -> tuple[int, int]:
@@ -215,10 +209,16 @@ def _select(records: Records, path: tuple[str, ...]) -> Any:
     return selected
 
 
-def _lengths(frames: Frames | PacketBatch) -> tuple[Frames, NDArray[np.int32]]:
+def frames_of(frames: Frames | PacketBatch) -> tuple[Frames, NDArray[np.int32]]:
+    """Bytes and lengths of ``frames``, as compiled code takes them."""
     if isinstance(frames, PacketBatch):
-        return frames.data, frames.length
-    return frames, np.full(len(frames), frames.shape[1], np.int32)
+        data, length = frames.data, frames.length
+    else:
+        data, length = frames, np.full(len(frames), frames.shape[1], np.int32)
+    return (
+        np.require(data, requirements=["C", "A", "W"]),
+        np.require(length, requirements=["C", "A", "W"]),
+    )
 
 
 def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
@@ -231,16 +231,15 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
         layout: what the frames should be.
         frames: uint8 (n, bytes), rows that are all frame, or packets of any lengths.
     """
-    data, length = _lengths(frames)
+    data, length = frames_of(frames)
     header = np.zeros(len(length), HEADER)
     if data.shape[1] < layout.frame_size:  # too narrow to look at, so none of them is right
         reason = np.full(len(length), Refusal.LENGTH, np.uint8)
         return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
-    data = np.require(data, requirements=["C", "A", "W"])
     reason = ready().examine(
         data,
-        np.require(length, requirements=["C", "A", "W"]),
-        _rules(layout),
+        length,
+        rules(layout),
         header.view(np.uint8).reshape(-1, HEADER.itemsize),
     )
     return Batch(layout, data, header, reason)
@@ -258,7 +257,7 @@ def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
     if batch.valid.all():
         return batch
     row = int(np.argmin(batch.valid))
-    _, length = _lengths(frames)
+    _, length = frames_of(frames)
     if batch.reason[row] == Refusal.LENGTH:
         raise PacketError(
             f"packet {row}: length is {length[row]} bytes; expected {layout.frame_size} "

@@ -1,29 +1,62 @@
-"""What ``innet.protocol.answers.judge`` says, a packet at a time and written to be read."""
+"""What ``innet.protocol.answers.take`` does, a packet at a time and written to be read."""
 
 from __future__ import annotations
 
-from innet.protocol.answers import Verdict
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
 from innet.protocol.serial import serial_distance
-from innet.wire import Flag
+from innet.protocol.verdicts import Verdict
+from innet.wire import CONGESTED, Flag, Refusal, parse
+
+IDLE, QUEUED, WAITING = range(3)
 
 
-def judged(header, readable, member, asked):
-    """A Verdict for each record of ``header``; the arguments are those of ``judge``."""
-    job, epoch, worker, present, base = member
-    verdicts, answered = [], set()
-    for each, can_be_read in zip(header, readable, strict=True):
-        verdict = _one(each, asked, (job, epoch, worker, present, base)) if can_be_read else None
+@dataclass
+class Taken:
+    """What is left behind.
+
+    Attributes:
+        verdicts: of the packets, in order.
+        refusals: of those that cannot be read.
+        flags: of all answers.
+        queue: slots that may go on, in order.
+        marked: the newest chunk that met congestion; -1 for none.
+        waited: the longest wait that tells of the way; -1 for none.
+    """
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    flags: Flag = field(default_factory=lambda: Flag(0))
+    queue: list[int] = field(default_factory=list)
+    marked: int = -1
+    waited: float = -1.0
+
+
+def taken(layout, packets, member, slots, chunks, clock):
+    """As ``take``; ``slots`` (but for the queue) and ``chunks`` are changed in the same way."""
+    batch = parse(layout, packets)
+    found = Taken()
+    for row, reason in enumerate(batch.reason):
+        if reason:
+            found.verdicts.append(Verdict.UNREADABLE)
+            found.refusals.append(Refusal(reason))
+            continue
+        verdict = _judged(batch.header[row], member, slots, chunks)
+        found.verdicts.append(verdict)
         if verdict is Verdict.ANSWER:
-            if int(each["slot"]) in answered:
-                verdict = Verdict.DUPLICATE
-            answered.add(int(each["slot"]))
-        verdicts.append(Verdict.UNREADABLE if verdict is None else verdict)
-    return verdicts
+            congested = layout.framing == "udp" and (
+                batch.frames["ipv4"]["tos"][row] & CONGESTED == CONGESTED
+            )
+            _accept(found, batch.header[row], batch.values[row], congested,
+                    (member, slots, chunks, clock))  # fmt: skip
+    return found
 
 
-def _one(header, asked, member):
-    chunks, states, operations, elements = asked
-    job, epoch, worker, present, base = member
+def _judged(header, member, slots, chunks):
+    job, epoch, worker, present, base, _, _ = member
     flags = Flag(int(header["flags"]))
     if Flag.RESULT not in flags:
         return Verdict.NOT_A_RESULT
@@ -32,22 +65,47 @@ def _one(header, asked, member):
             return Verdict[name.upper()]
     if header["count"] != present and Flag.PARTIAL not in flags:
         return Verdict.COUNT
-    slot = int(header["slot"])
-    if slot >= len(chunks):
+    slot, window = int(header["slot"]), len(slots["chunk"])
+    if slot >= window:
         return Verdict.SLOT
-    chunk = int(chunks[slot])
+    chunk, state = int(slots["chunk"][slot]), slots["state"][slot]
     ahead = serial_distance(int(header["sequence"]), chunk + 1)
-    idle, _, waiting = range(3)
-    if ahead < 0 or (ahead == 0 and states[slot] == idle):
+    if ahead < 0 or (ahead == 0 and state == IDLE):
         return Verdict.DUPLICATE
-    if ahead > 0 or states[slot] != waiting:
+    if ahead > 0 or state != WAITING:
         return Verdict.SEQUENCE
-    version = (chunk // len(chunks)) % 2
     for name, sent in (
-        ("slot_version", version),
-        ("operation", operations[chunk - base]),
-        ("elements", elements[chunk - base]),
+        ("slot_version", chunk // window % 2),
+        ("operation", chunks["operation"][chunk - base]),
+        ("elements", chunks["elements"][chunk - base]),
     ):
         if header[name] != sent:
             return Verdict[name.upper()]
     return Verdict.ANSWER
+
+
+def _accept(found, header, values, congested, where):
+    member, slots, chunks, (now, patience) = where
+    base, end, window = member[4], member[5], len(slots["chunk"])
+    slot = int(header["slot"])
+    chunk = int(slots["chunk"][slot])
+    chunks["words"][chunk - base] = values
+    chunks["who"][chunk - base] = header["bitmap"]
+    flags = Flag(int(header["flags"]))
+    found.flags |= flags
+    if Flag.ECN in flags or congested:
+        found.marked = max(found.marked, chunk)
+    waited = now - slots["first_sent"][slot]
+    if slots["sends"][slot] == 1 and (chunk - base >= window or waited <= patience):
+        found.waited = max(found.waited, waited)
+    slots["resend_at"][slot] = slots["give_up_at"][slot] = math.inf
+    slots["state"][slot] = IDLE
+    if chunk + window < end:
+        slots["chunk"][slot] = chunk + window
+        slots["state"][slot] = QUEUED
+        found.queue.append(slot)
+
+
+def fields_of(slots):
+    """A copy of arrays by name."""
+    return {name: np.copy(array) for name, array in slots.items()}

@@ -56,7 +56,7 @@ def hold_same(net: Emulation, words: list[np.ndarray]) -> np.ndarray:
     expected = np.einsum("cw,wcv->cv", inside, np.stack(words)).astype(np.int32)
     for end, own in zip(net.workers, bitmaps, strict=True):
         have = own != 0
-        np.testing.assert_array_equal(end._message.words[have], expected[have])
+        np.testing.assert_array_equal(end._message.combined[have], expected[have])
     return together
 
 

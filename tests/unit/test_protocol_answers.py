@@ -1,44 +1,68 @@
-"""The compiled judgement of packets equals the naive one."""
+"""The compiled forms of what a worker's end does with packets equal the naive ones."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.naive_answers import judged
+from support.naive_answers import fields_of, taken
+from support.naive_wire import packed
 
-from innet.protocol.answers import Verdict, judge
+from innet.packets import PacketBatch
+from innet.protocol.answers import take
+from innet.protocol.chunks import fill
+from innet.protocol.serial import sequence_of
 from innet.protocol.slots import SlotState
-from innet.wire import HEADER, Flag
+from innet.protocol.verdicts import Tally, Verdict
+from innet.wire import CONGESTED, HEADER, Endpoint, Flag, Layout, Refusal, pack, seal
+from innet.wire.parsing import frames_of, rules
 
 WINDOW = 8
+CLOCK = 5.0, 1.0  # the time, and how long a chunk of the first window may have waited
+HERE, THERE = Endpoint.of_worker(0), Endpoint.of_switch()
 seen: set[Verdict] = set()
 
 
-def asked_by_chance(rng, base, chunks):
-    """Slots somewhere in the middle of an all-reduce of ``chunks`` chunks from ``base`` on."""
-    cursor = base + rng.integers(chunks)
+def slots_by_chance(rng, base, end):
+    """Slots somewhere in the middle of an all-reduce of the chunks from ``base`` to ``end``."""
+    cursor = base + rng.integers(end - base)
     slots = np.arange(WINDOW)
     chunk = cursor - (cursor - slots) % WINDOW
     state = rng.integers(0, 3, WINDOW).astype(np.uint8)
     state[chunk < base] = SlotState.IDLE
-    operation = rng.integers(1, 4, chunks).astype(np.uint8)
-    return chunk, state, operation, rng.integers(1, 9, chunks).astype(np.uint16)
+    return {
+        "chunk": chunk,
+        "state": state,
+        "queue": np.zeros(WINDOW, np.int64),
+        "sends": rng.integers(1, 3, WINDOW).astype(np.int32),
+        "first_sent": rng.uniform(3.0, 5.0, WINDOW),
+        "resend_at": rng.uniform(5.0, 6.0, WINDOW),
+        "give_up_at": rng.uniform(7.0, 8.0, WINDOW),
+    }
 
 
-def results_of(rng, count, member, asked):
-    """Headers that answer what is asked, most of them with some field that is wrong."""
-    chunk, _, operation, elements = asked
+def chunks_by_chance(rng, count, values):
+    return {
+        "operation": rng.integers(1, 4, count).astype(np.uint8),
+        "elements": rng.integers(1, values + 1, count).astype(np.uint16),
+        "words": np.zeros((count, values), np.int32),
+        "who": np.zeros(count, np.uint32),
+    }
+
+
+def results_by_chance(rng, layout, count, member, slots, chunks):
+    """Frames that answer what is asked, most of them with some field that is wrong."""
     slot = rng.integers(WINDOW, size=count)
-    index = np.clip(chunk[slot] - member[4], 0, len(operation) - 1)
-    header = np.zeros(count, HEADER)
-    header["flags"] = Flag.RESULT
-    for name, mine in zip(("job", "epoch", "worker", "count"), member[:4], strict=True):
-        header[name] = mine
-    header["slot"] = slot
-    header["sequence"] = (chunk[slot] + 1).astype(np.uint32)
-    header["slot_version"] = chunk[slot] // WINDOW & 1
-    header["operation"], header["elements"] = operation[index], elements[index]
+    chunk = slots["chunk"][slot]
+    index = np.clip(chunk - member[4], 0, len(chunks["operation"]) - 1)
+    fields = dict(zip(("job", "epoch", "worker", "count"), member[:4].tolist(), strict=True))
+    fields |= {"flags": np.full(count, Flag.RESULT), "slot": slot, "bitmap": 0b1111}
+    fields |= {"sequence": sequence_of(chunk), "slot_version": chunk // WINDOW & 1}
+    fields |= {name: chunks[name][index] for name in ("operation", "elements")}
+    values = rng.integers(-(2**31), 2**31, (count, layout.values)).astype(np.int32)
+    frames = pack(layout, THERE, HERE, values, **fields)
+    header = layout.view(frames)["innet"]
     names = ("flags", "job", "epoch", "worker", "count", "slot", "slot_version", "operation",
              "elements")  # fmt: skip
     for row in np.flatnonzero(rng.random(count) < 0.5):
@@ -47,31 +71,86 @@ def results_of(rng, count, member, asked):
     moved = rng.random(count) < 0.2
     steps = rng.choice([-WINDOW, -1, 1, WINDOW], count).astype(np.uint32)
     header["sequence"][moved] = header["sequence"].astype(np.uint32)[moved] + steps[moved]
-    partial = rng.random(count) < 0.1
-    header["flags"][partial] |= np.uint8(Flag.PARTIAL)
-    return header
+    header["flags"][rng.random(count) < 0.1] |= np.uint8(Flag.PARTIAL | Flag.ECN)
+    if layout.framing == "udp":
+        marked = rng.random(count) < 0.1  # the checksum of the IP header is wrong then, or right
+        layout.view(frames)["ipv4"]["tos"][marked] = CONGESTED
+        layout.view(frames)["ipv4"]["checksum"][marked & (rng.random(count) < 0.8)] -= CONGESTED
+    seal(layout, frames)
+    frames[rng.random(count) < 0.05, -1] ^= np.uint8(1)
+    length = np.full(count, layout.frame_size, np.int32)
+    length[rng.random(count) < 0.05] -= 1
+    return PacketBatch(frames, length, np.zeros(count, np.int32))
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+@settings(max_examples=100)
 @given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]))
-def test_judged_as_naively(seed, base):
+def test_taken_as_naively(framing, seed, base):
     rng = np.random.default_rng(seed)
-    asked = asked_by_chance(rng, base, int(rng.integers(1, 30)))
-    member = np.array([513, 2, 1, 4, base], np.int64)
-    header = results_of(rng, 30, member, asked)
-    readable = rng.random(30) > 0.05
-    verdict = judge(
-        header.view(np.uint8).reshape(-1, HEADER.itemsize),
-        (~readable).astype(np.uint8),
-        member,
-        asked,
+    layout = Layout(5, framing)
+    end = base + int(rng.integers(1, 30))
+    member = np.array([513, 2, 1, 4, base, end, 15 if framing == "udp" else -1], np.int64)
+    slots = slots_by_chance(rng, base, end)
+    chunks = chunks_by_chance(rng, end - base, layout.values)
+    packets = results_by_chance(rng, layout, 30, member, slots, chunks)
+    naive_slots, naive_chunks = fields_of(slots), fields_of(chunks)
+    expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
+    tally = np.zeros(Tally.LENGTH, np.int64)
+    tally[Tally.MARKED] = -1
+    clock = np.array([*CLOCK, -1.0])
+    terms = rules(layout), member
+    answers = take(
+        frames_of(packets), terms, tuple(slots.values()), tuple(chunks.values()), (tally, clock)
     )
-    expected = judged(header, readable, member.tolist(), asked)
-    assert [Verdict(each) for each in verdict] == expected
-    seen.update(expected)
+    assert answers == expected.verdicts.count(Verdict.ANSWER)
+    assert tally[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
+    refused = tally[Tally.REFUSED : Tally.REFUSED + len(Refusal)]
+    assert refused.tolist() == [expected.refusals.count(each) for each in Refusal]
+    assert tally[Tally.FLAGS] == expected.flags
+    assert tally[Tally.MARKED] == expected.marked
+    assert slots.pop("queue")[: tally[Tally.QUEUED]].tolist() == expected.queue
+    assert clock[2] == expected.waited
+    for name, array in (slots | chunks).items():
+        np.testing.assert_array_equal(array, (naive_slots | naive_chunks)[name], err_msg=name)
+    seen.update(expected.verdicts)
 
 
 def test_every_verdict_was_given():
     """So the test before compares what there is to compare."""
-    test_judged_as_naively()
+    test_taken_as_naively("udp")
     assert seen == set(Verdict)
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+@given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**32 - 3]))
+def test_filled_as_naively(framing, seed, base):
+    rng = np.random.default_rng(seed)
+    layout = Layout(int(rng.integers(1, 12)), framing)
+    count = int(rng.integers(1, 30))
+    slots = slots_by_chance(rng, base, base + count)["chunk"]
+    which = rng.permutation(np.flatnonzero((slots >= base) & (slots < base + count)))
+    chunks = chunks_by_chance(rng, count, layout.values)
+    words = rng.integers(-(2**31), 2**31, count * layout.values).astype(np.int32)
+    padded = words.copy()
+    missing = int(rng.integers(layout.values))
+    padded[len(words) - missing :] = 0
+    flags = rng.integers(0, 256, len(which)).astype(np.uint8)
+    fields = {"job": 513, "epoch": 3, "worker": 2, "message": 999}
+    head = packed(layout, 7, fields, np.zeros((1, layout.values), np.int32))
+    layout.view(head)["innet"]["checksum"] = 0
+    frames = np.full((len(which), layout.frame_size), 0xAA, np.uint8)
+    fill(
+        frames,
+        head[0, : layout.values_offset].copy(),
+        (which, flags),
+        (slots, base),
+        (words[: len(words) - missing].copy(), chunks["operation"], chunks["elements"]),
+    )
+    chunk = slots[which]
+    fields |= {"sequence": sequence_of(chunk), "slot": which, "flags": flags}
+    fields |= {"slot_version": chunk // WINDOW % 2}
+    fields |= {name: chunks[name][chunk - base] for name in ("operation", "elements")}
+    values = padded.reshape(count, layout.values)[chunk - base]
+    np.testing.assert_array_equal(frames, packed(layout, 7, fields, values))
+    assert layout.values_offset - layout.header_offset == HEADER.itemsize

@@ -14,7 +14,7 @@ from innet.packets import PacketBatch
 from innet.protocol import Membership, SlotWorker, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.congestion import Window
-from innet.protocol.timers import RoundTrip, SlotTimers
+from innet.protocol.timers import PROBES, RoundTrip
 from innet.wire import CONGESTED, Endpoint, Flag, Layout, internet_checksum, pack, parse_strict
 from innet.words import Operation, Segment
 
@@ -87,14 +87,106 @@ def test_timeouts_shrink_to_a_steady_round_trip() -> None:
 
 def test_chunks_that_were_sent_twice_are_not_measured() -> None:
     """Karn's algorithm: nobody knows which of the transmissions was answered."""
-    timers = SlotTimers(4, Timing(timeout=1.0))
-    slots = np.array([1, 2])
-    timers.start(slots, 0.0)
-    timers.again(slots[:1], 1.0)
-    timers.stop(slots[:1], 1.001)
-    assert timers.round_trip.mean is None
-    timers.stop(slots[1:], 1.5)
-    assert timers.round_trip.mean == 1.5
+    worker = worker_of(Timing(timeout=1.0), window=2)
+    worker.start(words(4), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(1, 2), 0.5)
+    assert worker.round_trip.mean == 0.5
+    worker.outgoing(0.5)
+    while worker.counters.retransmissions < 2:
+        worker.outgoing(now := worker.next_deadline())
+    worker.receive(np.concatenate([result(0, 2), result(3, 2)]), now + 0.001)
+    assert worker.round_trip.mean == 0.5
+
+
+def test_of_chunks_that_came_together_the_longest_wait_is_measured() -> None:
+    worker = worker_of(Timing(timeout=1.0), window=2)
+    worker.start(words(4), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(0, 2), 0.2)
+    worker.outgoing(0.2)
+    worker.receive(np.concatenate([result(2, 2), result(1, 2)]), 0.6)
+    assert worker.round_trip.mean == pytest.approx(0.875 * 0.2 + 0.125 * 0.6)
+
+
+def test_peers_that_come_late_are_no_slow_network() -> None:
+    worker = worker_of(Timing(timeout=1.0, min_timeout=0.01), window=2)
+    worker.start(words(4), 0.0)
+    worker.outgoing(0.0)
+    for chunk in (0, 1):
+        worker.receive(result(chunk, 2), 3.0)  # the first ones, beyond the time-out
+    assert worker.round_trip.mean is None
+    worker.outgoing(3.0)
+    worker.receive(result(2, 2), 4.5)  # sent when the others were there
+    assert worker.round_trip.mean == 1.5
+
+
+WIDE = 64  # slots
+
+
+def late_worker(partial_after: float | None = None) -> SlotWorker:
+    """One that has sent a window of chunks at 0 s, whose peers have not begun."""
+    timing = Timing(timeout=1.0, max_timeout=4.0, adaptive=False, partial_after=partial_after)
+    worker = worker_of(timing, window=WIDE)
+    worker.start(words(2 * WIDE), 0.0)
+    assert len(worker.outgoing(0.0)) == WIDE
+    assert worker.next_deadline() == 1.0
+    return worker
+
+
+def sequences(frames: np.ndarray) -> list[int]:
+    return parse_strict(LAYOUT, frames).header["sequence"].tolist()
+
+
+def test_into_a_silence_only_the_oldest_chunks_are_sent_again() -> None:
+    worker = late_worker()
+    for due in (1.0, 3.0, 7.0, 11.0):  # each twice as long as before, at most 4 s
+        assert worker.next_deadline() == due
+        assert sequences(worker.outgoing(due)) == list(range(1, PROBES + 1))
+        assert not len(worker.outgoing(due))
+    assert worker.counters.retransmissions == 4 * PROBES
+
+
+def test_the_others_follow_a_time_out_after_the_first_sign_of_life() -> None:
+    worker = late_worker()
+    worker.outgoing(1.0)
+    worker.receive(result(3, WIDE), 2.5)
+    assert sequences(worker.outgoing(2.5)) == [3 + WIDE + 1]
+    # The probes as before, and all that waited with them.
+    assert sequences(worker.outgoing(3.0)) == [1, 2, 3, *range(5, PROBES + 1)]
+    worker.receive(result(0, WIDE), 3.2)
+    assert sequences(worker.outgoing(3.2)) == [WIDE + 1]
+    assert sequences(worker.outgoing(3.5)) == [3 + WIDE + 1, *range(PROBES + 1, WIDE + 1)]
+
+
+def test_where_the_others_are_silent_again_their_oldest_go_first() -> None:
+    worker = late_worker()
+    worker.outgoing(1.0)
+    worker.receive(result(3, WIDE), 2.5)
+    worker.outgoing(2.5)
+    worker.outgoing(3.0)
+    assert sequences(worker.outgoing(3.5)) == list(range(PROBES + 1, 2 * PROBES + 1))
+
+
+def test_results_that_have_begun_to_come_have_a_time_out_to_go_on() -> None:
+    worker = late_worker()
+    worker.receive(result(WIDE - 1, WIDE), 0.9)
+    worker.outgoing(0.9)
+    assert sequences(worker.outgoing(1.0)) == list(range(1, PROBES + 1))
+    worker.receive(result(0, WIDE), 1.5)
+    worker.outgoing(1.5)
+    assert worker.next_deadline() == pytest.approx(1.9)
+    late = sequences(worker.outgoing(1.9))
+    assert late == [*range(PROBES + 1, WIDE), 2 * WIDE]
+
+
+def test_each_chunk_asks_for_what_is_there() -> None:
+    worker = late_worker(partial_after=2.5)
+    worker.outgoing(1.0)
+    assert worker.next_deadline() == 2.5
+    flags = parse_strict(LAYOUT, worker.outgoing(2.5)).header["flags"]
+    assert len(flags) == WIDE
+    assert (flags & Flag.PARTIAL).all()
 
 
 def test_fixed_timers_do_not_learn() -> None:

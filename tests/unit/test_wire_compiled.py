@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import naive_wire
@@ -92,19 +91,6 @@ def test_every_refusal_occurs():
     seen.add(Refusal(parse(layout, frames[:, :-1]).reason[0]))
     # One wrong bit makes no elements beyond the layout's, nor leaves both UDP ports wrong.
     assert seen >= set(Refusal) - {Refusal.UDP_PORT, Refusal.OPERATION, Refusal.ELEMENTS}
-
-
-@pytest.mark.parametrize("framing", ["udp", "raw"])
-def test_values_are_moved_to_their_places(framing):
-    rng = np.random.default_rng(1)
-    layout = Layout(5, framing)
-    frames, _, values = frames_by_chance(layout, 6, rng)
-    words = np.zeros((9, 5), np.int32)
-    rows, places = np.array([5, 0, 3]), np.array([2, 8, 0])
-    parse(layout, frames).move_values(rows, words, places)
-    expected = np.zeros((9, 5), np.int32)
-    expected[places] = values[rows]
-    np.testing.assert_array_equal(words, expected)
 
 
 def test_any_memory_will_do():

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.common import Row, show
 from innet.packets import PacketBatch
 from innet.plan import Emulation, Plan, Request, make_plan
+from innet.programs import catalogue
 from innet.switch import Switch
 from innet.wire import pack
 from innet.words import Operation
@@ -40,21 +41,23 @@ class Case:
 
 
 def main(
-    values: Annotated[int, typer.Option(help="Values per packet: 32 or 64.")] = 64,
+    values: Annotated[int, typer.Option(help="Values per packet: 32, 64 or 256.")] = 64,
     repeats: Annotated[int, typer.Option(help="Of each batch the best of so many.")] = 10,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""
+    star = Request(workers=WORKERS, window=SLOTS)
+    there = {each.program for each in catalogue().values() if each.parameters["VALUES"] == values}
     cases = [
-        _case("slots", "slots", values, "s1", Request(workers=WORKERS, window=SLOTS)),
-        *(
-            [_case("harvest", "harvest", values, "s1", Request(workers=WORKERS, window=SLOTS))]
-            if values == 64
-            else []
-        ),
-        _case("tree, one switch", "tree", values, "s1", _levels(WORKERS, 1)),
-        _case("tree, a leaf", "tree", values, "s2", _levels(2 * WORKERS, 2)),
-        _case("hashed", "hashed", values, "s1", Request(workers=WORKERS, window=SLOTS)),
+        _case(name, program, values, switch, request)
+        for name, program, switch, request in (
+            ("slots", "slots", "s1", star),
+            ("harvest", "harvest", "s1", star),
+            ("tree, one switch", "tree", "s1", _levels(WORKERS, 1)),
+            ("tree, a leaf", "tree", "s2", _levels(2 * WORKERS, 2)),
+            ("hashed", "hashed", "s1", star),
+        )
+        if program in there
     ]
     batches = {case.name: np.full(BATCHES, np.inf) for case in cases}
     sent = dict.fromkeys(batches, 0)

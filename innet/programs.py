@@ -84,9 +84,11 @@ class Dimensions:
     """Sizes read back from a compiled program, so that they are written in one place only.
 
     Attributes:
-        values: 32-bit values in a packet: the fields of header type ``values_t``.
-        slots: of the whole pool: half the length of the registers of values or of pairs of them,
-            as each slot has two shadow copies.
+        values: 32-bit values in a packet: the fields of header type ``values_t``, for each of the
+            passes in which a packet brings them.
+        slots: of the whole pool: half the length of the register that counts who is in (or else of
+            those of values), as each slot has two shadow copies. Where a packet brings its values
+            in several passes, the registers of values are so many times as long.
         workers: as many as the bitmap field of the innet header has bits.
     """
 
@@ -102,16 +104,21 @@ class Dimensions:
             ProgramError: the program has no innet header or no value registers.
         """
         types = {item["name"]: item["fields"] for item in document.get("header_types", [])}
-        registers = document.get("register_arrays", [])
-        arrays = re.compile(r"\.(value|pair)\d+$")
-        sizes = {item["size"] for item in registers if arrays.search(item["name"])}
+        arrays = {item["name"]: item["size"] for item in document.get("register_arrays", [])}
+        sizes = {size for name, size in arrays.items() if re.search(r"\.(value|pair)\d+$", name)}
         if "values_t" not in types or "innet_t" not in types or len(sizes) != 1:
             raise ProgramError(
                 "this is no aggregation program of innet: it needs the header types innet_t and "
                 "values_t and value registers of one size."
             )
         bitmap = next(field[1] for field in types["innet_t"] if field[0] == "bitmap")
-        return cls(values=len(types["values_t"]), slots=sizes.pop() // 2, workers=bitmap)
+        cells = sizes.pop()
+        versions = next((size for name, size in arrays.items() if name.endswith(".count")), cells)
+        return cls(
+            values=len(types["values_t"]) * (cells // versions),
+            slots=versions // 2,
+            workers=bitmap,
+        )
 
 
 def p4_directory() -> Path:
@@ -288,7 +295,10 @@ def _compile_variant(
 ) -> dict[str, Any]:
     """Compile one variant, write its file and return its manifest entry."""
     parameters = {"VALUES": values, **item["parameters"]}
-    document = compile_p4(directory / item["source"], parameters, p4c)
+    source = item["source"]
+    if not isinstance(source, str):
+        source = source[str(values)]
+    document = compile_p4(directory / source, parameters, p4c)
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{program}-{values}.json.gz"
     # Without a time stamp, so that equal programs are equal files.
@@ -296,11 +306,11 @@ def _compile_variant(
     return {
         "program": program,
         "description": item["description"],
-        "source": item["source"],
+        "source": source,
         "parameters": parameters,
         "file": file,
         "p4c": p4c_version(p4c),
-        "sources": source_hashes(directory, item["source"]),
+        "sources": source_hashes(directory, source),
         "sha256": hashlib.sha256(text).hexdigest(),
     }
 

@@ -72,6 +72,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         *_wide(program, source, counts),
         *(each for flow in flows for each in arithmetic.forbidden(program, source, flow)),
         *_checksums(program, late),
+        *_unparsed(program),
         *(each for _, notes in again for each in notes),
     ]
     layout = tuple(
@@ -268,6 +269,19 @@ def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Ite
                 f"{array.name} has {array.size} cells: more than a stage's SRAM",
                 "an array is in one stage: make it smaller",
                 source.register(array.name),
+            )
+
+
+def _unparsed(program: ir.Program) -> Iterator[Finding]:
+    """Checksums over what the pass leaves in the payload."""
+    for checksum in program.checksums:
+        if ir.Payload() in program.calculations[checksum.calculation].inputs:
+            yield Finding(
+                Severity.WARNING,
+                "parser depth, ingress, bytes",
+                f"the checksum {program.name_of(checksum.target)} covers the payload, which is not "
+                "parsed: a parser has to walk to the end of the packet to sum it up",
+                "leave damaged packets to the frame check of the link, as SwitchML does",
             )
 
 

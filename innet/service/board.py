@@ -36,7 +36,12 @@ class Board:
         copies = 2 * places.program.dimensions().slots
         registers = self.switch.registers
         self._names = set(registers)
-        self._slot_registers = [cells for cells in registers.values() if len(cells) == copies]
+        # Where packets bring their values in parts, the cells of one part follow those of another.
+        self._slot_registers = [
+            cells.reshape(-1, copies, *cells.shape[1:])
+            for cells in registers.values()
+            if len(cells) % copies == 0
+        ]
         self._entries: dict[int, list[int]] = {}
         self._jobs: dict[int, Job] = {}
         for place in range(places.jobs):
@@ -61,7 +66,7 @@ class Board:
         others = {handle for handles in self._entries.values() for handle in handles}
         there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
         for cells in self._slot_registers:
-            cells[2 * place * self.places.slots : 2 * (place + 1) * self.places.slots] = 0
+            cells[:, 2 * place * self.places.slots : 2 * (place + 1) * self.places.slots] = 0
         self._entries[place] = [handle for handle in there if handle not in others]
 
     def end(self, place: int) -> None:

@@ -108,6 +108,8 @@ def run(
     commands: Iterable[str] = (),
     registers: Iterable[str] = (),
     deadline: float = 120.0,
+    *,
+    one_by_one: bool = False,
 ) -> Reference:
     """Play ``packets`` through a fresh simple_switch.
 
@@ -117,6 +119,8 @@ def run(
         commands: control plane, in the dialect of simple_switch_CLI.
         registers: names of the register arrays to read back at the end.
         deadline: seconds for the whole run.
+        one_by_one: a packet comes when all is done that the one before it led to, so that copies
+            and packets that go round meet no others.
 
     Raises:
         MissingToolError: simple_switch is not installed.
@@ -128,7 +132,10 @@ def run(
     ports = {port for port, _ in packets} | ports_of(commands)
     with open_session(program, packets, ports, deadline=deadline) as session:
         session.commands(commands)
-        sent = session.play()
+        sent: dict[int, list[bytes]] = {}
+        for burst in [1] * len(packets) if one_by_one else [len(packets)]:
+            for port, left in session.play(burst).items():
+                sent.setdefault(port, []).extend(left)
         values = {each: read_register(session, each) for each in registers}
         times = session.times()
     return Reference(

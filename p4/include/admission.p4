@@ -4,6 +4,21 @@
 #ifndef INNET_ADMISSION_P4
 #define INNET_ADMISSION_P4
 
+// What a packet is is looked at when it arrives; who may speak, in every pass, since a job may go on
+// to another epoch between two of them.
+#if PARTS > 1
+#define ARRIVES meta.inside == 0
+#define ARRIVED_AT meta.asker
+// A switch that does not know the length of a packet yet finds out while it sums up the values.
+#define TOO_SHORT (hdr.values.isValid() \
+                   && standard_metadata.packet_length < (hdr.udp.isValid() ? 32w34 : 32w6) \
+                                                        + (bit<32>)UDP_LENGTH)
+#else
+#define ARRIVES true
+#define ARRIVED_AT standard_metadata.ingress_port
+#define TOO_SHORT false
+#endif
+
 control Admission(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     // worker_bit: this worker's bit in the bitmap; everybody: the bits that make a slot complete;
@@ -15,7 +30,13 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         meta.everybody = everybody;
         meta.group = group;
         meta.outside = hdr.innet.slot & ~slot_mask;
+#if PARTS > 1
+        meta.whole = (bit<32>)(slot_base | hdr.innet.slot) << 1 | (bit<32>)hdr.innet.slot_version;
+        meta.index = meta.offset
+            + ((bit<32>)(slot_base | hdr.innet.slot) << 1 | (bit<32>)hdr.innet.slot_version);
+#else
         meta.index = (bit<32>)(slot_base | hdr.innet.slot) << 1 | (bit<32>)hdr.innet.slot_version;
+#endif
         meta.refusal = REFUSED_NOT;
     }
 
@@ -25,7 +46,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
 
     table admission {
         key = {
-            standard_metadata.ingress_port: exact;
+            ARRIVED_AT: exact;
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
             hdr.innet.worker: exact;
@@ -36,18 +57,20 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
-        if (standard_metadata.parser_error != error.NoError) {
+        if (ARRIVES && (standard_metadata.parser_error != error.NoError || TOO_SHORT)) {
             meta.refusal = REFUSED_TRUNCATED;
-        } else if (standard_metadata.checksum_error == 1) {
+        } else if (ARRIVES && standard_metadata.checksum_error == 1) {
             meta.refusal = REFUSED_CHECKSUM;
-        } else if (!hdr.values.isValid()) {
+        } else if (ARRIVES && !hdr.values.isValid()) {
             meta.refusal = REFUSED_FOREIGN;
-        } else if (hdr.innet.width != 32 || hdr.innet.elements == 0
-                   || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
-                   || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
-                   || hdr.innet.flags & FLAG_RESULT != 0
-                   || (hdr.udp.isValid() && (hdr.udp.length != UDP_LENGTH
-                                             || hdr.ipv4.total_length != UDP_LENGTH + 20))) {
+        } else if (ARRIVES
+                   && (hdr.innet.width != 32 || hdr.innet.elements == 0
+                       || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
+                       || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
+                       || hdr.innet.flags & FLAG_RESULT != 0
+                       || (hdr.udp.isValid()
+                           && (hdr.udp.length != UDP_LENGTH
+                               || hdr.ipv4.total_length != UDP_LENGTH + 20)))) {
             meta.refusal = REFUSED_MALFORMED;
         } else {
             // The first bit is 0: simple_switch hands out registers of no more than 63 bits.

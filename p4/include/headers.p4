@@ -9,6 +9,13 @@
 #define VALUES 64
 #endif
 
+#ifndef PER_PASS // values that a packet brings or takes in one pass through the switch
+#define PER_PASS VALUES
+#endif
+
+#define PARTS (VALUES / PER_PASS)
+#define CELLS (2 * SLOTS * PARTS) // of two versions of each slot, part by part
+
 #include "repeat.p4"
 
 const bit<16> ETHERTYPE_IPV4  = 0x0800;
@@ -85,7 +92,7 @@ header innet_t {
 
 #define VALUE_FIELD(i) bit<32> v##i;
 
-header values_t {
+header values_t { // of one pass
     REPEAT(VALUE_FIELD)
 }
 

@@ -5,7 +5,7 @@
 #define INNET_MARKS_P4
 
 control Marks(inout headers_t hdr, inout metadata_t meta) {
-    register<bit<8>>(2 * SLOTS) marks;
+    register<bit<8>>(CELLS) marks;
 
     action mark() {
         bit<8> held;

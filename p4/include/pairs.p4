@@ -1,4 +1,4 @@
-// The values, two to a register cell: the hardware form of 64 values per packet.
+// The values, two to a register cell: the hardware form of 64 values per pass.
 //
 // A stateful ALU of a Tofino 1 updates a pair of 32-bit words at once, and gives one of them. So the
 // first pass of a packet updates both and gives the low words, and a second one, by recirculation,
@@ -8,8 +8,8 @@
 #ifndef INNET_PAIRS_P4
 #define INNET_PAIRS_P4
 
-#if VALUES != 64
-#error "there are 32 pairs, so VALUES must be 64"
+#if PER_PASS != 64
+#error "there are 32 pairs, so a pass takes 64 values"
 #endif
 
 #define PAIRS_0(M) M(0, 32) M(1, 33) M(2, 34) M(3, 35) M(4, 36) M(5, 37) M(6, 38) M(7, 39)
@@ -18,7 +18,7 @@
 #define PAIRS_3(M) M(24, 56) M(25, 57) M(26, 58) M(27, 59) M(28, 60) M(29, 61) M(30, 62) M(31, 63)
 #define PAIRS(M) PAIRS_0(M) PAIRS_1(M) PAIRS_2(M) PAIRS_3(M)
 
-#define PAIR_REGISTER(i, j) register<bit<64>>(2 * SLOTS) pair##i;
+#define PAIR_REGISTER(i, j) register<bit<64>>(CELLS) pair##i;
 
 #define PAIR_HARVEST(i, j) \
     pair##i.read(held, meta.index); \

@@ -6,6 +6,20 @@
 parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
     state start {
+#if PARTS > 1
+        transition select(meta.inside) {
+            0: arrive;
+            default: parse_ethernet;
+        }
+    }
+
+    state arrive {
+        meta.asker = standard_metadata.ingress_port;
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
+#endif
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4:  parse_ipv4;
@@ -34,10 +48,17 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
     state parse_innet {
         packet.extract(hdr.innet);
+#if PARTS > 1
+        transition select(hdr.innet.magic, hdr.innet.version, meta.adds) {
+            (INNET_MAGIC, INNET_VERSION, 0): parse_values;
+            default: accept; // what is there are words of the result, and more go before them
+        }
+#else
         transition select(hdr.innet.magic, hdr.innet.version) {
             (INNET_MAGIC, INNET_VERSION): parse_values;
             default: accept;
         }
+#endif
     }
 
     state parse_values {
@@ -71,8 +92,15 @@ control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
                         HashAlgorithm.csum16);
+#if PARTS > 1
+        // A packet is let in as a whole or not at all, so all of its values are summed up when it
+        // arrives, also those that only later passes take.
+        verify_checksum_with_payload(meta.inside == 0 && hdr.values.isValid(), { INNET_LISTED },
+                                     hdr.innet.checksum, HashAlgorithm.csum16);
+#else
         verify_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);
+#endif
     }
 }
 
@@ -81,8 +109,17 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
                         HashAlgorithm.csum16);
+#if PARTS > 1
+        // The words of one part after the other: on its way the field holds what it would be if
+        // there were no others.
+        update_checksum(meta.sums == 1 && meta.leaves == 0, { meta.summed REPEAT(VALUE_LISTED) },
+                        hdr.innet.checksum, HashAlgorithm.csum16);
+        update_checksum(meta.leaves == 1, { meta.summed, INNET_LISTED }, hdr.innet.checksum,
+                        HashAlgorithm.csum16);
+#else
         update_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);
+#endif
     }
 }
 

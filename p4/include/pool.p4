@@ -9,9 +9,15 @@
 
 const bit<32> CLOSED = 0x10000; // a bit of `said` that is 0
 
+#if PARTS > 1
+#define WHOLE meta.whole
+#else
+#define WHOLE meta.index
+#endif
+
 control Pool(inout headers_t hdr, inout metadata_t meta) {
-    register<bit<64>>(2 * SLOTS) chunk;   // job, epoch; sequence
-    register<bit<64>>(2 * SLOTS) members; // closed, what all have to agree on; bitmap
+    register<bit<64>>(CELLS)     chunk;   // job, epoch; sequence
+    register<bit<64>>(CELLS)     members; // closed, what all have to agree on; bitmap
     register<bit<8>>(2 * SLOTS)  count;
     register<bit<16>>(2 * SLOTS) exponent;
 
@@ -52,19 +58,19 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
 
     action number() {
         bit<8> before;
-        count.read(before, meta.index);
+        count.read(before, WHOLE);
         before = meta.fresh == 1 ? 0 : before;
         hdr.innet.count = meta.reads == 1 ? before : before + 1;
-        count.write(meta.index, hdr.innet.count);
+        count.write(WHOLE, hdr.innet.count);
     }
 
     action raise_exponent() {
         bit<16> before;
-        exponent.read(before, meta.index);
+        exponent.read(before, WHOLE);
         before = meta.fresh == 1 ? 0 : before;
         hdr.innet.exponent = meta.reads == 1 || before > hdr.innet.exponent
             ? before : hdr.innet.exponent;
-        exponent.write(meta.index, hdr.innet.exponent);
+        exponent.write(WHOLE, hdr.innet.exponent);
     }
 
 #ifdef TWO_PASSES
@@ -75,11 +81,38 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         meta.open = (bit<1>)(held == hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
     }
 #endif
+#if PARTS > 1
+    // Whoever has joined this part is who makes up the result, and the part is of the same chunk.
+    action find_chunk() {
+        bit<64> held;
+        chunk.read(held, meta.index);
+        meta.fresh = (bit<1>)(held != hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
+    }
+
+    action find_members() {
+        bit<64> held;
+        members.read(held, meta.index);
+        meta.open = (bit<1>)(held[31:0] == meta.target);
+    }
+#endif
 
     apply {
 #ifdef TWO_PASSES
         if (meta.second == 1) {
             check();
+            return;
+        }
+#elif PARTS > 1
+        if (meta.late == 1 || meta.answers == 1) {
+            meta.refusal = REFUSED_OVERTAKEN; // unless the slot is what it has to be
+            find_chunk();
+            if (meta.fresh == 0) {
+                find_members();
+                if (meta.open == 1 && meta.last == 1 && meta.answers == 0) {
+                    number();
+                    raise_exponent();
+                }
+            }
             return;
         }
 #endif
@@ -91,7 +124,11 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
             join();
             if (meta.open == 0 && meta.closed == 0) {
                 meta.refusal = REFUSED_DISAGREES;
+#if PARTS > 1
+            } else if (meta.last == 1) {
+#else
             } else {
+#endif
                 number();
                 raise_exponent();
             }

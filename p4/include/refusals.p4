@@ -14,8 +14,8 @@ const bit<8> REFUSED_SLOT      = 6; // outside the job's part of the pool
 const bit<8> REFUSED_STALE     = 7; // an older chunk than the slot holds
 const bit<8> REFUSED_DISAGREES = 8; // another operation, length or all-reduce than the first
 const bit<8> REFUSED_LATE      = 9; // the slot was closed without it; the answer is its result
-#ifdef TWO_PASSES
-const bit<8> REFUSED_OVERTAKEN = 10; // a result whose slot was taken over between its two passes
+#if defined(TWO_PASSES) || PARTS > 1
+const bit<8> REFUSED_OVERTAKEN = 10; // between two passes of a result the slot changed
 #endif
 
 #endif

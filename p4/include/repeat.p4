@@ -1,4 +1,4 @@
-// REPEAT(M): M(0) M(1) ... M(VALUES - 1), since v1model has no arrays of registers. QUARTER_0(M) to
+// REPEAT(M): M(0) M(1) ... M(PER_PASS - 1), since v1model has no arrays of registers. QUARTER_0(M) to
 // QUARTER_3(M) are its four quarters.
 
 #ifndef INNET_REPEAT_P4
@@ -30,23 +30,23 @@
 #define REPEAT_192_255(M) REPEAT_192_207(M) REPEAT_208_223(M) REPEAT_224_239(M) REPEAT_240_255(M)
 #define REPEAT_0_63(M) REPEAT_0_15(M) REPEAT_16_31(M) REPEAT_32_47(M) REPEAT_48_63(M)
 
-#if VALUES == 32
+#if PER_PASS == 32
 #define QUARTER_0(M) REPEAT_0_7(M)
 #define QUARTER_1(M) REPEAT_8_15(M)
 #define QUARTER_2(M) REPEAT_16_23(M)
 #define QUARTER_3(M) REPEAT_24_31(M)
-#elif VALUES == 64
+#elif PER_PASS == 64
 #define QUARTER_0(M) REPEAT_0_15(M)
 #define QUARTER_1(M) REPEAT_16_31(M)
 #define QUARTER_2(M) REPEAT_32_47(M)
 #define QUARTER_3(M) REPEAT_48_63(M)
-#elif VALUES == 256
+#elif PER_PASS == 256
 #define QUARTER_0(M) REPEAT_0_63(M)
 #define QUARTER_1(M) REPEAT_64_127(M)
 #define QUARTER_2(M) REPEAT_128_191(M)
 #define QUARTER_3(M) REPEAT_192_255(M)
 #else
-#error "VALUES must be 32, 64 or 256"
+#error "a pass takes 32, 64 or 256 values"
 #endif
 
 #define REPEAT(M) QUARTER_0(M) QUARTER_1(M) QUARTER_2(M) QUARTER_3(M)

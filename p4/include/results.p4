@@ -31,6 +31,11 @@ control SlotsEgress(inout headers_t hdr, inout metadata_t meta,
             recirculate_preserving_field_list(BETWEEN_PASSES);
             return;
         }
+#elif PARTS > 1
+        if (meta.leaves == 0) {
+            recirculate_preserving_field_list(BETWEEN_PASSES);
+            return;
+        }
 #endif
         deliver.apply();
         hdr.innet.flags = hdr.innet.flags | meta.told;

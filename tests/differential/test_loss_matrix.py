@@ -23,7 +23,7 @@ from innet.protocol import Timing
 LOSS = (0.0, 0.001, 0.01, 0.1, 0.5)
 DUPLICATE = (0.0, 0.1)
 REORDER = (0.0, 0.2)
-PROGRAMS = ("slots", "harvest", "tree", "hashed")
+PROGRAMS = ("slots", "harvest", "harvest-256", "tree", "hashed")
 WORKERS = (1, 2, 4, 8, 32)
 CODECS = ("dense", "lhc", "scalecom")
 AXES: tuple[Sequence[object], ...] = (LOSS, DUPLICATE, REORDER, PROGRAMS, WORKERS, CODECS)
@@ -71,8 +71,8 @@ def sums(program: str, workers: int, codec: str, faults: Faults | None) -> list[
     collective = Collective(
         workers=workers,
         codec=codec,
-        program=program,
-        values_per_packet=64 if program == "harvest" else 32,
+        program=program.partition("-")[0],
+        values_per_packet={"harvest": 64, "harvest-256": 256}.get(program, 32),
         window=16 if program != "hashed" else None,
         racks=2 if program in ("tree", "hashed") and workers > 1 else None,
         faults=faults,

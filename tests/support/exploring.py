@@ -152,6 +152,11 @@ class Job(ABC, Generic[Held]):
             WrongSumError: a worker takes a wrong sum.
         """
 
+    def matter(self, nodes: Held, packets: frozenset[Sent]) -> frozenset[Sent]:
+        """``packets`` without such as can never again change a node or lead to one that does."""
+        del nodes
+        return packets
+
     @abstractmethod
     def finishes(self, nodes: Held) -> bool:
         """Whether the job ends if all packets are lost, and from then on none is."""
@@ -210,6 +215,6 @@ def explore(model: Job[Any], *, ends: bool = True) -> Explored:
         covers[:] = [other for other in covers if not other <= packets]
         covers.append(packets)
         found.states += 1
-        waiting += [(after, packets | sent) for after, sent in following]
+        waiting += [(after, model.matter(after, packets | sent)) for after, sent in following]
     found.contents = len(found.known)
     return found

@@ -226,6 +226,18 @@ def test_harvest_fits_with_64_values_and_a_second_pass():
     assert found.used("recirculations and resubmissions") == 1
 
 
+def test_harvest_fits_with_256_values_a_quarter_in_each_pass():
+    found = estimate(programs.find("harvest", 256).json())
+    assert found.fits
+    assert found.used("stateful ALUs") == 32 + 5
+    assert found.used("stages") == 12
+    assert found.used("recirculations and resubmissions") == 1
+    assert found.used("SRAM blocks") > 32 * 4  # four quarters of 2,048 pairs of words
+    (told,) = [each for each in found.findings if "covers the payload" in each.text]
+    assert told.severity is Severity.WARNING
+    assert "innet.checksum" in told.text
+
+
 def test_positions_may_be_missing():
     document = read_document(PROGRAMS / "budget_pool_64.json")
 

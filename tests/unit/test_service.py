@@ -75,9 +75,10 @@ def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
             assert report.rounds == in_memory.rounds
 
 
-def test_harvest_is_served_as_slots_is(stack):
-    """Two jobs, and an epoch without a worker, on the program with two passes."""
-    service = stack.enter_context(serving(program="harvest", values=64))
+@pytest.mark.parametrize("values", [64, 256])
+def test_harvest_is_served_as_slots_is(stack, values):
+    """Two jobs, and an epoch without a worker, on the programs with several passes."""
+    service = stack.enter_context(serving(program="harvest", values=values))
     trio = joined(service, stack, 3)
     others = participants(joined(service, stack, 2, job="other"))
     ends = participants(trio, "lhc")
@@ -85,7 +86,7 @@ def test_harvest_is_served_as_slots_is(stack):
     results = all_reduce(ends + others, gradients(3) + gradients(2, 900))
     for total, report in results[:3]:
         np.testing.assert_array_equal(total, expected)
-        assert report.program == "harvest-64"
+        assert report.program == f"harvest-{values}"
     together([lambda each=each: each.renew(SECONDS, without=[1]) for each in (trio[0], trio[2])])
     pair = participants([trio[0], trio[2]])
     expected, _ = innet.all_reduce(gradients(2), program="harvest", seed=3)

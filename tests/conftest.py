@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -23,3 +24,11 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("ci")
+
+
+def pytest_collection_finish():
+    """What was collected and imported stays until the end: leave it out of every later search for
+    garbage, each of which would look at millions of objects.
+    """
+    gc.collect()
+    gc.freeze()

@@ -15,8 +15,13 @@ from innet import kernels
 collect_ignore_glob = [] if "cuda" in kernels.names() else ["test_*.py"]
 
 if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
-    # The simulator's threads wait for each other all the time.
+    from support import cuda_simulator
+
+    cuda_simulator.install()
+    # Often enough that threads overtake each other. One core: the interpreter runs one of them at a
+    # time, and handing it from core to core costs more than what they compute.
     sys.setswitchinterval(1e-4)
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def pytest_collection_modifyitems(items):

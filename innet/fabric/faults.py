@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -140,8 +141,12 @@ class Line:
         self._rng = rng
         # Dice of their own, so that damage does not move those of loss and delay.
         (self._damage,) = rng.spawn(1)
-        # What was pushed at once stays together, sorted by time of arrival; a prefix has left.
-        self._under_way: list[tuple[NDArray[np.float64], PacketBatch]] = []
+        # What was pushed at once stays together, sorted by time of arrival; a prefix has left. A
+        # heap by the first time in the rest, so that nobody looks at what is not due: a packet held
+        # back for long is passed by thousands of batches.
+        self._under_way: list[tuple[float, int, int]] = []  # first time, number, how many have left
+        self._pushed: dict[int, tuple[NDArray[np.float64], PacketBatch]] = {}
+        self._number = 0
 
     def push(self, packets: PacketBatch, now: float) -> None:
         """Let packets set out."""
@@ -167,7 +172,9 @@ class Line:
         arrival = due[which, rows]
         order = np.argsort(arrival, kind="stable")
         if len(order):
-            self._under_way.append((arrival[order], self._damaged(packets.take(rows[order]))))
+            self._pushed[self._number] = arrival[order], self._damaged(packets.take(rows[order]))
+            heapq.heappush(self._under_way, (float(arrival[order[0]]), self._number, 0))
+            self._number += 1
         self.counters.entered += count
         self.counters.cut_off += int(gone.sum())
         self.counters.lost += int(lost.sum())
@@ -196,15 +203,20 @@ class Line:
 
     def pop(self, now: float) -> PacketBatch:
         """What has arrived by ``now``, by time of arrival and then by time of entry."""
-        times, arrived, still = [], [], []
-        for due, packets in self._under_way:
+        moved = []
+        while self._under_way and self._under_way[0][0] <= now:
+            _, number, left = heapq.heappop(self._under_way)
+            moved.append((number, left))
+        times, arrived = [], []
+        for number, left in sorted(moved):
+            due, packets = self._pushed[number]
             gone = int(np.searchsorted(due, now, side="right"))
-            if gone:
-                times.append(due[:gone])
-                arrived.append(packets.take(np.arange(gone)))
+            times.append(due[left:gone])
+            arrived.append(packets.take(np.arange(left, gone)))
             if gone < len(due):
-                still.append((due[gone:], _after(packets, gone)))
-        self._under_way = still
+                heapq.heappush(self._under_way, (float(due[gone]), number, gone))
+            else:
+                del self._pushed[number]
         if not arrived:
             return PacketBatch.empty()
         together = PacketBatch.concatenate(arrived)
@@ -215,11 +227,7 @@ class Line:
 
     def next_due(self) -> float:
         """When the next packet arrives; infinity if none is under way."""
-        return min((float(due[0]) for due, _ in self._under_way), default=math.inf)
-
-
-def _after(packets: PacketBatch, row: int) -> PacketBatch:
-    return PacketBatch(packets.data[row:], packets.length[row:], packets.port[row:])
+        return self._under_way[0][0] if self._under_way else math.inf
 
 
 class FaultyFabric:

@@ -23,7 +23,7 @@ from innet.packets import PacketBatch
 from innet.switch.engine import SwitchState
 from innet.switch.jit import JitEngine
 from innet.switch.loader import load_program
-program = load_program("tests/programs/jit_parser.json")
+program = load_program("tests/programs/tools_clock.json")
 engine = JitEngine(program, SwitchState(program, np.random.default_rng(0)))
 out = engine.process(PacketBatch.from_packets([(1, bytes(64))]))
 print(int("numba" not in sys.modules), len(out), engine.source_path)
@@ -102,7 +102,7 @@ def test_what_is_damaged_is_not_loaded(
 ) -> None:
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("INNET_CACHE_DIR", str(tmp_path))
-    program = load_program(ROOT / "tests/programs/jit_parser.json")
+    program = load_program(ROOT / "tests/programs/tools_clock.json")
     monkeypatch.setattr(cache, "_loaded", {})
     assert cache.load(program) is not None
     path = cache.module_path(program).with_suffix(suffix)

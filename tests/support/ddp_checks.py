@@ -1,9 +1,9 @@
-"""Checks of DistributedDataParallel over a switch, run by every rank of one torchrun.
+"""Checks of DistributedDataParallel over a switch, run by four ranks.
 
-    python -m torch.distributed.run --standalone --nproc-per-node 4 ... FOLDER SECONDS [NAME ...]
+    python tests/support/ddp_checks.py FOLDER SECONDS NAME ...
 
-Each rank writes what became of each check to FOLDER/RANK.json: "passed", or a traceback. After
-SECONDS it ends with a traceback of all threads.
+Each rank writes what became of each check to FOLDER/RANK.json: "passed", or a traceback. When one
+has failed, or after SECONDS, the others write what their threads were doing to FOLDER/RANK.txt.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -36,6 +37,7 @@ from innet.torch.units import layers, spec_of_unit
 
 CAP = 0.004  # megabytes: three units for the model below
 VALUES = 256  # in a packet of the switch that is started
+RANKS = 4
 CHECKS = {}
 
 
@@ -174,8 +176,8 @@ def scalecom_equals_memory():
     equal_to_memory("scalecom", steps=4)
 
 
+@check
 def every_codec_equals_memory():
-    """Too long for every run of the checks."""
     for codec in sorted(PRESETS.names()):
         equal_to_memory(codec)
 
@@ -608,23 +610,66 @@ def several_dtypes_in_one_model():
     state.close()
 
 
-def main() -> None:
-    folder, seconds, *names = sys.argv[1:]
-    faulthandler.dump_traceback_later(float(seconds), exit=True)
+# ---------------------------------------------------------------- four processes
+
+
+def run_rank(rank: int, store: dist.Store, folder: Path, names: list[str]) -> int:
+    """One rank's exit status. It ends at the first check that fails, since the others may wait for
+    it in the middle of that check.
+    """
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    known = {**CHECKS, "every_codec_equals_memory": every_codec_equals_memory}
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
     found = {}
-    for name in names or CHECKS:
+    for name in names:
         try:
-            known[name]()
+            CHECKS[name]()
             found[name] = "passed"
         except BaseException:
             found[name] = traceback.format_exc()
-        Path(folder, f"{os.environ['RANK']}.json").write_text(json.dumps(found))
+        (folder / f"{rank}.json").write_text(json.dumps(found))
+        if found[name] != "passed":
+            return 1
         dist.barrier()
     dist.destroy_process_group()
+    return 0
+
+
+def launch(folder: Path, seconds: float, names: list[str]) -> int:
+    """Fork the ranks, which saves each of them the import of torch, and watch them.
+
+    When one fails, or after ``seconds``, all that are left write to FOLDER/RANK.txt where they are
+    and are ended. Returns an exit status.
+    """
+    told, tell = os.pipe()
+    ranks = {}
+    for rank in range(RANKS):
+        if (process := os.fork()) == 0:
+            stacks = (folder / f"{rank}.txt").open("w")
+            faulthandler.register(signal.SIGUSR1, file=stacks)
+            port = int(os.read(told, 6))
+            store = dist.TCPStore("127.0.0.1", port, is_master=False)
+            sys.exit(run_rank(rank, store, folder, names))  # with all that is done at exit
+        ranks[process] = rank
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    os.write(tell, RANKS * f"{store.port:6}".encode())
+    end = time.monotonic() + seconds
+    status = 0
+    while ranks and not status:
+        process, how = os.waitpid(-1, os.WNOHANG)
+        if process:
+            del ranks[process]
+            status = os.waitstatus_to_exitcode(how)
+        elif time.monotonic() > end:
+            status = 1
+        else:
+            time.sleep(0.02)
+    for sent in (signal.SIGUSR1, signal.SIGKILL):
+        for process in ranks:
+            os.kill(process, sent)
+        time.sleep(1.0 if ranks else 0.0)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    arguments = sys.argv[1:]
+    sys.exit(launch(Path(arguments[0]), float(arguments[1]), arguments[2:]))

@@ -23,6 +23,21 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0) -> None:
     Raises:
         GradientError: names the worker and what is wrong, with the first index that is not finite.
     """
+    check_form(x, worker)
+    _, _, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
+    if bad >= 0:
+        raise GradientError(
+            f"the gradient of worker {worker} is {x[bad]} at index {bad}; only finite values can "
+            "be summed as integers."
+        )
+
+
+def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
+    """``check_gradient`` but for what the values are.
+
+    Raises:
+        GradientError: names the worker and what is wrong.
+    """
     whose = f"the gradient of worker {worker}"
     if not isinstance(x, np.ndarray):
         raise GradientError(f"{whose} is a {type(x).__name__}; pass a NumPy array.")
@@ -32,11 +47,6 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(f"{whose} has shape {x.shape}; flatten it with .ravel().")
     if x.size > _LARGEST:
         raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
-    _, _, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
-    if bad >= 0:
-        raise GradientError(
-            f"{whose} is {x[bad]} at index {bad}; only finite values can be summed as integers."
-        )
 
 
 def check_integer(value: object, what: str) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from innet import kernels as kernel_sets
 from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
-from innet.codecs.checks import check_gradient
+from innet.codecs.checks import check_form, check_gradient
 from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
@@ -172,7 +172,8 @@ class Codec:
         Args:
             gradient: shape (d,), float32, finite. It is not modified.
             workers: how many take part, at least 1.
-            checked: the caller has called ``check_gradient``.
+            checked: the caller has called ``check_gradient``; else it is done here, or by a
+                feedback that reads the gradient anyway.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
@@ -184,7 +185,9 @@ class Codec:
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         if not checked:
-            check_gradient(gradient, self._context.worker)
+            check_form(gradient, self._context.worker)
+            if not self.feedback.notices(self.selector):
+                check_gradient(gradient, self._context.worker)
         self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), workers, watch)

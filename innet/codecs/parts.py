@@ -181,11 +181,14 @@ class Selector(Part[P]):
     Attributes:
         local: ``select`` is all there is.
         verbatim: the values sent are those of x, so that nothing of them stays behind.
+        notices: ``select_from_sum`` takes a NaN for larger than anything, and what it selects has
+            the largest element.
     """
 
     kind = "selector"
     local: ClassVar[bool] = True
     verbatim: ClassVar[bool] = True
+    notices: ClassVar[bool] = False
 
     def check(self, gradient: Floats) -> None:
         """Refuse a gradient that ``choose`` could not take. Changes nothing.
@@ -347,6 +350,13 @@ class Feedback(Part[P]):
         Raises:
             GradientError, StateError: what is wrong with the gradient, or with what was held back.
         """
+
+    def notices(self, selector: Selector[Any]) -> bool:
+        """Whether ``choose`` refuses a gradient that is not finite, by a ``GradientError``, before
+        anything has changed: then nobody has to read it for that.
+        """
+        del selector
+        return False
 
     @abstractmethod
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:

@@ -65,7 +65,7 @@ class Kernels(Protocol):
     ) -> tuple[Ints, Floats, Floats]:
         """``top_k`` of gradient + residual, and that sum with the selected set to zero.
 
-        The sum may be infinite; then the infinite elements count as the largest.
+        Where the sum is infinite or, still larger, a NaN, these elements count as the largest.
 
         Returns:
             Indices and values as ``top_k``, and the rest, shape (n,): a new array.
@@ -85,7 +85,7 @@ class Kernels(Protocol):
     ) -> tuple[Ints, Floats, Floats]:
         """``reaching`` of gradient + residual, and that sum with the selected set to zero.
 
-        The sum may be infinite; infinity reaches every threshold.
+        Where the sum is infinite or a NaN it reaches every threshold.
 
         Returns:
             Indices and values as ``reaching``, and the rest, shape (n,): a new array.

@@ -47,7 +47,8 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
 
 def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.top_k``."""
-    descending = np.argsort(-np.abs(x), kind="stable")
+    # By their bits, in which a NaN is larger than infinity.
+    descending = np.argsort(-np.abs(x).view(np.int32), kind="stable")
     indices = np.sort(descending[:k])
     return indices.astype(np.int32), x[indices]
 
@@ -69,7 +70,7 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints,
 
 def reaching(x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.reaching``."""
-    indices = np.flatnonzero(np.abs(x).astype(np.float64) >= threshold)
+    indices = np.flatnonzero(~(np.abs(x).astype(np.float64) < threshold))
     return indices.astype(np.int32), x[indices]
 
 

@@ -240,6 +240,20 @@ def test_gradients_are_checked(plan):
             pair[1].all_reduce(np.array([np.nan], np.float32))
 
 
+@pytest.mark.parametrize("codec", ["dense", "topk", "scalecom"])
+def test_a_gradient_that_is_refused_is_as_if_it_had_not_been_given(plan, codec):
+    reference = innet.Collective(workers=WORKERS, codec=codec, values_per_packet=32, seed=3)
+    bad = gradients()[1]
+    bad[7] = np.nan
+    with UdpSwitch(plan), participants(plan, codec, timing=QUICK) as pair:
+        for _ in range(2):
+            with pytest.raises(GradientError, match="worker 1 is nan at index 7"):
+                pair[1].all_reduce(bad)
+            expected, _ = reference.all_reduce(gradients())
+            for total, _ in all_reduce(pair, gradients()):
+                np.testing.assert_array_equal(total, expected)
+
+
 def test_an_address_of_another_machine_is_refused():
     plan = make_plan("slots", 32, Request(workers=2))
     with pytest.raises(NetworkError, match=r"10\.0\.0\.1, UDP port 48879"):

@@ -6,6 +6,7 @@ distributed training", NeurIPS 2020, Algorithm 1.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -63,25 +64,34 @@ class LowPass(Residual):
         super().__init__(parameters, context)
         self._beta = np.float32(parameters.beta)
         # While one runs: the gradient, the memory as it is where nothing is sent, its largest.
-        self._exchange: tuple[Floats, Floats, int] | None = None
+        self._exchange: tuple[Floats, Floats, float] | None = None
+        self._own: Floats | None = None  # x where something was sent, if it is known
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of memory + gradient.
 
         Raises:
             StateError: the memory belongs to a gradient of another length.
-            GradientError: memory + gradient is beyond float32; the memory is unchanged.
+            GradientError: memory + gradient is beyond float32, or the gradient is not finite; the
+                memory is unchanged.
         """
         self.check(gradient)
-        if self.residual is None:
-            self.residual = np.zeros(gradient.size, np.float32)
-        beta = float(self._beta)
-        kept, largest = self.context.kernels.add_scaled(self.residual, gradient, beta)
+        memory, kernels = self._so_far(gradient), self.context.kernels
+        kept, bits = kernels.add_scaled(memory, gradient, float(self._beta))
+        largest = float(np.int32(bits).view(np.float32))
+        if not math.isfinite(largest):
+            self._check_sum(gradient, memory)
+        self.residual = memory
         self._exchange = gradient, kept, largest
         selector.observe(gradient)
-        indices, values = yield from selector.choose_from_sum(gradient, self.residual, workers)
+        indices, values = yield from selector.choose_from_sum(gradient, memory, workers)
         self._sent = indices, values
+        self._own = values if selector.verbatim else None
         return indices, values
+
+    def notices(self, selector: Selector[Any]) -> bool:
+        del selector
+        return True
 
     def amend(self, values: Floats) -> None:
         if self._sent is not None:
@@ -93,7 +103,7 @@ class LowPass(Residual):
             gradient, *_ = self._exchange
             self.residual, _ = self.context.kernels.add_scaled(self.residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
-        self._exchange = self._sent = None
+        self._exchange = self._sent = self._own = None
 
     def settle(self, applied: Ints | None) -> None:
         """Filter: what did not count is as if it had not been sent."""
@@ -101,19 +111,22 @@ class LowPass(Residual):
             return
         indices, values = self._sent
         gradient, kept, largest = self._exchange
+        own = self._own
         if applied is not None:
             places = np.arange(values.size, dtype=np.int32) if indices is None else indices
             counted = np.isin(places, applied, assume_unique=True)
             indices, values = places[counted], values[counted]
-        memory, own = self._at(self.residual, indices), self._at(gradient, indices)
+            own = None if own is None else own[counted]
+        memory = self._at(self.residual, indices)
+        if own is None:
+            own = memory + self._at(gradient, indices)
         # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
-        rest = left_over(memory + own, values)
+        rest = left_over(own, values)
         new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
         kept[slice(None) if indices is None else indices] = new
         self.residual = kept
-        fastest = float(np.int32(largest).view(np.float32))
-        self._reach = max(fastest, float(np.abs(new).max(initial=0)))
-        self._exchange = self._sent = None
+        self._reach = max(largest, float(np.abs(new).max(initial=0)))
+        self._exchange = self._sent = self._own = None
 
     def _at(self, x: Floats, indices: Ints | None) -> Floats:
         return x if indices is None else gathered(self.context.kernels, x, indices)

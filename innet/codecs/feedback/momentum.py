@@ -126,6 +126,10 @@ class Momentum(Residual):
         velocity = None if self.velocity is None else self.velocity.copy()
         return {**super().state_dict(), "velocity": velocity}
 
+    def notices(self, selector: Selector[Any]) -> bool:
+        del selector
+        return False
+
     def snapshot(self) -> dict[str, Any]:
         return self.state_dict()  # it adds to both in place
 

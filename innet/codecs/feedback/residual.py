@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.checks import check_gradient
 from innet.codecs.parts import Choice, Context, Feedback, Floats, Ints, Selector
 from innet.config import Settings
 from innet.errors import GradientError, StateError
@@ -53,24 +54,28 @@ class Residual(Feedback[Settings]):
         if self._reach >= _HARMLESS:
             self._check_sum(gradient, self.residual)
 
+    def notices(self, selector: Selector[Any]) -> bool:
+        return selector.local and selector.verbatim and selector.notices
+
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of gradient + residual. A new array becomes the residual.
 
         Raises:
             StateError: the residual belongs to a gradient of another length.
-            GradientError: gradient + residual is beyond float32; the residual is unchanged.
+            GradientError: gradient + residual is beyond float32, or the gradient is not finite; the
+                residual is unchanged.
         """
         self.check(gradient)
-        if self.residual is None:
-            self.residual = np.zeros(gradient.size, np.float32)
+        residual = self._so_far(gradient)
         selector.observe(gradient)
         # From here on the gradient is in the residual, wherever the exchange may end.
         if selector.local and selector.verbatim:
-            (indices, values), self.residual = selector.select_from_sum(gradient, self.residual)
-            self._sent = indices, values
+            (indices, values), rest = selector.select_from_sum(gradient, residual)
+            if selector.notices and not np.isfinite(values).all():
+                self._check_sum(gradient, residual)
+            self.residual, self._sent = rest, (indices, values)
         else:
-            kernels = self.context.kernels
-            self.residual, _ = kernels.add_scaled(self.residual, gradient, 1.0)
+            self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
             indices, values = yield from selector.choose(self.residual, workers)
             place = slice(None) if indices is None else indices
@@ -122,7 +127,11 @@ class Residual(Feedback[Settings]):
         self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
         self._sent = None
 
+    def _so_far(self, gradient: Floats) -> Floats:
+        return np.zeros(gradient.size, np.float32) if self.residual is None else self.residual
+
     def _check_sum(self, gradient: Floats, residual: Floats) -> None:
+        check_gradient(gradient, self.context.worker)
         with np.errstate(over="ignore"):
             *_, bad = self.context.kernels.survey(gradient + residual)
         if bad >= 0:

@@ -33,6 +33,7 @@ class Threshold(Selector[ThresholdSettings]):
     """
 
     name = "threshold"
+    notices = True
     capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
     settings = ThresholdSettings
 

@@ -49,6 +49,7 @@ class TopK(Selector[TopKSettings]):
     """
 
     name = "topk"
+    notices = True
     capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
     settings = TopKSettings
 

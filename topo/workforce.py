@@ -16,7 +16,7 @@ import numpy as np
 
 from innet.errors import ControlError, InnetError, NetworkError, StalledError
 from innet.participant import Vector
-from innet.plan import Plan
+from innet.plan import Plan, SharedPlan
 from innet.record import Report
 from innet.switch.bmv2 import MAX_READ
 from topo import processes
@@ -210,8 +210,11 @@ class Workforce:
             name = self.processes[worker].name
             self._lose(worker, f"{name} was late by {self._settings.partial_after:g} s or more.")
         asked = self._leader.asked
-        absent = self._leader.begin().job.absent
-        line = json.dumps({"absent": sorted(absent)})
+        plan = self._leader.begin()
+        shared = getattr(self._net.topo, "plan", None)
+        if isinstance(shared, SharedPlan):  # for whoever looks into the network
+            self._net.topo.plan = shared.with_job(plan)
+        line = json.dumps({"absent": sorted(plan.job.absent)})
         for server in self._servers:
             server.tell(line)
             self._event(server.hear(_READY_SECONDS, "ready"), server)

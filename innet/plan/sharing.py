@@ -108,6 +108,11 @@ class SharedPlan:
         """Of all jobs, each once."""
         return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.links))
 
+    def with_job(self, plan: Plan) -> SharedPlan:
+        """The same with ``plan`` for the job of its number, such as its next epoch."""
+        number = plan.job.number
+        return SharedPlan(tuple(plan if each.job.number == number else each for each in self.jobs))
+
 
 def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int = 1) -> SharedPlan:
     """A network with several jobs, all as ``request`` says, numbered from its job on.

@@ -19,7 +19,8 @@ from innet.cli import app
 from innet.errors import NetworkError, StalledError
 
 if not missing():
-    from topo import allreduce
+    from topo import allreduce, views
+    from topo.cli import show
     from topo.network import network, scratch
     from topo.settings import NetSettings
     from topo.workforce import Workforce
@@ -124,7 +125,14 @@ def without_one_worker(monkeypatch, number, **chosen):
         rounds.append(workers.present)
 
     monkeypatch.setattr(Workforce, "begin", begin_and_stop)
-    result = allreduce.run(settings)
+    seen = []
+
+    def look(net, results):
+        (plan,) = views.shared_plan(net.topo).jobs
+        seen.append((plan.job.absent, show(net, ["who-waits"]).caption))
+
+    (result,) = allreduce.run_jobs(settings, inspect=look)
+    assert seen == [({1}, "nobody: no slot lacks a worker")]
     assert rounds == [(0, 1, 2), (0, 2)]
     gradients = [each for i, each in enumerate(settings.gradients()) if i != 1]
     expected, in_memory = innet.all_reduce(gradients, codec=settings.codec, seed=5)

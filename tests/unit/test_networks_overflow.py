@@ -125,6 +125,72 @@ def test_it_is_rescaled_and_repeated(program, shape, loss):
         np.testing.assert_allclose(total, oracle, rtol=1e-7, atol=3e38 * 2.0**-28)
 
 
+# Whose words are the two that do not fit together; switches whose aggregators are another chunk's;
+# the switches that see it: where the two meet, and what is above. s1 is above the racks s2 and s3.
+MEETING = [
+    ((0, 1), (), {"s2", "s1"}),
+    ((2, 3), (), {"s3", "s1"}),
+    ((0, 2), (), {"s1"}),
+    ((0, 2), ("s1",), set()),  # at the server, in sums of racks
+    ((0, 2), ("s1", "s2", "s3"), set()),  # in single contributions
+]
+
+
+def take(net, switches):
+    for name in switches:
+        net.switches[name].registers["aggregators.key"][:] = 99 << 48 | 1 << 32 | 5
+
+
+def seen_by(net):
+    """The switches that have seen a sum leave int32, or were told so by one below."""
+    return {
+        name
+        for name, switch in net.switches.items()
+        if (switch.registers["HashedIngress.marks.marks"] & int(Flag.OVERFLOW)).any()
+    }
+
+
+@pytest.mark.parametrize(("two", "taken", "switches"), MEETING)
+@pytest.mark.parametrize(("word", "one"), [(HIGH, 1), (LOW, -1)])
+def test_hashed_tells_of_it_wherever_it_happens(word, one, two, taken, switches):
+    """The last word of int32 and one more: in a rack's entry, a level higher, at the server."""
+    net = network("hashed", 4, racks=2)
+    take(net, taken)
+    for worker, end in enumerate(net.workers):
+        vector = np.zeros(32, np.int32)
+        vector[5] = {two[0]: word, two[1]: one}.get(worker, 0)
+        end.start([Segment(Operation.SUM, vector)], net.now)
+    net.run()
+    assert all(end.result_flags & Flag.OVERFLOW for end in net.workers)
+    assert seen_by(net) == switches
+    for end in net.workers:  # a sum modulo 2**32 for whoever means that
+        assert end.results()[0][5] == (LOW if word == HIGH else HIGH)
+
+
+@pytest.mark.parametrize(("two", "taken", "switches"), MEETING)
+def test_hashed_is_exact_when_that_is_rescaled(two, taken, switches):
+    collective = Collective(
+        workers=4,
+        codec={"preset": "dense", "quantiser": {"name": "optimistic", "headroom": 1}},
+        program="hashed",
+        values_per_packet=32,
+        window=8,
+        racks=2,
+    )
+    take(collective.network, taken)
+    given = [np.zeros(40, np.float32) for _ in range(4)]
+    for worker in range(4):
+        given[worker][:5] = 2.0 ** -np.arange(4, 9) * (worker + 1)
+    for worker in two:  # each is as large as a word can be
+        given[worker][7] = 1.0
+    total, report = collective.all_reduce(given)
+    assert report.exact
+    assert report.details["overflows"] == 1
+    assert seen_by(collective.network) == switches
+    np.testing.assert_allclose(total, np.sum(given, axis=0), rtol=0, atol=4 * 2.0**-29)
+    assert total[7] == 2.0
+
+
 @pytest.mark.skipif(
     not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")), reason="p4c is not installed"
 )

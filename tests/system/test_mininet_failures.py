@@ -112,7 +112,7 @@ def without_one_worker(monkeypatch, number, **chosen):
     """All-reduces of three workers, of which worker 1 gets a signal in the first."""
     settings = NetSettings(
         **{"workers": 3, "seed": 5, "size": 60_000, "window": 16, "rounds": 2, **chosen},
-        partial_after=0.6,
+        partial_after=2.0,  # the others may have to wait for a processor
         give_up=20.0,
     )
     begin = Workforce.begin
@@ -150,7 +150,7 @@ def without_one_worker(monkeypatch, number, **chosen):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
     left = without_one_worker(monkeypatch, signal.SIGSTOP, switch=kind)
-    assert left == {1: "worker 1 on h2 was late by 0.6 s or more."}
+    assert left == {1: "worker 1 on h2 was late by 2 s or more."}
 
 
 @pytest.mark.skipif(not FULL, reason="more networks; set INNET_MININET=full to run them")

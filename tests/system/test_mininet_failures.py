@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,6 +161,17 @@ def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind)
     chosen = {"program": program, "switch": kind, "codec": "lhc", "framing": "raw"}
     left = without_one_worker(monkeypatch, signal.SIGKILL, **chosen)
     assert "worker 1 on h2 was ended by SIGKILL" in left[1]
+
+
+def test_a_sum_is_not_called_right_if_somebody_died_before_saying_what_it_had_sent(tmp_path):
+    gradients = NetSettings(workers=2, size=100).gradients()
+    _, report = innet.all_reduce(gradients, verify=False)
+    workers = SimpleNamespace(summed=(0, 1), outcome=lambda worker: tmp_path / f"{worker}.npz")
+    (tmp_path / "0.npz").touch()
+    found = allreduce.combined(gradients, workers, [report], 7)
+    assert found.exact is None
+    assert found.max_abs_error is None
+    assert found.switch_packets == 7
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Passes of harvest-256 in any order are explored in ``test_model_check_harvest``.
 
 from __future__ import annotations
 
+import shutil
 import struct
 from functools import cache
 from typing import Any
@@ -17,8 +18,9 @@ from innet import Collective, programs
 from innet.fabric import Faults
 from innet.packets import PacketBatch
 from innet.protocol.admission import Job
-from innet.switch import Switch, ir, load_program
-from innet.wire import Layout
+from innet.switch import Switch, bmv2, ir, load_program
+from innet.wire import Endpoint, Layout, pack, parse_strict
+from innet.words import Operation
 
 LATE, OVERTAKEN = 9, 10
 REGISTERS = ["pool.chunk", "pool.members", "pool.count", "pool.exponent", "marks.marks"]
@@ -195,3 +197,44 @@ def test_sums_over_a_bad_network_are_those_of_slots(codec: str, number: int) -> 
         assert report.retransmissions > 0
         totals.append(total)
     np.testing.assert_array_equal(*totals)
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(
+    shutil.which("simple_switch") is None or shutil.which("simple_switch_CLI") is None,
+    reason="needs simple_switch and simple_switch_CLI on PATH",
+)
+@pytest.mark.parametrize("number", [64, 256])
+def test_simple_switch_lets_others_in_between_and_sums_are_right(number: int) -> None:
+    """A window of chunks of four workers at once, each packet twice: all that leaves is exact."""
+    rng = np.random.default_rng(number)
+    job, layout = job_of(4, slots=16), Layout(number)
+    values = rng.integers(-(2**31), 2**31, (16, 4, number)).astype(np.int32)
+    rounds = []
+    for chunk in range(16):
+        frames = [
+            pack(
+                layout,
+                member.endpoint,
+                Endpoint.of_switch(),
+                values[chunk, worker][None],
+                operation=Operation.SUM,
+                job=job.number,
+                epoch=job.epoch,
+                sequence=chunk + 1,
+                slot=chunk,
+                slot_version=0,
+                worker=worker,
+            )[0].tobytes()
+            for worker, member in enumerate(job.members)
+        ]
+        rounds += [(i + 1, frames[i]) for i in rng.permutation(np.tile(np.arange(4), 2))]
+    document = programs.find("harvest", number).json()
+    answer = bmv2.run(document, rounds, job.commands())
+    heard = [parse_strict(layout, data) for sent in answer.packets.values() for data in sent]
+    assert {int(each.header["sequence"][0]) for each in heard} == set(range(1, 17))
+    for each in heard:
+        header = each.header[0]
+        chunk = int(header["sequence"]) - 1
+        assert (header["bitmap"], header["count"]) == (0b1111, 4)
+        np.testing.assert_array_equal(each.values[0], values[chunk].sum(axis=0, dtype=np.int32))

@@ -38,13 +38,13 @@ if os.environ.get("INNET_EXPLORE") == "all":
     WAITING += [
         HarvestModel(THREE, 1, 2, parts=2),
         HarvestModel(PAIR, 1, 4, parts=4),
-        HarvestModel(PAIR, 2, 4, parts=2),
+        HarvestModel(PAIR, 2, 4),
         HarvestModel(THREE, 1, 3, parts=2),
     ]
     PARTIAL += [
         HarvestModel(PAIR, 1, 1, parts=4, partial=True),
-        HarvestModel(PAIR, 1, 2, parts=2, partial=True),
-        HarvestModel(PAIR, 1, 2, partial=True),
+        HarvestModel(PAIR, 1, 2, parts=4, partial=True),
+        HarvestModel(PAIR, 2, 2, parts=2, partial=True),
         HarvestModel(THREE, 1, 1, partial=True),
     ]
     FORGETTING += [

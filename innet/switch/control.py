@@ -89,8 +89,9 @@ class ControlPlane(MeterControl, ProfileControl):
         meet it in simple_switch either, which leaves removing entries to its controller.
         """
         target = self.table(table)
-        entry = target.get(handle)
-        target.set_timeout(entry, number(milliseconds, 31, "the timeout in milliseconds"))
+        target.get(handle)
+        number(milliseconds, 31, "the timeout in milliseconds")
+        target.require_timeouts()
 
     def _action_entry(
         self, target: TableState, action: str, parameters: Sequence[Number]

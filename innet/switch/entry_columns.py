@@ -1,6 +1,7 @@
 """The entries of a table as columns of arrays, which grow as entries come.
 
-Row ``index + 1`` is the entry of an index; row 0 is the default. A row is its words, which no other
+Row ``index + 1`` is the entry of an index, until many entries were deleted: then those that are
+left close up, and each row has its index. Row 0 is the default. A row is its words, which no other
 row has: those of the key, in an LPM table with the prefix length (in the first word's upper bits
 where the key leaves them free, else in a word of its own), in a ternary or range table then the
 words of the masks, of the lowest and the highest values of range fields, and the priority. The
@@ -9,26 +10,22 @@ compiled engine reads the same arrays.
 
 from __future__ import annotations
 
-import heapq
+from bisect import insort
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.fresh_memory import resized
-from innet.switch.hash_index import HashIndex, Words
-from innet.switch.table_words import (
-    PREFIX_SHIFT,
-    data_width,
-    key_words,
-    pack_arguments,
-    unpack_arguments,
-)
+from innet.switch.action_rows import ActionRows
+from innet.switch.fresh_memory import fresh, resized
+from innet.switch.hash_index import FOR_CONTROL, FOR_PACKETS, DirectIndex, HashIndex, Words
+from innet.switch.table_words import PREFIX_SHIFT, is_direct, key_words
 
-_MORE_ROWS = 16
-NO_ACTION = (1 << 16) - 1
-"""In ``EntryColumns.actions``: nothing runs."""
+_MORE_ROWS = 4
+#: So few rows stay whatever is deleted.
+_FEW_ROWS = 64
+_EVERY = (1 << 64) - 1
 
 
 class EntryColumns:
@@ -41,52 +38,82 @@ class EntryColumns:
     Attributes:
         packing: how key fields become words.
         words: shape (rows, words), uint64.
-        actions: uint16; the position of an action in the table's list, or ``NO_ACTION``.
+        runs: what rows run, but for an indirect table.
         targets: uint32, in an indirect table, else empty: twice the handle of a member and two, or
             of a group and three; 0 for a default that refers to none.
-        data: shape (rows, columns), uint64: the words of the action's arguments, then zeros.
         live: whether there is such an entry; false for the default.
-        versions: uint8; part of the entry's handle, one more for each that was deleted.
+        versions: uint8, by index, as far as entries were deleted: how many, modulo 256.
         index: finds rows by their words.
         count: of entries.
     """
 
     def __init__(self, table: ir.Table, actions: Sequence[ir.Action]) -> None:
         self._table = table
-        self._actions = actions
-        self._positions = {action: i for i, action in enumerate(table.actions)}
         self.packing = key_words(table)
         self.has_masks = table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         keys, ranges = len(self.packing.words), len(self.packing.ranges)
         width = keys + (keys + 2 * ranges + 1 if self.has_masks else 0)
         self._lpm = table.match is ir.MatchKind.LPM
+        self._lpm_width = max(
+            (each.width for each in table.keys if each.match is ir.MatchKind.LPM), default=0
+        )
         self._prefix_apart = self._lpm and self.packing.prefix_apart
         width += self._prefix_apart
         self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
-        simple = table.kind is ir.TableKind.SIMPLE
-        columns = data_width(actions, table) if simple else 0
+        self._simple = table.kind is ir.TableKind.SIMPLE
         self.words: Words = np.zeros((1, width), np.uint64)
-        self.actions: NDArray[np.uint16] = np.full(1, NO_ACTION, np.uint16)
-        self.targets: NDArray[np.uint32] = np.zeros((1, 0 if simple else 1), np.uint32)
-        self.data: Words = np.zeros((1, columns), np.uint64)
+        # Emitted code reads direct counters and meters by row.
+        self._may_close_up = not table.with_counters and table.meter is None
+        self.runs = ActionRows(actions, table.actions)
+        self.targets: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self.live: NDArray[np.bool_] = np.zeros(1, np.bool_)
-        self.versions: NDArray[np.uint8] = np.zeros(1, np.uint8)
         self.clear()
 
     def clear(self) -> None:
         """Remove all entries; versions start again."""
+        self._indices: NDArray[np.uint16] | NDArray[np.uint32] | None = (
+            None  # by row, where rows have closed up
+        )
+        self._ascending = 0  # so many of the rows then are by index; later ones are not
+        self._highest = 0  # index that there may be then
+        self._free_indices: list[int] = []  # the lowest then, descending
         self._resize(1)
-        self.index = HashIndex()
+        self.index = self._empty_index()
+        self.versions: NDArray[np.uint8] = np.zeros(0, np.uint8)
         self.count = 0
-        self._used = 1
-        self._free: list[int] = []
-        self._probes: dict[int, list[int]] = {}
+        self._lowest_free = 1
+        self._lengths = 0  # of prefixes: bit n for those of length n
+
+    def _empty_index(self) -> HashIndex | DirectIndex:
+        if is_direct(self._table):
+            return DirectIndex(sum(key.width for key in self._table.keys))
+        # What is searched besides for packets is in ``jit.prefix_arrays`` and its like.
+        return HashIndex(FOR_CONTROL if self._lpm or self.has_masks else FOR_PACKETS)
 
     # ── Rows ──
 
     def rows(self) -> NDArray[np.int64]:
-        """Those of entries, ascending."""
-        return np.flatnonzero(self.live)
+        """Those of entries, by index."""
+        rows = np.flatnonzero(self.live)
+        if self._indices is None or self._ascending == self._lowest_free:
+            return rows
+        return rows[np.argsort(self._indices[rows])]
+
+    def index_of(self, row: int) -> int:
+        """The index of a row's entry."""
+        return row - 1 if self._indices is None else int(self._indices[row])
+
+    def row_of(self, index: int) -> int:
+        """The row of the entry of an index; 0 when there is none."""
+        if self._indices is None:
+            row = index + 1
+            return row if row < len(self.live) and self.live[row] else 0
+        row = int(np.searchsorted(self._indices[1 : self._ascending], index)) + 1
+        if row < self._ascending and self._indices[row] == index and self.live[row]:
+            return row
+        later = slice(self._ascending, self._lowest_free)
+        found = np.flatnonzero((self._indices[later] == index) & self.live[later])
+        return self._ascending + int(found[0]) if len(found) else 0
 
     def ordered(self) -> NDArray[np.int64]:
         """The rows of entries so that the first that matches is the one that is hit."""
@@ -102,14 +129,19 @@ class EntryColumns:
         return self.index.find(self.words, words)
 
     def insert(self, words: Sequence[int]) -> int:
-        """A new row with these words, which no other has; the lowest that is free."""
-        if self._free:
-            row = heapq.heappop(self._free)
+        """A new row with these words, which no other has, for the lowest index that is free."""
+        if self._indices is not None and 16 * self.count > 15 * self._highest:
+            self._spread()
+        if self._indices is not None and self._lowest_free == self._table.max_size + 1:
+            self._close_up()
+        row = self._lowest_free
+        if row == len(self.live):
+            self._resize(min(row + row // 16 + _MORE_ROWS, self._table.max_size + 1))
+        if self._indices is None:
+            self._lowest_free = self._free_from(row + 1)
         else:
-            row, self._used = self._used, self._used + 1
-            if row == len(self.live):
-                more = row + row // 8 + _MORE_ROWS
-                self._resize(min(more, self._table.max_size + 1))
+            self._indices[row] = self._free_index()
+            self._lowest_free = row + 1
         self.words[row] = words
         self.live[row] = True
         self.count += 1
@@ -118,20 +150,106 @@ class EntryColumns:
 
     def remove(self, row: int) -> None:
         """Take an entry out; whoever gets its row has the next version."""
-        self.index.remove(self.words, row)
         self.live[row] = False
-        self.versions[row] = (int(self.versions[row]) + 1) % 256  # as simple_switch counts
+        self.index.remove(self.words, row, self.live)
+        if self._simple:
+            self.runs.set(row, None)
+        index = self.index_of(row)
+        if index >= len(self.versions):
+            self.versions = resized(self.versions, index + index // 16 + 1)
+        self.versions[index] = (int(self.versions[index]) + 1) % 256  # as simple_switch counts
         self.count -= 1
-        heapq.heappush(self._free, row)
+        if self._indices is None:
+            self._lowest_free = min(self._lowest_free, row)
+        elif self._free_indices and index < self._free_indices[0]:
+            insort(self._free_indices, index, key=int.__neg__)
+            del self._free_indices[0]
+        if len(self.live) > _FEW_ROWS and 8 * self.count < 7 * len(self.live):
+            self._shrink()
+
+    def _free_from(self, row: int) -> int:
+        """The first row from ``row`` on that no entry has."""
+        if row < len(self.live) and self.live[row]:
+            row += int(np.argmin(self.live[row:]))
+        return row if row < len(self.live) and not self.live[row] else len(self.live)
+
+    def version(self, index: int) -> int:
+        """What an entry's handle has above its index."""
+        return int(self.versions[index]) if index < len(self.versions) else 0
+
+    def settle(self) -> None:
+        """Make the order of rows that of indices."""
+        if self._indices is not None and self._ascending < self._lowest_free:
+            self._close_up()
+
+    # ── Rows that are no longer used ──
+
+    def _shrink(self) -> None:
+        last = len(self.live) - 1 - int(np.argmax(self.live[::-1])) if self.count else 0
+        if 8 * self.count < 7 * last and self._may_close_up:
+            self._close_up()
+        elif 8 * last < 7 * len(self.live) and self._indices is None:
+            self._resize(last + 1)
+
+    def _close_up(self) -> None:
+        """Move entries to the first rows, by index."""
+        rows = self.rows()
+        indices = rows - 1 if self._indices is None else self._indices[rows]
+        to = np.arange(1, self.count + 1)
+        self._move(rows, to)
+        self._highest = int(indices.max(initial=0))
+        narrow = self._highest < 1 << 16
+        self._indices = fresh((len(self.live),), np.uint16 if narrow else np.uint32)
+        self._indices[to] = indices
+        self._ascending = self._lowest_free
+
+    def _spread(self) -> None:
+        """Move each entry to the row of its index."""
+        assert self._indices is not None
+        rows = np.flatnonzero(self.live)
+        to = self._indices[rows].astype(np.int64) + 1
+        self._indices, self._free_indices = None, []
+        self._move(rows, to)
+
+    def _move(self, rows: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+        """Give all entries other rows."""
+        last = int(to.max(initial=0))
+        room = min(last + last // 16 + _MORE_ROWS, self._table.max_size + 1)
+        rows, to = np.append(rows, 0), np.append(to, 0)  # the default stays
+        words, live, targets = self.words, self.live, self.targets
+        self.words = fresh((room, words.shape[1]), np.uint64)
+        self.words[to] = words[rows]
+        self.live = fresh((room,), np.bool_)
+        self.live[to] = live[rows]
+        if self._simple:
+            self.runs.move(rows, to, room)
+        else:
+            self.targets = fresh((room,), np.uint32)
+            self.targets[to] = targets[rows]
+        self._lowest_free = self._free_from(1)
+        self.index.rebuild(self.words, self.live)
+
+    def _free_index(self) -> int:
+        """Take the lowest index that no entry has."""
+        if not self._free_indices:
+            assert self._indices is not None
+            taken = self._indices[self.live]
+            free = np.ones(self._highest + 1, np.bool_)  # one is, else rows had spread
+            free[taken] = False
+            found = np.flatnonzero(free)[: 16 + self.count // 64]
+            self._free_indices = found[::-1].tolist()
+        return self._free_indices.pop()
 
     def _resize(self, rows: int) -> None:
         """Room for so many rows, of which those that were there stay."""
         self.words = resized(self.words, rows)
-        self.actions = resized(self.actions, rows)
-        self.targets = resized(self.targets, rows)
-        self.data = resized(self.data, rows)
         self.live = resized(self.live, rows)
-        self.versions = resized(self.versions, rows)
+        if self._indices is not None:
+            self._indices = resized(self._indices, rows)
+        if self._simple:
+            self.runs.resize(rows)
+        else:
+            self.targets = resized(self.targets, rows)
 
     # ── What an entry matches ──
 
@@ -216,41 +334,22 @@ class EntryColumns:
     def longest_prefix(self, key: tuple[int, ...]) -> int:
         """The row of the LPM entry that ``key`` hits; 0 for none."""
         words = self.packing.pack(key)
-        for prefix, mask in self._probes.items():
-            probe = [word & part for word, part in zip(words, mask, strict=True)]
+        # The lpm field comes last, so that its bits are the lowest of the words taken as one.
+        number = 0
+        for word in words:
+            number = number << 64 | word
+        lengths = self._lengths
+        while lengths:
+            prefix = lengths.bit_length() - 1
+            lengths ^= 1 << prefix
+            free = min(self._lpm_width, -(-self._lpm_width // 8) * 8 - prefix)
+            cut = number >> free << free
+            probe = [cut >> shift & _EVERY for shift in range(64 * (len(words) - 1), -1, -64)]
             self._add_prefix(probe, prefix)
             if row := self.find(probe):
                 return row
         return 0
 
-    def knows_prefix(self, prefix: int) -> bool:
-        """Whether ``longest_prefix`` looks for entries of this length."""
-        return prefix in self._probes
-
-    def note_prefix(self, prefix: int, masks: tuple[int, ...]) -> None:
-        """Make ``longest_prefix`` look for entries of this length, which have these masks."""
-        self._probes[prefix] = self.packing.pack(masks)
-        self._probes = dict(sorted(self._probes.items(), reverse=True))
-
-    # ── What an entry runs ──
-
-    def set_action(self, row: int, entry: ir.ActionEntry | None) -> None:
-        """Say what a row of a table that is not indirect runs."""
-        self.data[row] = 0
-        if entry is None:
-            self.actions[row] = NO_ACTION
-            return
-        self.actions[row] = self._positions[entry.action]
-        words = pack_arguments(self._actions[entry.action], entry.arguments)
-        self.data[row, : len(words)] = words
-
-    def action(self, row: int) -> ir.ActionEntry:
-        """What a row that is not ``NO_ACTION`` runs."""
-        action = self._table.actions[int(self.actions[row])]
-        words = self.data[row].tolist()
-        return ir.ActionEntry(action, unpack_arguments(self._actions[action], words))
-
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = (self.words, self.actions, self.targets, self.data, self.live, self.versions)
-        return sum(each.nbytes for each in arrays) + self.index.slots.nbytes
+    def note_prefix(self, prefix: int) -> None:
+        """Make ``longest_prefix`` look for entries of this length."""
+        self._lengths |= 1 << prefix

@@ -1,7 +1,9 @@
 """Rows of words found by what is in them: open addressing with linear probing.
 
 The slots hold numbers of rows and nothing else, so that a row has one place in memory however many
-ask for it. Emitted code searches the same slots (``jit.runtime.find_exact``).
+ask for it. There are any number of them: the upper bits of a product lead to one (Lemire, "Fast
+Random Integer Generation in an Interval", ACM TOMACS 29, 2019), so that they grow by as much as is
+needed. Emitted code searches the same slots (``jit.runtime.find_exact``).
 """
 
 from __future__ import annotations
@@ -17,11 +19,19 @@ from innet.switch.fresh_memory import fresh
 MULTIPLIER = -0x61C8864680B583EB
 
 _EVERY = (1 << 64) - 1
+_HALF = (1 << 32) - 1
 _FEWEST_SLOTS = 16
 _SEEDS = 32
 
-#: So few rows get eight slots each, and the best of some seeds.
-SMALL = 512
+#: Quarters of a slot for each row, where packets ask.
+FOR_PACKETS = 11
+#: The same where the control plane and the interpreter do.
+FOR_CONTROL = 8
+
+#: So few rows get eight slots each.
+_ROOMY = 32
+#: So few rows get the best of some seeds.
+_SMALL = 512
 
 Words = NDArray[np.uint64]
 
@@ -29,12 +39,17 @@ Words = NDArray[np.uint64]
 class HashIndex:
     """Finds rows of a matrix of words that grows.
 
+    Args:
+        quarters: four times as many slots as each row is to have, a tenth less and a sixth more;
+            few rows have more.
+
     Attributes:
-        slots: uint32, a power of two of them: the number of a row, or 0 for none.
+        slots: uint32: the number of a row, or 0 for none.
         seed: where a row's words lead depends on it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quarters: int = FOR_PACKETS) -> None:
+        self._quarters = quarters
         self.slots = np.zeros(_FEWEST_SLOTS, np.uint32)
         self.seed = 0
         self._count = 0
@@ -43,66 +58,98 @@ class HashIndex:
     def find(self, matrix: Words, words: Sequence[int]) -> int:
         """The row that holds ``words``; 0 when none does."""
         last = len(self.slots) - 1
-        slot = hashed(words, self.seed) & last
+        slot = slot_of(hashed(words, self.seed), last + 1)
         while row := int(self.slots[slot]):
             if matrix[row].tolist() == words:
                 return row
-            slot = (slot + 1) & last
+            slot = slot + 1 if slot < last else 0
         return 0
 
     def insert(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
         """Add a row that is not in it; ``live`` marks the rows that are to be found now."""
         self._count += 1
         self._changed = True
-        if 2 * self._count > len(self.slots):
+        if 9 * self._quarters * self._count > 40 * len(self.slots):
             self.rebuild(matrix, live)
             return
         self._put(matrix, row)
 
-    def remove(self, matrix: Words, row: int) -> None:
-        """Take out a row that is in it."""
+    def remove(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
+        """Take out a row that is in it; ``live`` marks the rows that are to be found then."""
         self._count -= 1
         self._changed = True
+        if len(self.slots) > max(8 * _ROOMY, 7 * self._quarters * self._count // 24):
+            self.rebuild(matrix, live)
+            return
         last = len(self.slots) - 1
         slot = self._start(matrix, row)
         while int(self.slots[slot]) != row:
-            slot = (slot + 1) & last
+            slot = slot + 1 if slot < last else 0
         self.slots[slot] = 0
         # What follows up to a free slot may have been put there because this one was taken.
-        slot = (slot + 1) & last
+        slot = slot + 1 if slot < last else 0
         while moved := int(self.slots[slot]):
             self.slots[slot] = 0
             self._put(matrix, moved)
-            slot = (slot + 1) & last
+            slot = slot + 1 if slot < last else 0
 
     def tidy(self, matrix: Words, live: NDArray[np.bool_]) -> None:
-        """Before many look-ups: few rows that changed are placed anew."""
-        if self._changed and self._count <= SMALL:
-            self.rebuild(matrix, live)
-
-    def rebuild(self, matrix: Words, live: NDArray[np.bool_]) -> None:
-        """Place all rows anew, at most half as many as there are slots.
-
-        Few rows get more slots, and of several seeds that by which they collide least, since a
-        processor mispredicts collisions.
+        """Before many look-ups: few rows that changed are placed anew, by that of several seeds by
+        which they collide least, since a processor mispredicts collisions.
         """
+        if self._changed and self._count <= _SMALL:
+            self.rebuild(matrix, live, _SEEDS)
+            self._changed = False
+
+    def rebuild(self, matrix: Words, live: NDArray[np.bool_], seeds: int = 1) -> None:
+        """Place all rows anew."""
         rows = np.flatnonzero(live)
-        words = matrix[rows]
         self._count = len(rows)
-        self._changed = False
-        share = 8 if len(rows) <= SMALL else 2
-        slots = max(_FEWEST_SLOTS, 1 << (share * len(rows)).bit_length())
-        self.seed, wanted = _seeded(words, slots)
+        slots = slots_for(len(rows), self._quarters)
+        self.seed, wanted = _seeded(matrix[rows], slots, seeds)
         self.slots = placed(rows, wanted, slots)
 
     def _start(self, matrix: Words, row: int) -> int:
-        return hashed(matrix[row].tolist(), self.seed) & (len(self.slots) - 1)
+        return slot_of(hashed(matrix[row].tolist(), self.seed), len(self.slots))
 
     def _put(self, matrix: Words, row: int) -> None:
+        last = len(self.slots) - 1
         slot = self._start(matrix, row)
         while self.slots[slot]:
-            slot = (slot + 1) & (len(self.slots) - 1)
+            slot = slot + 1 if slot < last else 0
         self.slots[slot] = row
+
+
+class DirectIndex:
+    """Finds rows of one short word each: every word has a slot. It has ``HashIndex``'s methods.
+
+    Args:
+        bits: of the words.
+
+    Attributes:
+        slots: uint16, by word: the number of a row, or 0 for none.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.slots = np.zeros(1 << bits, np.uint16)
+
+    def find(self, _: Words, words: Sequence[int]) -> int:
+        """The row that holds ``words``; 0 when none does."""
+        return int(self.slots[words[0]])
+
+    def insert(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
+        """Add a row that is not in it."""
+        self.slots[int(matrix[row, 0])] = row
+
+    def remove(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
+        """Take out a row that is in it."""
+        self.slots[int(matrix[row, 0])] = 0
+
+    def rebuild(self, matrix: Words, live: NDArray[np.bool_]) -> None:
+        """Note all rows anew."""
+        rows = np.flatnonzero(live)
+        self.slots[:] = 0
+        self.slots[matrix[rows, 0].astype(np.int64)] = rows
 
 
 def hashed(words: Sequence[int], seed: int) -> int:
@@ -123,12 +170,27 @@ def all_hashed(words: Words, seed: int) -> Words:
     return state
 
 
-def _seeded(words: Words, slots: int) -> tuple[int, Words]:
-    """The seed of those tried that makes few rows collide least, and the rows' first slots."""
+def slots_for(rows: int, quarters: int = FOR_PACKETS) -> int:
+    """How many slots so many rows get; more where they are few."""
+    return max(_FEWEST_SLOTS, 8 * rows if rows <= _ROOMY else quarters * rows // 4)
+
+
+def slot_of(hash_: int, slots: int) -> int:
+    """The slot that ``jit.runtime.slot_of`` gives, too."""
+    return (hash_ & _HALF) * slots >> 32
+
+
+def all_slots(hashes: Words, slots: int) -> Words:
+    """``slot_of`` of every hash."""
+    return (hashes & np.uint64(_HALF)) * np.uint64(slots) >> np.uint64(32)
+
+
+def _seeded(words: Words, slots: int, seeds: int) -> tuple[int, Words]:
+    """The seed of those tried that makes rows collide least, and the rows' first slots."""
     best: tuple[int, int, Words] | None = None
-    for seed in range(_SEEDS if len(words) <= SMALL else 1):
-        wanted = all_hashed(words, seed) & np.uint64(slots - 1)
-        collisions = len(words) - len(set(wanted.tolist())) if len(words) <= SMALL else 0
+    for seed in range(seeds):
+        wanted = all_slots(all_hashed(words, seed), slots)
+        collisions = len(words) - len(set(wanted.tolist())) if seeds > 1 else 0
         if best is None or collisions < best[0]:
             best = (collisions, seed, wanted)
         if not collisions:

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.fresh_memory import resized
-from innet.switch.table_words import argument_column, pack_arguments, unpack_arguments
+from innet.switch.action_rows import NO_ACTION, ActionRows
 
-_MORE_ROWS = 16
-_FREE = -1
+_MORE_ROWS = 4
 
 
 class Members(MutableMapping[int, ir.ActionEntry]):
@@ -21,57 +19,63 @@ class Members(MutableMapping[int, ir.ActionEntry]):
 
     Args:
         actions: the program's.
-        possible: those of them that members may have.
+        possible: those of them that members or ``defaults`` may have.
+        defaults: what a miss runs, as the program says, in each table that has the profile.
 
     Attributes:
-        actions: int32, by handle: the member's action, as an index into the program's, or -1 where
-            there is no member.
-        data: uint64, (handles, words): its arguments, then zeros.
+        rows: that of a default, then one that runs nothing, then by handle.
+        first: the row of handle 0.
     """
 
-    def __init__(self, actions: Sequence[ir.Action], possible: Sequence[int]) -> None:
-        self._actions = actions
-        used = (actions[action] for action in possible)
-        words = max((argument_column(each, len(each.parameters)) for each in used), default=0)
-        self.actions: NDArray[np.int32] = np.zeros(0, np.int32)
-        self.data: NDArray[np.uint64] = np.zeros((0, words), np.uint64)
+    def __init__(
+        self,
+        actions: Sequence[ir.Action],
+        possible: Sequence[int],
+        defaults: Sequence[ir.ActionEntry | None],
+    ) -> None:
+        self.rows = ActionRows(actions, possible)
+        self.first = len(defaults) + 1
+        self.rows.resize(self.first)
+        for row, default in enumerate(defaults):
+            self.rows.set(row, default)
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        return iter(np.flatnonzero(self.actions != _FREE).tolist())
+        return iter(np.flatnonzero(self._actions != NO_ACTION).tolist())
 
     def __contains__(self, handle: Any) -> bool:
-        return 0 <= handle < len(self.actions) and bool(self.actions[handle] != _FREE)
+        return 0 <= handle < len(self._actions) and bool(self._actions[handle] != NO_ACTION)
 
     def __getitem__(self, handle: int) -> ir.ActionEntry:
-        if handle not in self:
+        entry = self.rows.get(self.first + handle) if handle in self else None
+        if entry is None:
             raise KeyError(handle)
-        action = int(self.actions[handle])
-        arguments = unpack_arguments(self._actions[action], self.data[handle].tolist())
-        return ir.ActionEntry(action, arguments)
+        return entry
 
     def __setitem__(self, handle: int, entry: ir.ActionEntry) -> None:
-        had = len(self.actions)
-        if handle >= had:
-            rows = handle + handle // 8 + _MORE_ROWS
-            self.actions, self.data = resized(self.actions, rows), resized(self.data, rows)
-            self.actions[had:] = _FREE
+        if handle >= len(self._actions):
+            self.rows.resize(self.first + handle + handle // 16 + _MORE_ROWS)
         self._count += handle not in self
-        self.actions[handle] = entry.action
-        words = pack_arguments(self._actions[entry.action], entry.arguments)
-        self.data[handle] = 0
-        self.data[handle, : len(words)] = words
+        self.rows.set(self.first + handle, entry)
 
     def __delitem__(self, handle: int) -> None:
         if handle not in self:
             raise KeyError(handle)
-        self.actions[handle] = _FREE
+        self.rows.set(self.first + handle, None)
         self._count -= 1
+        if len(self._actions) > 2 * self._count + 2 * _MORE_ROWS:
+            last = max(self, default=-1)
+            if len(self._actions) > (last + 1) * 9 // 8 + 2 * _MORE_ROWS:
+                self.rows.resize(self.first + last + 1)
 
     def lowest_free(self) -> int:
         """The handle of the next member."""
-        free = np.flatnonzero(self.actions == _FREE)
-        return int(free[0]) if len(free) else len(self.actions)
+        free = np.flatnonzero(self._actions == NO_ACTION)
+        return int(free[0]) if len(free) else len(self._actions)
+
+    @property
+    def _actions(self) -> NDArray[np.uint16]:
+        return self.rows.actions[self.first :]

@@ -12,14 +12,14 @@ unless what comes after the table depends on hit and miss alone.)
 
 from __future__ import annotations
 
-from array import array
-from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from innet.errors import ControlError
 from innet.switch import ir
+from innet.switch.groups import Groups
 from innet.switch.members import Members
+from innet.switch.table_words import row_actions
 from innet.switch.tables import Reference, TableState
 from innet.switch.whole import whole
 
@@ -37,7 +37,7 @@ class ProfileState:
         members: by handle; none at first.
 
     Attributes:
-        groups: the handles of their members, ascending, by handle.
+        groups: none at first.
     """
 
     profile: ir.ActionProfile
@@ -45,7 +45,7 @@ class ProfileState:
     actions: Mapping[str, int]
     own_actions: Mapping[str, Mapping[int, int]]
     members: Members
-    groups: dict[int, array[int]] = field(init=False, default_factory=dict)
+    groups: Groups = field(init=False, default_factory=Groups)
 
     # ── What the data plane asks ──
 
@@ -65,6 +65,7 @@ class ProfileState:
         """Add a member whose action and arguments were checked; returns its handle."""
         handle = self.members.lowest_free()
         self.members[handle] = entry
+        self._changed()
         return handle
 
     def modify_member(self, member: int, entry: ir.ActionEntry) -> None:
@@ -76,15 +77,16 @@ class ProfileState:
     def delete_member(self, member: int) -> None:
         """Remove a member that nothing uses."""
         self.require_member(member)
-        users = [f"group {group}" for group, listed in self.groups.items() if member in listed]
+        users = [f"group {group}" for group in self.groups.with_member(member)]
         self._require_unused("member", member, users + self._users(Reference(False, member)))
         del self.members[member]
+        self._changed()
 
     def create_group(self) -> int:
         """Add an empty group; returns its handle."""
         self._require_selector()
-        handle = _lowest_free(self.groups)
-        self.groups[handle] = array("I")
+        handle = self.groups.create()
+        self._changed()
         return handle
 
     def delete_group(self, group: int) -> None:
@@ -92,7 +94,8 @@ class ProfileState:
         self._require_selector()
         self.require_group(group)
         self._require_unused("group", group, self._users(Reference(True, group)))
-        del self.groups[group]
+        self.groups.delete(group)
+        self._changed()
 
     def add_to_group(self, member: int, group: int) -> None:
         """Put a member into a group."""
@@ -100,7 +103,7 @@ class ProfileState:
         self.require_member(member)
         if member in self.require_group(group):
             raise ControlError(f"member {member} is in group {group} of {self._name} already")
-        insort(self.groups[group], member)
+        self.groups.add(group, member)
         self._changed()
 
     def remove_from_group(self, member: int, group: int) -> None:
@@ -109,7 +112,7 @@ class ProfileState:
         self.require_member(member)
         if member not in self.require_group(group):
             raise ControlError(f"member {member} is not in group {group} of {self._name}")
-        self.groups[group].remove(member)
+        self.groups.remove(group, member)
         self._changed()
 
     def require_member(self, member: int) -> None:
@@ -117,7 +120,7 @@ class ProfileState:
         if whole(member, "the member") not in self.members:
             raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
 
-    def require_group(self, group: int) -> array[int]:
+    def require_group(self, group: int) -> list[int]:
         """The members of a group; ControlError when there is no such group."""
         if whole(group, "the group") not in self.groups:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
@@ -130,6 +133,7 @@ class ProfileState:
         return f"action profile {self.profile.name}"
 
     def _changed(self) -> None:
+        # Also when nothing else is to be seen of it: the arrays may be new ones.
         for table in self.tables:
             table.touch()
 
@@ -155,10 +159,6 @@ class ProfileState:
             more = f" and {len(users) - 3} more" if len(users) > 3 else ""
             used = ", ".join(users[:3]) + more
             raise ControlError(f"{kind} {handle} of {self._name} is used by {used}")
-
-
-def _lowest_free(taken: Mapping[int, object]) -> int:
-    return next(handle for handle in range(len(taken) + 1) if handle not in taken)
 
 
 def _listed(known: Mapping[int, object]) -> str:
@@ -190,5 +190,7 @@ def _profile_state(
         table.table.name: {action: each[name] for name, action in actions.items()}
         for table, each in zip(tables, named, strict=True)
     }
-    members = Members(program.actions, tuple(actions.values()))
+    possible = row_actions(program, tables[0].table) if tables else ()
+    defaults = [each.table.default for each in tables]
+    members = Members(program.actions, possible, defaults)
     return ProfileState(profile, tables, actions, own, members)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from innet.switch import ir
 
-#: Exact keys of at most so many bits are looked up in an array of all keys, without a hash.
-DIRECT_BITS = 12
+#: Exact keys of at most so many bits, as ports have, are looked up in an array of all keys.
+DIRECT_BITS = 9
 #: Bits of the words that the members of a parser value set are kept in.
 WORD = 64
 #: Above so many bits of its first word an lpm entry with a short key has its prefix length.
@@ -110,17 +110,36 @@ class KeyWords:
 
 
 def argument_column(action: ir.Action, parameter: int) -> int:
-    """The column of action data with the first word of a parameter."""
+    """Where in the words of an action's arguments those of a parameter begin, the highest first."""
     return sum(words_of(each.width) for each in action.parameters[:parameter])
 
 
-def data_width(actions: Sequence[ir.Action], table: ir.Table) -> int:
-    """Columns of the table's action data: a word each, the highest of an argument first.
+def argument_words(action: ir.Action) -> int:
+    """How many words an action's arguments have."""
+    return argument_column(action, len(action.parameters))
 
-    ``actions`` are the program's.
+
+def equal_words(actions: Sequence[ir.Action], possible: Sequence[int]) -> int | None:
+    """How many words the arguments of all ``possible`` ones of a program's ``actions`` have; None
+    when they do not have as many.
     """
-    used = (actions[action] for action in table.actions)
-    return max((argument_column(action, len(action.parameters)) for action in used), default=0)
+    different = {argument_words(actions[action]) for action in possible}
+    return None if len(different) > 1 else max(different, default=0)
+
+
+def sharing(program: ir.Program, table: ir.Table) -> tuple[ir.Table, ...]:
+    """The tables that share the action profile of an indirect one."""
+    return tuple(each for each in program.tables if each.action_profile == table.action_profile)
+
+
+def row_actions(program: ir.Program, table: ir.Table) -> tuple[int, ...]:
+    """What the rows that a table runs may run (``ActionRows``): those of its entries, or those of
+    the members of its profile.
+    """
+    if table.action_profile is None:
+        return table.actions
+    every = (action for each in sharing(program, table) for action in each.actions)
+    return tuple(dict.fromkeys(every))
 
 
 def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
@@ -133,7 +152,7 @@ def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
 
 
 def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]:
-    """What ``pack_arguments`` made words of, which may be followed by others."""
+    """What ``pack_arguments`` made words of."""
     arguments = []
     left = iter(words)
     for each in action.parameters:

@@ -27,7 +27,7 @@ BYTES = 1
 _INDEX_BITS = 24
 """A handle is version << 24 | index, as simple_switch gives them out."""
 
-_MOST_HIT = 256
+_MOST_HIT = 8
 """Entries that were hit since a table changed are kept ready, up to so many."""
 
 
@@ -97,7 +97,6 @@ class TableState:
         counters: direct counters, shape (max_size, 2), uint64, columns PACKETS and BYTES, indexed
             by ``RuntimeEntry.index``; None when the table has none.
         version: grows with every change of this table.
-        timeouts: milliseconds by ``RuntimeEntry.index``; without effect (see ``set_timeout``).
         columns: the entries.
     """
 
@@ -108,7 +107,6 @@ class TableState:
         self.generation = generation
         self.columns = EntryColumns(table, actions)
         self.version = 0
-        self.timeouts: dict[int, int] = {}
         self.counters: NDArray[np.uint64] | None = None
         self._every = tuple((1 << key.width) - 1 for key in table.keys)
         self._hit: dict[int, RuntimeEntry] = {}
@@ -177,11 +175,12 @@ class TableState:
             raise ControlError(f"table {self.table.name} has no entry with this match")
         return self._entry(row)
 
-    def set_timeout(self, entry: RuntimeEntry, milliseconds: int) -> None:
-        """Note how long an entry may go without a hit; nothing looks at it."""
+    def require_timeouts(self) -> None:
+        """ControlError when entries are not to have a time to go without a hit. (Those that may
+        have one have it without effect, so that it is not kept.)
+        """
         if not self.table.support_timeout:
             raise ControlError(f"table {self.table.name} does not support timeouts")
-        self.timeouts[entry.index] = milliseconds
 
     def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
         """Add an entry whose shape was checked; returns its handle.
@@ -208,7 +207,6 @@ class TableState:
         self._require_mutable()
         row = self._row(handle)
         self.columns.remove(row)
-        self.timeouts.pop(row - 1, None)
         self.touch()
 
     def clear(self) -> None:
@@ -217,7 +215,6 @@ class TableState:
         As in simple_switch this is the one thing that can be done to constant entries.
         """
         self.columns.clear()
-        self.timeouts.clear()
         self.touch()
 
     def set_default(self, action: Target) -> None:
@@ -240,6 +237,13 @@ class TableState:
         self.touch()
 
     # ── Inside ──
+
+    def settle(self) -> None:
+        """Make the rows of ``columns`` ascend by index, as emitted searches for the best entry need
+        them.
+        """
+        self.columns.settle()
+        self._hit.clear()
 
     def touch(self) -> None:
         """Make engines look at the table anew."""
@@ -264,19 +268,14 @@ class TableState:
         row = self.columns.insert(words)
         self._set_action(row, action)
         if self.counters is not None:
-            self.counters[row - 1] = 0
+            self.counters[self.columns.index_of(row)] = 0
         if self.table.match is ir.MatchKind.LPM:
-            self._note_prefix(matches)
+            lpm = next(each for each in matches if isinstance(each, ir.LpmMatch))
+            self.columns.note_prefix(lpm.prefix)
         return self._handle(row)
 
     def _words(self, matches: Sequence[ir.Match], priority: int) -> list[int]:
         return self.columns.pack(*normalise(self.table, matches), priority)
-
-    def _note_prefix(self, matches: tuple[ir.Match, ...]) -> None:
-        """Make look-ups try prefixes of the length of this one."""
-        prefix = next(each.prefix for each in matches if isinstance(each, ir.LpmMatch))
-        if not self.columns.knows_prefix(prefix):
-            self.columns.note_prefix(prefix, self._masks_of(prefix))
 
     def _masks_of(self, prefix: int) -> tuple[int, ...]:
         """The masks of the entries of an LPM table with a prefix of this length."""
@@ -286,14 +285,14 @@ class TableState:
         )
 
     def _handle(self, row: int) -> int:
-        return int(self.columns.versions[row]) << _INDEX_BITS | row - 1
+        index = self.columns.index_of(row)
+        return self.columns.version(index) << _INDEX_BITS | index
 
     def _row(self, handle: int) -> int:
         """The row of the entry of ``handle``; ControlError when there is none."""
         handle = whole(handle, "a handle")
-        row = (handle & ((1 << _INDEX_BITS) - 1)) + 1
-        live = handle >= 0 and row < len(self.columns.live) and self.columns.live[row]
-        if not live or self._handle(row) != handle:
+        row = self.columns.row_of(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else 0
+        if not row or self._handle(row) != handle:
             rows = self.columns.rows()[:10].tolist()
             known = ", ".join(str(self._handle(each)) for each in rows) or "none"
             known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
@@ -314,7 +313,7 @@ class TableState:
             masks = list(self._every)
         return RuntimeEntry(
             self._handle(row),
-            row - 1,
+            self.columns.index_of(row),
             tuple(values),
             tuple(masks),
             prefix,
@@ -325,15 +324,17 @@ class TableState:
 
     def _action(self, row: int) -> Target:
         if self.table.kind is ir.TableKind.SIMPLE:
-            return self.columns.action(row)
-        handle, group = divmod(int(self.columns.targets[row, 0]), 2)
+            action = self.columns.runs.get(row)
+            assert action is not None, "all entries run something"
+            return action
+        handle, group = divmod(int(self.columns.targets[row]), 2)
         return Reference(bool(group), handle - 1)
 
     def _set_action(self, row: int, action: Target | None) -> None:
         if isinstance(action, Reference):
             self.columns.targets[row] = 2 * (action.handle + 1) + action.group
         elif self.table.kind is ir.TableKind.SIMPLE:
-            self.columns.set_action(row, action)
+            self.columns.runs.set(row, action)
         else:
             self.columns.targets[row] = 0
 

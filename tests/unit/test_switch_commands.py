@@ -18,8 +18,7 @@ def snapshot(switch):
     """All that a command could change, as plain values."""
     state = switch.state
     tables = [
-        (list(table), table.default, table.timeouts, table.columns.versions.tolist())
-        for table in state.tables
+        (list(table), table.default, table.columns.versions.tolist()) for table in state.tables
     ]
     arrays = [
         *(cells.tobytes() for cells in (*state.registers, *state.counters)),
@@ -138,7 +137,7 @@ def test_the_validity_of_a_header_has_names():
         switch.command("table_add wide_table wide_mark true 2 1 3 => 4")
 
 
-def test_timeouts_are_noted_where_the_table_has_them():
+def test_timeouts_are_accepted_where_the_table_has_them():
     document = program("switch_tables")
     for table in document["pipelines"][0]["tables"]:
         table["support_timeout"] = table["name"] == "I.exact_table"
@@ -146,8 +145,6 @@ def test_timeouts_are_noted_where_the_table_has_them():
         switch = Switch.load(document, engine=engine)
         switch.command("table_add exact_table exactly 5 0 => 1")
         switch.command("table_set_timeout exact_table 0 1500")
-        table = switch.control.table("exact_table")
-        assert table.timeouts == {0: 1500}
         with pytest.raises(ControlError, match="no entry with handle 1"):
             switch.command("table_set_timeout exact_table 1 1500")
         with pytest.raises(ControlError, match="does not fit the 31 bits of the timeout"):
@@ -155,8 +152,6 @@ def test_timeouts_are_noted_where_the_table_has_them():
         switch.command("table_add lpm_table lpm 1 0.0.0.0/0 => 9")
         with pytest.raises(ControlError, match=r"I\.lpm_table does not support timeouts"):
             switch.command("table_set_timeout lpm_table 0 1")
-        switch.command("table_delete exact_table 0")
-        assert table.timeouts == {}
 
 
 def test_the_switch_itself():

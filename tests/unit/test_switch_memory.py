@@ -9,13 +9,16 @@ with members of action profiles; each place in a group is a word, too.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +30,8 @@ from innet.switch import Switch, fresh_memory, ir
 from innet.switch.engine import SwitchState, dtype_of
 from innet.switch.jit.table_arrays import table_arguments
 from innet.switch.loader import load_program
-from innet.switch.table_words import words_of
-from innet.switch.tables import Reference, TableState
+from innet.switch.table_words import argument_words, words_of
+from innet.switch.tables import Generation, Reference, TableState
 
 ROOT = Path(__file__).parents[2]
 L3 = ROOT / "benchmarks/programs/l3.json"
@@ -38,6 +41,7 @@ SHAPES = {
     "exact": [(KIND.EXACT, 32)],
     "wide exact": [(KIND.EXACT, 128), (KIND.EXACT, 16)],
     "lpm": [(KIND.LPM, 32)],
+    "lpm 64": [(KIND.LPM, 64)],
     "lpm 128": [(KIND.LPM, 128)],
     "lpm and exact": [(KIND.LPM, 32), (KIND.EXACT, 16)],
     "ternary": [(KIND.TERNARY, 32)],
@@ -49,9 +53,13 @@ SHAPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def base() -> ir.Program:
-    return load_program(ROOT / "tests/programs/jit_tables.json")
+#: Widths of the arguments of each action that a table has.
+ARGUMENTS: list[list[tuple[int, ...]]] = [
+    [()],
+    [(9,)],
+    [(), (48, 9, 32, 16, 8)],
+    [(), (128,), (9, 65, 300)],
+]
 
 
 @pytest.mark.parametrize("width", range(1, 200))
@@ -63,40 +71,47 @@ def test_registers(width: int) -> None:
 
 @pytest.fixture
 def grown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """How many bytes were taken since it was first asked."""
+    """How many bytes were taken since the test began."""
     monkeypatch.setattr(fresh_memory, "_LARGE", 1 << 62)  # so that all is traced
+    gc.collect()
+    gc.freeze()  # what was there before need not be looked at again
+    tracemalloc.start()
 
     def ask() -> int:
         gc.collect()
-        if not tracemalloc.is_tracing():
-            tracemalloc.start()
         return tracemalloc.get_traced_memory()[0]
 
     yield ask
     tracemalloc.stop()
+    gc.unfreeze()
 
 
 def data_bytes(state: TableState, actions: tuple[ir.Action, ...]) -> int:
-    """The data of a table whose entries all have the action of the first."""
-    words = 0
+    """The data of a table's entries; those of members and groups are their profile's."""
+    words = state.columns.has_masks + 1
     for key in state.table.keys:
         second = key.match in (KIND.TERNARY, KIND.RANGE)
         words += words_of(key.width) * (1 + second) + (key.match is KIND.LPM)
-    parameters = actions[next(iter(state)).action.action].parameters
-    words += sum(words_of(each.width) for each in parameters)
-    return 8 * len(state) * (words + state.columns.has_masks + 1)
+    targets = [each.action for each in state]
+    arguments = sum(
+        argument_words(actions[each.action]) for each in targets if isinstance(each, ir.ActionEntry)
+    )
+    return 8 * (len(state) * words + arguments)
 
 
 def fill(state: TableState, count: int, rng: np.random.Generator, apart: bool) -> None:
     """Add entries until there are so many. Their ranges lie ``apart`` and their masks have few
-    lengths, or both are of any kind; prefixes end with bytes.
+    lengths, or both are of any kind; prefixes then end with bytes, or where they like.
     """
-    entry = ir.ActionEntry(state.table.actions[0], (1,))
+    entries = [
+        ir.ActionEntry(action, (1,) * len(_base().actions[action].parameters))
+        for action in state.table.actions
+    ]
     while len(state) < count:
         matches = []
         for key in state.table.keys:
             match = random_match(rng, key.match, key.width)
-            if isinstance(match, ir.LpmMatch):
+            if apart and isinstance(match, ir.LpmMatch):
                 match = ir.LpmMatch(match.value, match.prefix // 8 * 8)
             elif apart and isinstance(match, ir.RangeMatch):
                 step = max(1, (1 << key.width) // count)
@@ -107,39 +122,93 @@ def fill(state: TableState, count: int, rng: np.random.Generator, apart: bool) -
                 every = (1 << key.width) - 1
                 match = ir.TernaryMatch(match.value >> free << free, every >> free << free)
             matches.append(match)
+        entry = entries[int(rng.integers(len(entries)))]
         with contextlib.suppress(ControlError):  # two entries that match the same
             state.add(matches, entry, int(rng.integers(1 << 20)))
+
+
+@lru_cache
+def _base() -> ir.Program:
+    """A program with actions of all ``ARGUMENTS``."""
+    base = load_program(ROOT / "tests/programs/jit_tables.json")
+    actions = (
+        ir.Action("any", tuple(ir.Parameter("x", width) for width in widths), ())
+        for widths in dict.fromkeys(itertools.chain(*ARGUMENTS))
+    )
+    return dataclasses.replace(base, actions=tuple(actions))
+
+
+def table(parts: list[tuple[ir.MatchKind, int]], *arguments: tuple[int, ...]) -> TableState:
+    """A table with an action for each of the ``arguments``' widths."""
+    state = table_of(_base(), *parts, size=1 << 16)
+    widths = [tuple(each.width for each in action.parameters) for action in _base().actions]
+    actions = tuple(widths.index(each) for each in arguments)
+    described = dataclasses.replace(state.table, actions=actions, next=(None,) * len(actions))
+    return TableState(described, Generation(), _base().actions)
+
+
+def check(
+    grown: Callable[[], int], state: TableState, rng: np.random.Generator, apart: bool = False
+) -> None:
+    """Control plane and arrays of the compiled engine together, from 100 entries on: what an empty
+    table takes is there before. Also after some and after most entries were deleted, less the byte
+    for each handle that there was.
+    """
+    held = [table_arguments(_base(), state)]
+    before = grown()
+
+    def compare() -> None:
+        held.clear()
+        held.append(table_arguments(_base(), state))
+        taken, data = grown() - before, data_bytes(state, _base().actions)
+        taken -= state.columns.versions.nbytes
+        assert taken <= 2 * data, (len(state), taken / data)
+
+    for count in (100, 150, 600):
+        fill(state, count, rng, apart)
+        compare()
+    for entry in list(state)[::8]:
+        state.delete(entry.handle)
+    compare()
+    fill(state, 600, rng, apart)
+    for handle in rng.permutation([entry.handle for entry in state])[:350].tolist():
+        state.delete(handle)
+    compare()
 
 
 @pytest.mark.parametrize(
     ("shape", "apart"),
     [
         *((shape, False) for shape in SHAPES),
-        *((shape, True) for shape in ("three masks", "range", "two ranges", "acl")),
+        *((shape, True) for shape in ("lpm", "three masks", "range", "two ranges", "acl")),
     ],
 )
-def test_tables_of_all_shapes(
-    base: ir.Program, shape: str, apart: bool, grown: Callable[[], int]
-) -> None:
-    """Control plane and arrays of the compiled engine together, also after entries were replaced.
-
-    1,100 entries have just outgrown two hash tables.
-    """
+def test_tables_of_all_shapes(shape: str, apart: bool, grown: Callable[[], int]) -> None:
     rng = np.random.default_rng(0)
-    first, state = (table_of(base, *SHAPES[shape], size=1 << 16, parameters=1) for _ in range(2))
-    fill(first, 40, rng, apart)
-    table_arguments(base, first)  # modules that NumPy imports late are no part of a table
+    fill(first := table(SHAPES[shape], (9,)), 40, rng, apart)
+    table_arguments(_base(), first)  # modules that NumPy imports late are no part of a table
+    check(grown, table(SHAPES[shape], (9,)), rng, apart)
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@pytest.mark.parametrize("shape", ["exact", "lpm", "lpm 64"])
+def test_actions_of_all_widths(
+    shape: str, arguments: list[tuple[int, ...]], grown: Callable[[], int]
+) -> None:
+    """Those with few arguments pay nothing for others with many."""
+    check(grown, table(SHAPES[shape], *arguments), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("width", [8, 9, 12])
+def test_small_keys(width: int, grown: Callable[[], int]) -> None:
+    """Of all that there are, a hundred have an entry. An array of all keys counts, too."""
+    state = table([(KIND.EXACT, width)], (9,))
+    held = [table_arguments(_base(), state)]
+    nothing = state.columns.index.slots.nbytes
     before = grown()
-    arguments = None
-    for _ in range(2):
-        fill(state, 1100, rng, apart)
-        del arguments
-        arguments = table_arguments(base, state)
-        taken, data = grown() - before, data_bytes(state, base.actions)
-        assert taken <= 2 * data, taken / data
-        for entry in list(state)[::8]:
-            state.delete(entry.handle)
-    assert arguments
+    fill(state, 100, np.random.default_rng(0), apart=False)
+    held[0] = table_arguments(_base(), state)
+    assert grown() - before + nothing <= 2 * data_bytes(state, _base().actions)
 
 
 def l3(size: int, engine: str) -> Switch:
@@ -172,36 +241,72 @@ def test_a_router_of_ten_thousand_routes_and_next_hops(grown: Callable[[], int])
     assert taken <= 2 * data, taken / data
 
 
-@pytest.mark.parametrize("groups", [False, True])
-def test_entries_that_refer_to_members(groups: bool, grown: Callable[[], int]) -> None:
-    """A member for every second entry, or groups of ten for every tenth."""
+@pytest.mark.parametrize("entries", [100, 1000])
+@pytest.mark.parametrize("of_each", [0, 1, 10])
+def test_entries_that_refer_to_members(
+    of_each: int, entries: int, grown: Callable[[], int]
+) -> None:
+    """A member for every second entry, or groups of some for every tenth. Two tables share them."""
     document = json.loads((ROOT / "tests/programs/switch_profiles.json").read_text("utf-8"))
-    for table in (each for pipeline in document["pipelines"] for each in pipeline["tables"]):
-        table["max_size"] = 1 << 16
+    for each in (each for pipeline in document["pipelines"] for each in pipeline["tables"]):
+        each["max_size"] = 1 << 16
     program = load_program(document)
     state = SwitchState(program, np.random.default_rng(0))
-    (table_,) = (each for each in state.tables if each.table.name == "I.prefix_table")
-    profile = state.profile_of(table_.table)
+    (first,) = (each for each in state.tables if each.table.name == "I.prefix_table")
+    (second,) = (each for each in state.tables if each.table.name == "I.masked_table")
+    profile = state.profile_of(first.table)
     assert profile is not None
     member = ir.ActionEntry(profile.actions["I.masked"], (1,))
-    profile.create_member(member)
-    table_.add([ir.LpmMatch(0, 8)], Reference(False, 0), 0)
-    table_arguments(program, table_, profile)
+    held = [table_arguments(program, each, profile) for each in (first, second)]
     before = grown()
-    for _ in range(1500):
+    members, groups = entries // 2, entries // 10 if of_each else 0
+    for _ in range(members):
         profile.create_member(member)
-    for group in range(300 if groups else 0):
+    for group in range(groups):
         profile.create_group()
-        for i in range(10):
-            profile.add_to_group((7 * group + i) % 1500, group)
-    for number in range(3000):
-        target = Reference(True, number // 10) if groups else Reference(False, number // 2)
-        table_.add([ir.LpmMatch(number << 16 | 1 << 31, 16)], target, 0)
-    arguments = table_arguments(program, table_, profile)
+        for i in range(of_each):
+            profile.add_to_group((7 * group + i) % members, group)
+    for number in range(entries):
+        target = Reference(True, number // 10) if of_each else Reference(False, number // 2)
+        first.add([ir.LpmMatch(number << 16 | 1 << 31, 16)], target, 0)
+    held.clear()
+    held += [table_arguments(program, each, profile) for each in (first, second)]
     taken = grown() - before
-    data = 8 * (3000 * 3 + 1500 * 2 + (3000 if groups else 0))
-    assert arguments
+    data = 8 * (entries * 3 + members * 2 + groups * of_each)
     assert taken <= 2 * data, taken / data
+
+
+def test_members_and_groups_alone(grown: Callable[[], int]) -> None:
+    """Groups of one member, many groups of many, and what is left of both after they went."""
+    document = json.loads((ROOT / "tests/programs/switch_profiles.json").read_text("utf-8"))
+    program = load_program(document)
+    state = SwitchState(program, np.random.default_rng(0))
+    (profile,) = (each for each in state.profiles if each.profile.name == "I.ways")
+    (ways,) = profile.tables
+    plain, wide = (ir.ActionEntry(profile.actions[name], ()) for name in ("I.stay", "I.go"))
+    wide = ir.ActionEntry(wide.action, (1, 2))
+    profile.delete_member(profile.create_member(plain))
+    profile.delete_group(profile.create_group())
+    held = [table_arguments(program, ways, profile)]
+    before = grown()
+
+    def compare(members: int, arguments: int, places: int) -> None:
+        held.clear()
+        held.append(table_arguments(program, ways, profile))
+        assert grown() - before <= 2 * 8 * (members + arguments + places)
+
+    for number in range(600):
+        profile.create_member(wide if number % 8 == 0 else plain)
+    compare(600, 2 * 75, 0)
+    for group in range(300):
+        profile.create_group()
+        profile.add_to_group(group, group)
+    compare(600, 2 * 75, 300)
+    for group in range(300):
+        profile.delete_group(group)
+    for member in range(200, 600):
+        profile.delete_member(member)
+    compare(200, 2 * 25, 0)
 
 
 MANY = """

@@ -10,7 +10,16 @@ from innet.switch.jit.arithmetic import Value
 from innet.switch.jit.expressions import Expressions
 from innet.switch.jit.prefix_arrays import copied
 from innet.switch.jit.writer import Writer
-from innet.switch.table_words import KeyWords, Piece, found_row, is_direct, key_words
+from innet.switch.table_words import (
+    KeyWords,
+    Piece,
+    equal_words,
+    found_row,
+    is_direct,
+    key_words,
+    row_actions,
+    sharing,
+)
 
 #: What ``find_prefix`` searches besides the entries.
 _PREFIXES = ("sample", "rows", "parents")
@@ -18,8 +27,10 @@ _PREFIXES = ("sample", "rows", "parents")
 _MASKED = ("masks", "best", "rows")
 #: What ``find_covering`` searches besides the entries.
 _COVERING = ("order", "heads", "bounds")
-#: What holds rows of the table or of arrays.
-_ROWS = ("rows", "parents", "order", "heads", "targets", "starts", "counts", "listed")
+#: What holds actions, and rows of tables of few keys.
+_NARROW = ("actions", "places")
+#: What holds rows of other tables or of arrays.
+_ROWS = ("rows", "parents", "order", "heads", "offsets", "targets", "starts", "listed")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
@@ -46,17 +57,21 @@ def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
     program = expressions.program
     table = program.tables[index]
     assert table.action_profile is not None, "an indirect table has one"
+    tables = sharing(program, table)
+    nothing = len(tables)  # the row behind those of their defaults
     writer.line(f"t{index}_target = get(t{index}_targets, t{index}_entry)")
-    writer.line(f"t{index}_row = t{index}_target >> 1")
+    member = f"(t{index}_target >> 1) + {nothing}"
+    writer.line(f"t{index}_row = {member} if t{index}_target != 0 else {tables.index(table)}")
     if table.kind is not ir.TableKind.INDIRECT_WS:
         return
     with writer.block(f"if t{index}_target & 1:"):
-        writer.line(f"t{index}_count = get(t{index}_counts, t{index}_target >> 1)")
-        writer.line(f"t{index}_row = get(t{index}_starts, t{index}_target >> 1)")
+        writer.line(f"t{index}_row = {nothing}")
+        writer.line(f"t{index}_first = get(t{index}_starts, (t{index}_target >> 1) - 1)")
+        writer.line(f"t{index}_count = get(t{index}_starts, t{index}_target >> 1) - t{index}_first")
         with writer.block(f"if t{index}_count > 0:"):
             hashed = expressions.hash_value(program.selector_hash(table.action_profile))
-            place = f"t{index}_row + ({hashed.text} & 0xffffffff) % t{index}_count"
-            writer.line(f"t{index}_row = get(t{index}_listed, {place})")
+            place = f"t{index}_first + ({hashed.text} & 0xffffffff) % t{index}_count"
+            writer.line(f"t{index}_row = get(t{index}_listed, {place}) + {nothing + 1}")
 
 
 def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
@@ -87,7 +102,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.RANGE:
             found = _find_covering(index, fields, packing, words)
         case _ if is_direct(table):
-            found = f"get(t{index}_rows, {words[0]})"
+            found = f"get(t{index}_places, {words[0]})"
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
@@ -106,13 +121,16 @@ def _find_covering(index: int, fields: list[Value], packing: KeyWords, words: li
     return f"find_covering({arrays}, ({key},), {len(words)}, {starts})"
 
 
-def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
+def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
     """(name, Numba type) of what a table's emitted code uses, in order; arrays are flat."""
+    table = program.tables[index]
     names = ["actions", "data"]
+    if equal_words(program.actions, row_actions(program, table)) is None:
+        names += ["offsets"]
     if table.kind is not ir.TableKind.SIMPLE:
         names += ["targets"]
     if table.kind is ir.TableKind.INDIRECT_WS:
-        names += ["starts", "counts", "listed"]
+        names += ["starts", "listed"]
     if table.keys:
         match table.match:
             case ir.MatchKind.LPM:
@@ -122,12 +140,16 @@ def lookup_arguments(table: ir.Table, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.RANGE:
                 names += ["entries", *_COVERING]
             case _ if is_direct(table):
-                names += ["rows"]
+                names += ["places"]
             case _:
                 names += ["keys", "rows", "seed"]
         if table.with_counters:
             names += ["counters"]
-    kinds = {"actions": "uint16[::1]", "seed": "int64", **dict.fromkeys(_ROWS, "uint32[::1]")}
+    kinds = {
+        **dict.fromkeys(_NARROW, "uint16[::1]"),
+        "seed": "int64",
+        **dict.fromkeys(_ROWS, "uint32[::1]"),
+    }
     return [(f"t{index}_{name}", kinds.get(name, "int64[::1]")) for name in names]
 
 

@@ -98,7 +98,7 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
         arguments += [(f"m{number}_rates", "float64[::1]"), (f"m{number}_cells", "int64[::1]")]
     arguments += hash_arguments(program)
     for index in looked_up(program):
-        arguments += lookup_arguments(program.tables[index], index)
+        arguments += lookup_arguments(program, index)
     arguments += [(f"vs{number}", "int64[::1]") for number in range(len(program.value_sets))]
     return arguments
 

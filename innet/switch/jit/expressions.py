@@ -7,12 +7,12 @@ from typing import Any
 
 from innet.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.entry_columns import NO_ACTION
+from innet.switch.action_rows import NO_ACTION
 from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
-from innet.switch.table_words import data_width, found_row, words_of
+from innet.switch.table_words import equal_words, found_row, row_actions, words_of
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
@@ -87,8 +87,12 @@ class Expressions:
 
     def _argument(self, node: plan.Argument) -> Value:
         table, high = node.table, (1 << node.width) - 1
-        width = data_width(self.program.actions, self.program.tables[table])
-        row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
+        possible = row_actions(self.program, self.program.tables[table])
+        width = equal_words(self.program.actions, possible)
+        if width is None:
+            row = f"get(t{table}_offsets, t{table}_row)"
+        else:
+            row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
 
         def at(bits: int) -> str:
             column = node.column + words_of(node.width) - bits // 64

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch.entry_columns import EntryColumns
-from innet.switch.hash_index import all_hashed, placed
+from innet.switch.hash_index import all_hashed, all_slots, placed, slots_for
 
 #: Masks with so many entries on the average are worth a hashed look-up each.
 _SHARED = 4
@@ -41,8 +41,8 @@ def mask_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     numbers = np.argsort(by_best)[number.reshape(-1)]
     keyed = np.column_stack((numbers.astype(np.uint64), values))
     _, kept = np.unique(keyed, axis=0, return_index=True)
-    slots = 1 << (2 * len(kept)).bit_length()
-    wanted = all_hashed(keyed[kept], 0) & np.uint64(slots - 1)
+    slots = slots_for(len(kept))
+    wanted = all_slots(all_hashed(keyed[kept], 0), slots)
     rows = order[first[by_best]]
     best = np.column_stack((columns.words[rows, -1].view(np.int64), rows))
     return [different[by_best].view(np.int64), best, placed(order[kept], wanted, slots)]

@@ -298,10 +298,15 @@ def scatter(key: Any, seed: int) -> int:
 
 
 @inlined
+def slot_of(state: int, slots: int) -> int:
+    """Where a hash leads to among so many slots, as ``hash_index`` computes it."""
+    return ((state & 0xFFFFFFFF) * slots) >> 32
+
+
+@inlined
 def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
     """As ``HashIndex.find``: ``rows`` are its slots, ``keys`` (rows x words) its matrix."""
-    mask = len(rows) - 1
-    slot = scatter(key, seed) & mask
+    slot = slot_of(scatter(key, seed), len(rows))
     while True:
         row = get(rows, slot)
         if row == 0:
@@ -311,7 +316,7 @@ def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
             same &= get(keys, row * len(key) + position) == key[position]
         if same:
             return row
-        slot = (slot + 1) & mask
+        slot = slot + 1 if slot + 1 < len(rows) else 0
 
 
 @inlined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch.hash_index import MULTIPLIER
-from innet.switch.jit.runtime import get, inlined, less, wrapped_multiply
+from innet.switch.jit.runtime import get, inlined, less, slot_of, wrapped_multiply
 
 __all__ = ["find_masked"]  # what emitted code may import
 
@@ -20,7 +20,7 @@ def _under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int) -> A
         masked = key[position] & get(masks, number * words + position)
         state = wrapped_multiply(state ^ masked, MULTIPLIER)
         state ^= (state >> 32) & 0xFFFFFFFF
-    slot = state & (len(rows) - 1)
+    slot = slot_of(state, len(rows))
     while True:
         row = get(rows, slot)
         if row == 0:
@@ -33,7 +33,7 @@ def _under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int) -> A
             same &= get(entries, at + words + position) == mask
         if same:
             return row
-        slot = (slot + 1) & (len(rows) - 1)
+        slot = slot + 1 if slot + 1 < len(rows) else 0
 
 
 @inlined

@@ -1,8 +1,8 @@
 """Tables and multicast groups as arrays, in the form in which emitted code searches them.
 
 Row 0 of a table is its default entry, so that a miss needs no case of its own; the other rows are
-those of ``EntryColumns``, whose arrays are used as they are, and so is its hash index for exact
-tables. Exact tables of few keys are arrays over all keys. Lpm tables are sorted, whatever
+those of ``EntryColumns``, whose arrays are used as they are, and so is its index for exact
+tables. Lpm tables are sorted, whatever
 the prefixes (``prefix_arrays``). Ternary tables are hash tables by mask
 (``mask_arrays``) or, as range tables, trees (``cover_arrays``). What is not an entry's own is made
 anew when the control plane has changed the table.
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.entry_columns import EntryColumns
+from innet.switch.hash_index import HashIndex
 from innet.switch.jit.cover_arrays import cover_arrays, no_cover
 from innet.switch.jit.mask_arrays import mask_arrays
-from innet.switch.jit.member_arrays import member_arrays
+from innet.switch.jit.member_arrays import member_arrays, row_arrays
 from innet.switch.jit.prefix_arrays import prefix_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
@@ -57,9 +57,11 @@ def _table_arrays(
     program: ir.Program, state: TableState, profile: ProfileState | None
 ) -> list[Argument]:
     table, columns = state.table, state.columns
+    if columns.has_masks:
+        state.settle()
     arrays: list[Argument]
     if table.kind is ir.TableKind.SIMPLE:
-        arrays = [columns.actions, columns.data.view(np.int64)]
+        arrays = [*row_arrays(columns.runs)]
     else:
         assert profile is not None, "an indirect table has one"
         arrays = [*member_arrays(program, state, profile)]
@@ -75,22 +77,16 @@ def _table_arrays(
         case ir.MatchKind.RANGE:
             arrays += [columns.words.view(np.int64), *cover_arrays(columns)]
         case _ if is_direct(table):
-            arrays.append(_direct(table, columns))
+            arrays.append(columns.index.slots)
         case _:
-            columns.index.tidy(columns.words, columns.live)
-            arrays += [columns.words.view(np.int64), columns.index.slots, columns.index.seed]
+            index = columns.index
+            assert isinstance(index, HashIndex)
+            index.tidy(columns.words, columns.live)
+            arrays += [columns.words.view(np.int64), index.slots, index.seed]
     if table.with_counters:
         assert state.counters is not None
         arrays.append(state.counters.view(np.int64))
     return arrays
-
-
-def _direct(table: ir.Table, columns: EntryColumns) -> Argument:
-    """The row of each key."""
-    found = np.zeros(1 << sum(key.width for key in table.keys), np.uint32)
-    rows = columns.rows()
-    found[columns.words[rows, 0].astype(np.int64)] = rows
-    return found
 
 
 # ── Multicast ────────────────────────────────────────────────────────────────────────────────────

@@ -52,7 +52,9 @@ class Message:
             if length:
                 self.elements[end - 1] = (length - 1) % values + 1
         if len(segments) == 1:
-            self.words: NDArray[np.int32] = np.require(segments[0].words, requirements=["C", "A"])
+            # Writeable, too: compiled code takes no others, and a copy is rarely needed.
+            words = np.require(segments[0].words, requirements=["C", "A", "W"])
+            self.words: NDArray[np.int32] = words
         else:
             self.words = self._joined(segments, values)
 

@@ -26,6 +26,17 @@ def test_chunks_do_not_span_segments_and_are_filled_with_zeros() -> None:
     assert message.operation.tolist() == [1, 1, 3]
 
 
+def test_words_that_compiled_code_would_not_take_are_copied() -> None:
+    strided = Segment(Operation.SUM, np.arange(10, dtype=np.int32)[::2])
+    fixed = Segment(Operation.OR, np.frombuffer(bytes(range(16)), np.int32))
+    for given_ in (strided, fixed):
+        flags = Message([given_], 4).words.flags
+        assert flags.c_contiguous
+        assert flags.writeable
+    usual = segment(8)
+    assert Message([usual], 4).words is usual.words
+
+
 @pytest.mark.parametrize("segments", [[], [segment(0)], [segment(0), segment(0)]])
 def test_nothing_to_send(segments: list[Segment]) -> None:
     message = Message(segments, 4)

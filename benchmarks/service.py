@@ -6,8 +6,9 @@ First two processes send packets through the service, a window at a time, and co
 through the program, through an echo in the same place that runs none, and through the program with
 a datagram for each packet, all in turns. Then each of four processes is a worker of the service and
 a rank of gloo, and all-reduces its gradient in turns: by gloo, which sums float32 without anything
-else, and by each codec. Ratios are of medians. Processor time is that of all processes, with the
-switch: it says how busy the cores were, whatever else ran on them.
+else, and by each codec; and does what no codec with a residual can spare, to read the gradient and
+what was held back and to write what is held back and the sum. Ratios are of medians. Processor time
+is that of all processes, with the switch: it says how busy the cores were, whatever else ran there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
+from innet import kernels, memory
 from innet.codecs import CodecSpec
 from innet.fabric.messages import widen_buffers
 from innet.fabric.peers import Address, PeerPorts
@@ -50,6 +52,7 @@ CASES: dict[str, CodecSpec] = {
     "top-k 1 %, the union first": {"preset": "topk", "carrier": "union"},
     "ScaleCom 100 x": "scalecom",
 }
+BOUND = "memory alone"
 SENDERS = 2
 PATIENT = Timing(timeout=2.0, min_timeout=2.0, max_timeout=5.0, give_up=60.0)
 
@@ -245,7 +248,8 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.workers
     )
-    gradient = task.gradient()
+    gradient, cpu = task.gradient(), kernels.get("cpu")
+    residual = np.zeros(task.size, np.float32)
     with contextlib.ExitStack() as stack:
         ends = {}
         for name, where in task.services.items():
@@ -263,6 +267,9 @@ def _rank(told: Connection, task: _Ranking) -> None:
             report = None
             if name == "gloo":
                 distributed.all_reduce(tensor)
+            elif name == BOUND:
+                residual, _ = cpu.add_scaled(residual, gradient, 1.0)
+                memory.zeros(task.size, np.float32)
             else:
                 _, report = ends[name].all_reduce(gradient)
             spent = time.perf_counter() - begun
@@ -287,7 +294,7 @@ def _all_reduces(  # noqa: PLR0917 - options of the command
             ends.append(here)
         for here in ends:
             here.recv()
-        seconds: dict[str, list[float]] = {name: [] for name in ("gloo", *CASES)}
+        seconds: dict[str, list[float]] = {name: [] for name in ("gloo", BOUND, *CASES)}
         used: dict[str, list[float]] = {name: [] for name in seconds}
         reports: dict[str, list[Report]] = {name: [] for name in CASES}
         for repeat in range(repeats + 2):
@@ -313,14 +320,18 @@ def _all_reduces(  # noqa: PLR0917 - options of the command
     for name, measured in seconds.items():
         spent = statistics.median(measured)
         busy = 1e3 * statistics.median(used[name])
-        remark = f"{busy:.0f} ms of processor time; {_parts(reports.get(name, []))}"
+        remark = f"{busy:.0f} ms of processor time; {_said(name, reports)}"
         rows.append(Row(name, 1e3 * spent, "ms", remark, gloo / spent))
     return rows
 
 
+def _said(name: str, reports: dict[str, list[Report]]) -> str:
+    if name == BOUND:
+        return "reads gradient and residual, writes residual and sum"
+    return _parts(reports[name]) if name in reports else "sums float32, lossless"
+
+
 def _parts(reports: list[Report]) -> str:
-    if not reports:
-        return "sums float32, lossless"
     parts = {
         "encode": [each.seconds.encode for each in reports],
         "network": [each.seconds.network for each in reports],

@@ -13,10 +13,9 @@ from numba import njit
 from innet import memory
 from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.intrinsics import magnitude_bits
-from innet.kernels.cpu.topk import list_reaching, list_sums
+from innet.kernels.cpu.topk import STRETCH, list_reaching, list_sums
 
-_STRETCH = 1024  # elements that are listed without looking
-_SPARE = _STRETCH + 32  # room that lets a stretch be listed without looking
+_SPARE = STRETCH + 32  # room that lets a stretch be listed without looking
 _INFINITY = 0x7F800000
 
 
@@ -90,7 +89,7 @@ def _advance(
     place, found = progress
     indices, _ = lists
     while place < x.size and found + _SPARE <= indices.size:
-        end = min(place + _STRETCH, x.size)
+        end = min(place + STRETCH, x.size)
         found = list_reaching(x[place:end], place, least, lists, found)
         place = end
     return place, found

@@ -21,6 +21,7 @@ from innet.kernels.cpu.sums import add_scaled
 
 _SMALL = 1 << 15  # below this the radix select over everything is as fast as sampling
 _SAMPLED = 64  # one element in so many is looked at to guess the threshold
+STRETCH = 2048  # elements whose flags are found before any is listed
 _TOGETHER = 4  # neighbours of the sample: they come with one access to the memory
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -60,7 +61,7 @@ def _worth_sampling(x: Floats, k: int) -> bool:
 
 
 def _room(size: int, k: int) -> Selected:
-    capacity = 2 * k + size // 256 + 1024
+    capacity = 2 * k + size // 256 + STRETCH
     return memory.empty(capacity, np.int32), memory.empty(capacity, np.float32)
 
 
@@ -182,30 +183,46 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
     """List the sums of two arrays whose magnitude's bits reach ``least``; the others go to
     ``rest``, which is 0 in the place of those, ``past`` the caches or not.
 
-    ``progress`` is the place to begin at, a multiple of 32, and how many are listed already. It is
-    returned as it is afterwards: the place is the end, or where the lists may have no room.
+    ``progress`` is the place to begin at, a multiple of ``STRETCH``, and how many are listed
+    already. It is returned as it is afterwards: the place is the end, or where the lists may have
+    no room.
     """
     x, y = terms
     indices, values = lists
     start, found = progress
-    while start < x.size and found + 32 <= indices.size:
-        if start + 32 <= x.size:
-            flags = split_sum_32(x, y, start, least, rest, past)
-        else:
-            flags = np.uint32(0)
-            for j in range(x.size - start):
-                value = x[start + j] + y[start + j]
-                reaches = magnitude_bits(value) >= np.int32(least)
-                rest[start + j] = np.float32(0) if reaches else value
-                flags |= np.uint32(reaches) << np.uint32(j)
-        while flags != np.uint32(0):
-            i = start + trailing_zeros(flags)
-            flags &= flags - np.uint32(1)
-            indices[found] = i
-            values[found] = x[i] + y[i]
-            found += 1
-        start += 32
+    words = np.empty(STRETCH // 32, np.uint32)
+    while start < x.size and found + STRETCH <= indices.size:
+        # First all flags, then what they say: a branch that was guessed wrongly does not wait for
+        # the memory, nor what comes from there for the branch.
+        count = 0
+        for first in range(start, min(start + STRETCH, x.size), 32):
+            if first + 32 <= x.size:
+                words[count] = split_sum_32(x, y, first, least, rest, past)
+            else:
+                words[count] = _split_last(x[first:], y[first:], least, rest[first:])
+            count += 1
+        for w in range(count):
+            flags = words[w]
+            while flags != np.uint32(0):
+                i = start + 32 * w + trailing_zeros(flags)
+                flags &= flags - np.uint32(1)
+                indices[found] = i
+                values[found] = x[i] + y[i]
+                found += 1
+        start += STRETCH
     return min(start, x.size), found
+
+
+@njit(cache=True, nogil=True)
+def _split_last(x: Floats, y: Floats, least: np.uint32, rest: Floats) -> np.uint32:
+    """``split_sum_32`` of fewer than 32."""
+    flags = np.uint32(0)
+    for j in range(x.size):
+        value = x[j] + y[j]
+        reaches = magnitude_bits(value) >= np.int32(least)
+        rest[j] = np.float32(0) if reaches else value
+        flags |= np.uint32(reaches) << np.uint32(j)
+    return flags
 
 
 @njit(cache=True, nogil=True)

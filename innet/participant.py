@@ -39,6 +39,7 @@ from innet.plan import (
 )
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
+from innet.streaming import streamer_of
 from innet.wire import Flag
 from innet.words import Segment
 
@@ -164,6 +165,7 @@ class Participant:
         self._completed = 0  # all-reduces
         self._failed: str | None = None
         self._end = self._new_end(plan)
+        self._streamer = streamer_of(self._end, self._fabric)
 
     def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
@@ -259,6 +261,7 @@ class Participant:
         end = self._new_end(plan)
         end.counters = self._end.counters
         self._end = end
+        self._streamer = streamer_of(self._end, self._fabric)
         self.plan = plan
         self._failed = None
 
@@ -328,7 +331,10 @@ class Participant:
         now = self._clock()
         self._end.label = self._completed
         self._end.start(segments, now)
-        drive({0: self._end}, self._fabric, now)
+        if self._streamer is None:
+            drive({0: self._end}, self._fabric, now)
+        else:
+            self._streamer.run(now)
         if self._end.missing:
             raise _LateError(self._end.missing)
 

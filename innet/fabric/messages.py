@@ -156,6 +156,11 @@ class SegmentInbox:
             raise failed("receiving", number)
         return count
 
+    @property
+    def reception(self) -> calls.Reception:
+        """What compiled code that receives into it needs besides ``arrival``."""
+        return self._reception
+
     def _take(self, descriptor: int) -> tuple[int, int]:
         return calls.receive_datagrams(
             descriptor, self.arrival, self._reception, self._offset, self._segment
@@ -201,6 +206,16 @@ class Outbox:
         batch = calls.Departure(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
         calls.send_packets(-1, batch, 0, 1, self._transmission)
 
+    @property
+    def transmission(self) -> calls.Transmission:
+        """What compiled code that sends needs."""
+        return self._transmission
+
+    @property
+    def most(self) -> int:
+        """How many packets go as one datagram."""
+        return calls.MOST_SEGMENTS if self.segments else 1
+
     def send(
         self,
         sock: socket.socket,
@@ -232,10 +247,9 @@ class Outbox:
         end = 0.0
         done = 0
         while done < len(rows):
-            most = calls.MOST_SEGMENTS if self.segments else 1
             before = done
             done, lost, number = calls.send_packets(
-                sock.fileno(), departure, before, most, self._transmission
+                sock.fileno(), departure, before, self.most, self._transmission
             )
             self.dropped += lost
             if number in _NO_ROOM:

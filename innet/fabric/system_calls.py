@@ -67,6 +67,13 @@ _sendmmsg: Any = types.ExternalFunction(
 _errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer(types.int32)())
 
 
+_clock_gettime: Any = types.ExternalFunction(
+    "clock_gettime", types.int32(types.int32, types.uint64)
+)
+_CLOCK_MONOTONIC = 1
+_sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
+
+
 class Arrival(NamedTuple):
     """Where packets are put that a socket receives.
 
@@ -136,6 +143,19 @@ class Transmission(NamedTuple):
 @njit(cache=True, nogil=True)
 def _error() -> int:
     return int(carray(_errno_location(), (1,))[0])
+
+
+@njit(cache=True, nogil=True)
+def monotonic(words: Words) -> float:
+    """``time.monotonic``; ``words`` (2,) is room for the call."""
+    _clock_gettime(_CLOCK_MONOTONIC, words.ctypes.data)
+    return float(words[0] + 1e-9 * words[1])
+
+
+@njit(cache=True, nogil=True)
+def let_others_run() -> None:
+    """Give the processor to whoever waits for it."""
+    _sched_yield()
 
 
 @njit(cache=True, nogil=True)

@@ -6,13 +6,14 @@ import ipaddress
 import select
 import socket
 import time
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError, NetworkError
 from innet.fabric.messages import Outbox, SegmentInbox, takes_segments, widen_buffers
-from innet.fabric.system_calls import MOST_AT_ONCE
+from innet.fabric.system_calls import MOST_AT_ONCE, Arrival, Reception
 from innet.packets import PacketBatch
 from innet.wire import (
     ETHERNET_HEADER,
@@ -30,6 +31,23 @@ _UDP_CHECKSUM = slice(_HEADERS - 2, _HEADERS)
 _SO_NO_CHECK = 11  # of Linux: send UDP without a checksum
 _LONGEST_WAIT = 1.0
 _BATCH = 1 << 18  # bytes taken at once: they stay in a processor's cache until they are read
+
+
+class Link(NamedTuple):
+    """A UDP fabric's socket, for compiled code.
+
+    Attributes:
+        fabric: whose it is; it sends what compiled code could not.
+        descriptor: of the socket.
+        arrival, reception: where its packets go, see ``innet.fabric.system_calls``.
+        outbox: with room for what is sent.
+    """
+
+    fabric: UdpFabric
+    descriptor: int
+    arrival: Arrival
+    reception: Reception
+    outbox: Outbox
 
 
 class UdpFabric:
@@ -93,6 +111,14 @@ class UdpFabric:
     def now(self) -> float:
         """The fabric's clock, seconds."""
         return time.monotonic()
+
+    def link(self) -> Link:
+        """The socket as compiled code uses it, until ``close``; see ``innet.streaming``."""
+        inbox, outbox = self._inbox, self._outbox
+        return Link(self, self._socket.fileno(), inbox.arrival, inbox.reception, outbox)
+
+    def heard(self) -> None:
+        """Packets have come over the link."""
 
     def send(self, packets: PacketBatch, now: float) -> None:  # noqa: ARG002 - the kernel's time
         """Hand packets to the kernel."""

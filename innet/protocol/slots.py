@@ -37,6 +37,7 @@ from __future__ import annotations
 import enum
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, tag_of
 from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
+from innet.protocol.stream import Moved, Stream
 from innet.protocol.timers import SlotTimers
 from innet.protocol.verdicts import Tally, Verdict
 from innet.wire import ETHERNET_HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
@@ -310,32 +312,74 @@ class SlotWorker:
         Returns:
             How many results were new.
         """
-        self._now = now
-        message = _NOTHING if self._message is None else self._message
         unsent = self._next_unsent() if self.window.adapts else 0
+        self._ready_notes(now)
+        data, length = frames_of(packets)
+        answers: int = self._compiled.take(
+            (data, length), self._terms, self._slots, self._chunks_asked(), self._notes
+        )
+        self._took(answers, len(length), int(length.sum()), now)
+        if self.window.adapts and answers:
+            marked = int(self._notes[0][Tally.MARKED])
+            self.window.heard(answers, marked if marked >= 0 else None, unsent)
+        return answers
+
+    def _ready_notes(self, now: float) -> None:
+        """What compiled code counts begins anew."""
+        self._now = now
         tally, clock = self._notes
         tally.fill(0)
         tally[Tally.QUEUED], tally[Tally.MARKED] = self._queued, -1
         clock[:] = now, self.timing.timeout, -1.0
-        data, length = frames_of(packets)
-        answers: int = self._compiled.take(
-            (data, length),
-            self._terms,
-            self._slots,
-            (message.operation, message.elements, message.combined, self._who),
-            self._notes,
-        )
-        self._count(answers, length)
+
+    def _chunks_asked(self) -> tuple[NDArray[Any], ...]:
+        """Of this all-reduce, as ``take`` wants it."""
+        message = _NOTHING if self._message is None else self._message
+        return message.operation, message.elements, message.combined, self._who
+
+    def _took(self, answers: int, received: int, size: int, now: float) -> None:
+        """Take up what compiled code noted of ``received`` packets of ``size`` bytes."""
+        counters = self.counters
+        counters.received += received
+        counters.bytes_received += size
+        counters.results += answers
+        tally, clock = self._notes
+        self._queued = int(tally[Tally.QUEUED])
+        if answers < received:
+            self._count(tally.tolist())
         if answers:
-            self._queued = int(tally[Tally.QUEUED])
             self._open -= answers
             self._heard = now
             self.result_flags |= Flag(int(tally[Tally.FLAGS])) & ~Flag.RESULT
             self._timers.heard(now, float(clock[2]))
-            if self.window.adapts:
-                marked = int(tally[Tally.MARKED])
-                self.window.heard(answers, marked if marked >= 0 else None, unsent)
-        return answers
+
+    # ------------------------------------------------------------------ both in compiled code
+
+    @property
+    def streams(self) -> bool:
+        """Whether what may be sent follows from what came alone; see ``innet.streaming``."""
+        return not self.window.adapts and self.timing.partial_after is None
+
+    def stream(self, now: float) -> Stream:
+        """All that compiled code needs to take what comes and to send what may follow."""
+        self._ready_notes(now)
+        message = _NOTHING if self._message is None else self._message
+        return Stream(
+            self._terms,
+            self._slots,
+            self._chunks_asked(),
+            self._notes,
+            self._head,
+            (message.words, message.operation, message.elements),
+            self._timers.timeouts,
+            np.array([self.round_trip.timeout, self.timing.give_up]),
+        )
+
+    def streamed(self, moved: Moved, now: float) -> None:
+        """Take up what compiled code did with ``stream``."""
+        self._took(moved.answers, moved.received, moved.bytes_received, now)
+        self.counters.sent += moved.sent
+        self.counters.bytes_sent += moved.sent * self.layout.frame_size
 
     def _me(self) -> NDArray[np.int64]:
         """As ``answers.Member``."""
@@ -346,16 +390,9 @@ class SlotWorker:
             [member.job, member.epoch, member.worker, present, self._base, self._cursor, tos]
         )
 
-    def _count(self, answers: int, length: NDArray[np.int32]) -> None:
-        """Count packets by what became of them."""
+    def _count(self, tally: list[int]) -> None:
+        """Count packets that are no answers."""
         counters = self.counters
-        counters.received += len(length)
-        counters.results += answers
-        if answers == len(length):
-            counters.bytes_received += answers * self.layout.frame_size
-            return
-        counters.bytes_received += int(length.sum())
-        tally = self._notes[0].tolist()
         counters.duplicates += tally[Verdict.DUPLICATE]
         for verdict in set(Verdict) - {Verdict.ANSWER, Verdict.UNREADABLE, Verdict.DUPLICATE}:
             if tally[verdict]:

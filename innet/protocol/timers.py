@@ -87,6 +87,11 @@ class SlotTimers:
         """What compiled code sees and stops: ``sends`` and the attributes after it."""
         return self.sends, self.first_sent, self.resend_at, self.give_up_at
 
+    @property
+    def timeouts(self) -> NDArray[np.float64]:
+        """Shape (window,): how long the slot's chunk waits; for compiled code that starts it."""
+        return self._timeout
+
     def start(self, slots: Slots, now: float) -> None:
         """The chunks in ``slots`` are sent for the first time."""
         self.sends[slots] = 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from innet.errors import MembershipError, NetworkError, StateError
 from innet.fabric.messages import widen_buffers
 from innet.fabric.peers import Address
-from innet.fabric.udp import UdpFabric
+from innet.fabric.udp import Link, UdpFabric
 from innet.packets import PacketBatch
 from innet.wire import Endpoint, Layout
 
@@ -96,6 +96,14 @@ class ServiceFabric:
         """The fabric's clock, seconds."""
         return self._open().now()
 
+    def link(self) -> Link:
+        """See ``UdpFabric``."""
+        return self._open().link()
+
+    def heard(self) -> None:
+        """Packets have come over the link."""
+        self._silent_since = None
+
     def send(self, packets: PacketBatch, now: float) -> None:
         """See ``Fabric``."""
         self._open().send(packets, now)
@@ -104,7 +112,7 @@ class ServiceFabric:
         """See ``Fabric``."""
         arrived = self._open().receive(now)
         if len(arrived):
-            self._silent_since = None
+            self.heard()
         return arrived
 
     def wait(self, now: float, until: float) -> float:

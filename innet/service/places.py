@@ -16,6 +16,9 @@ from innet.protocol.admission import MAX_PORT, Job, Member
 from innet.service.jobs import RunningJob
 from innet.wire import Endpoint, Layout
 
+_UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
+_OF_A_WORKER = 1 << 17  # less than this of each worker's
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -61,9 +64,17 @@ class Places:
         return cls(program, jobs, workers, slots)
 
     def window(self, workers: int) -> int:
-        """How many slots a job uses: no more packets may be under way than there is room for."""
+        """How many slots a job uses.
+
+        No more packets may be under way than there is room for, and no more than caches hold: a
+        larger window than hides the time they are under way makes all that touches them slower.
+        """
+        size = Layout(self.program.parameters["VALUES"]).frame_size
+        room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
+        if self.room is not None:
+            room = min(room, self.room)
         slots = self.slots
-        while self.room is not None and slots > 1 and workers * slots > self.room:
+        while slots > 1 and workers * slots > room:
             slots //= 2
         return slots
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ipaddress
+import os
 import queue
 import selectors
 import socket
@@ -39,7 +40,8 @@ from innet.wire import Layout
 T = TypeVar("T")
 
 _TURN = 1.0  # seconds between two looks at silent clients
-_BATCHES = 16  # of frames, before clients are looked at again
+_BATCHES = 64  # looks at frames, before clients are looked at again
+_YIELDS = 8  # in vain: what comes next is often being made on the same processor
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
@@ -238,6 +240,7 @@ class SwitchService:
             self._jobs.gone(client.number)
 
     def _forward(self) -> None:
+        idle = 0
         for _ in range(_BATCHES):
             before = self._ports.counts.received
             arrived = self._ports.receive()
@@ -248,7 +251,10 @@ class SwitchService:
             if self._ports.strays:
                 self._look_at_strays()
             if self._ports.counts.received == before:
-                return
+                if idle == _YIELDS:
+                    return
+                idle += 1
+                os.sched_yield()
 
     def _answer_threads(self) -> None:
         with contextlib.suppress(BlockingIOError):

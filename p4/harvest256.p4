@@ -100,7 +100,10 @@ struct metadata_t {
 #include "include/pool.p4"
 #include "include/pairs.p4"
 #include "include/marks.p4"
-#include "include/results.p4"
+
+#define EGRESS SlotsEgress
+#define TOLD meta.told // which the slot's marks do not hold
+#include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {

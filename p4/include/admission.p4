@@ -4,6 +4,8 @@
 #ifndef INNET_ADMISSION_P4
 #define INNET_ADMISSION_P4
 
+#include "malformed.p4"
+
 // What a packet is is looked at when it arrives; who may speak, in every pass, since a job may go on
 // to another epoch between two of them.
 #if PARTS > 1
@@ -63,14 +65,8 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
             meta.refusal = REFUSED_CHECKSUM;
         } else if (ARRIVES && !hdr.values.isValid()) {
             meta.refusal = REFUSED_FOREIGN;
-        } else if (ARRIVES
-                   && (hdr.innet.width != 32 || hdr.innet.elements == 0
-                       || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
-                       || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
-                       || hdr.innet.flags & FLAG_RESULT != 0
-                       || (hdr.udp.isValid()
-                           && (hdr.udp.length != UDP_LENGTH
-                               || hdr.ipv4.total_length != UDP_LENGTH + 20)))) {
+        } else if (ARRIVES && (FIELDS_MALFORMED || hdr.innet.flags & FLAG_RESULT != 0
+                               || LENGTHS_MALFORMED)) {
             meta.refusal = REFUSED_MALFORMED;
         } else {
             // The first bit is 0: simple_switch hands out registers of no more than 63 bits.

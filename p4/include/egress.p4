@@ -1,11 +1,15 @@
-// The way out, in a network of switches: addresses of the next hop, marks of congestion, the
-// addressee of a multicast copy.
+// The way out: addresses of the next hop, flags of a result, marks of congestion, the addressee of a
+// multicast copy.
 
 #ifndef INNET_EGRESS_P4
 #define INNET_EGRESS_P4
 
-control NetworkEgress(inout headers_t hdr, inout metadata_t meta,
-                      inout standard_metadata_t standard_metadata) {
+#ifndef EGRESS
+#define EGRESS NetworkEgress // in a network of switches
+#endif
+
+control EGRESS(inout headers_t hdr, inout metadata_t meta,
+               inout standard_metadata_t standard_metadata) {
     // What leaves comes from the address that the packet it stems from was sent to.
     action address(bit<48> mac, bit<32> ip, bit<16> udp_port) {
         hdr.ethernet.source = hdr.ethernet.destination;
@@ -25,7 +29,23 @@ control NetworkEgress(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
+#ifdef TWO_PASSES
+        if (meta.second == 0) {
+            meta.second = 1;
+            recirculate_preserving_field_list(BETWEEN_PASSES);
+            return;
+        }
+#elif PARTS > 1
+        if (meta.leaves == 0) {
+            recirculate_preserving_field_list(BETWEEN_PASSES);
+            return;
+        }
+#endif
         deliver.apply();
+#ifdef TOLD
+        hdr.innet.flags = hdr.innet.flags | TOLD;
+#endif
+        // The queue of the way out (simple_switch measures it; the built-in switch has none).
         // Only those who say that they listen are told (RFC 3168).
         if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0
             && standard_metadata.deq_qdepth >= ECN_DEPTH) {

@@ -7,6 +7,11 @@
 #ifndef INNET_POOL_P4
 #define INNET_POOL_P4
 
+const bit<8> REFUSED_LATE      = 9; // the slot was closed without it; the answer is its result
+#if defined(TWO_PASSES) || PARTS > 1
+const bit<8> REFUSED_OVERTAKEN = 10; // between two passes of a result the slot changed
+#endif
+
 const bit<32> CLOSED = 0x10000; // a bit of `said` that is 0
 
 #if PARTS > 1

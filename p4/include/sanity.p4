@@ -3,6 +3,8 @@
 #ifndef INNET_SANITY_P4
 #define INNET_SANITY_P4
 
+#include "malformed.p4"
+
 control Sanity(in headers_t hdr, inout metadata_t meta,
                in standard_metadata_t standard_metadata) {
     apply {
@@ -13,11 +15,7 @@ control Sanity(in headers_t hdr, inout metadata_t meta,
             meta.refusal = REFUSED_CHECKSUM;
         } else if (!hdr.values.isValid()) {
             meta.refusal = REFUSED_FOREIGN;
-        } else if (hdr.innet.width != 32 || hdr.innet.elements == 0
-                   || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1
-                   || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
-                   || (hdr.udp.isValid() && (hdr.udp.length != UDP_LENGTH
-                                             || hdr.ipv4.total_length != UDP_LENGTH + 20))) {
+        } else if (FIELDS_MALFORMED || LENGTHS_MALFORMED) {
             meta.refusal = REFUSED_MALFORMED;
         }
     }

@@ -61,7 +61,7 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     residual = rng.standard_normal(size, np.float32)
     yield "survey: maximum, zeros, finite", 1, 0, lambda: cpu.survey(x)
     yield "top-k 1 %", 3, 0, lambda: cpu.top_k(x, k)
-    yield "top-k 1 % with residual", 3, 0, lambda: cpu.top_k_residual(x, residual, k)
+    yield "top-k 1 % with residual", 5, 0, lambda: cpu.top_k_residual(x, residual, k)
     yield "quantise", 2, 0, lambda: cpu.quantise(x, 1e6)
     yield "quantise by chance", 2, 0, lambda: cpu.quantise_randomly(x, 20.0, 1)
     integers = cpu.quantise(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)

@@ -38,7 +38,7 @@ from innet.fabric.peers import Address, PeerPorts
 from innet.fabric.udp import UdpFabric
 from innet.packets import PacketBatch
 from innet.participant import Participant
-from innet.protocol import SlotWorker, Timing
+from innet.protocol import SlotWorker
 from innet.record import Report
 from innet.service import join
 from innet.service.server import ServiceSettings, SwitchService
@@ -54,7 +54,6 @@ CASES: dict[str, CodecSpec] = {
 }
 BOUND = "memory alone"
 SENDERS = 2
-PATIENT = Timing(timeout=2.0, min_timeout=2.0, max_timeout=5.0, give_up=60.0)
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -256,9 +255,7 @@ def _rank(told: Connection, task: _Ranking) -> None:
             address = f"{where.ip}:{where.udp_port}"
             seat = join(address, job=name, worker=task.rank, workers=task.workers)
             stack.enter_context(seat)
-            ends[name] = Participant(
-                seat.plan, task.rank, codec=CASES[name], fabric=seat.fabric, timing=PATIENT
-            )
+            ends[name] = Participant(seat.plan, task.rank, codec=CASES[name], fabric=seat.fabric)
         told.send(None)
         while (name := told.recv()) is not None:
             tensor = torch.from_numpy(gradient.copy())

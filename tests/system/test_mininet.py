@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.interrupts import hear_interrupts
 from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
 
 import innet
@@ -303,14 +304,17 @@ def test_an_interrupted_run_leaves_nothing(number):
         command("--size", "3000000", "--window", "1"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=hear_interrupts,  # noqa: PLW1509 - no thread is started before it
     )
     end = time.monotonic() + 60
     while len(children(process.pid)) < 6 and time.monotonic() < end:
         time.sleep(0.05)
     time.sleep(0.3)
+    assert process.poll() is None
     started = children(process.pid)
     process.send_signal(number)
-    assert process.wait(30) != 0
+    assert process.wait(60) != 0
+    end = time.monotonic() + 30
     while (left := [each for each in started if Path(f"/proc/{each}").exists()]) and (
         time.monotonic() < end
     ):

@@ -78,7 +78,7 @@ def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_worker_that_stops_is_who_is_waited_for(kind):
     settings = NetSettings(
-        workers=3, size=600_000, window=2, switch=kind, give_up=1.0, timeout=0.1, seed=1
+        workers=3, size=600_000, window=2, switch=kind, give_up=3.0, timeout=0.1, seed=1
     )
     with scratch() as folder:
         topo = settings.mininet_topo(settings.shared_plan(), folder)

@@ -30,12 +30,19 @@ $(VENV)/bin/pip:
 	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# pip would compile what it installs on one core only.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# Some packages bring files of other Pythons, which are left as they are.
+COMPILE := $(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true
+
 $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot]'
+	$(INSTALL) -e '.[plot]'
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,data,dev]'
+	$(INSTALL) -e '.[plot,torch,data,dev]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.ready
 
 demo: setup

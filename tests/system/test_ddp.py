@@ -88,7 +88,7 @@ def test_the_guide_shows_what_changes():
 
 def last_line(*arguments, **environment):
     options = ["--standalone", "--nproc-per-node", RANKS]
-    result = run([*TORCHRUN, *options, *arguments], timeout=100, **environment)
+    result = run([*TORCHRUN, *options, *arguments], timeout=240, **environment)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip().splitlines()[-1]
 
@@ -97,8 +97,9 @@ def test_there_are_commands_in_the_guide():
     assert len(COMMANDS) >= 2
 
 
-@needs_time
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [COMMANDS[0], *(pytest.param(each, marks=needs_time) for each in COMMANDS[1:])]
+)
 def test_command(command):
     options = ["torchrun", "--standalone", "--nproc-per-node", str(RANKS)]
     words = shlex.split(command)

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-# Three levels, a whole fat-tree and delays: INNET_MININET=full pytest -m mininet
+# Fat-trees: INNET_MININET=full pytest -m mininet
 FULL = os.environ.get("INNET_MININET") == "full"
 takes_long = pytest.mark.skipif(not FULL, reason="takes long; set INNET_MININET=full to run it")
 
@@ -48,17 +48,18 @@ def hold_to_memory(chosen, results):
         assert result.report.max_abs_error == report.max_abs_error
 
 
-@takes_long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
-        ({"workers": 4, "topology": "fat-tree", "ports": 4}, "dense")
-        if FULL
-        else ({"workers": 2, "topology": "fat-tree", "ports": 2}, "dense"),
-        ({"workers": 3, "racks": 3, "depth": 3}, "lhc"),
+        pytest.param(
+            {"workers": 4, "topology": "fat-tree", "ports": 4},
+            "dense",
+            marks=takes_long,
+            id="fat-tree",
+        ),
+        pytest.param({"workers": 3, "racks": 3, "depth": 3}, "lhc", id="three levels"),
     ],
-    ids=["fat-tree", "three levels"],
 )
 def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
     density = 1.0 if codec == "dense" else 0.02
@@ -89,7 +90,6 @@ def test_two_jobs_on_a_dumbbell_have_their_own_sums(kind):
     assert all(len(each.reports) == 2 for each in results)
 
 
-@takes_long
 def test_a_delay_of_every_link_is_as_long_and_says_who_made_it():
     chosen = settings(workers=2, racks=2, link_delay=20.0, delay_by="workers", size=3000)
     result = allreduce.run(chosen)

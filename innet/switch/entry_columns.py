@@ -20,7 +20,7 @@ from innet.switch import ir
 from innet.switch.action_rows import ActionRows
 from innet.switch.fresh_memory import fresh, resized
 from innet.switch.hash_index import FOR_CONTROL, FOR_PACKETS, DirectIndex, HashIndex, Words
-from innet.switch.table_words import PREFIX_SHIFT, is_direct, key_words
+from innet.switch.table_words import PREFIX_SHIFT, has_direct, is_direct, key_words
 
 _MORE_ROWS = 4
 #: So few rows stay whatever is deleted.
@@ -62,8 +62,6 @@ class EntryColumns:
         self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
         self._simple = table.kind is ir.TableKind.SIMPLE
         self.words: Words = np.zeros((1, width), np.uint64)
-        # Emitted code reads direct counters and meters by row.
-        self._may_close_up = not table.with_counters and table.meter is None
         self.runs = ActionRows(actions, table.actions)
         self.targets: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self.live: NDArray[np.bool_] = np.zeros(1, np.bool_)
@@ -98,6 +96,12 @@ class EntryColumns:
         if self._indices is None or self._ascending == self._lowest_free:
             return rows
         return rows[np.argsort(self._indices[rows])]
+
+    def indices(self) -> NDArray[np.uint32]:
+        """By row where rows have closed up, else empty; for tables that ``has_direct``."""
+        if self._indices is None:
+            return np.zeros(0, np.uint32)
+        return self._indices.astype(np.uint32, copy=False)
 
     def index_of(self, row: int) -> int:
         """The index of a row's entry."""
@@ -186,7 +190,7 @@ class EntryColumns:
 
     def _shrink(self) -> None:
         last = len(self.live) - 1 - int(np.argmax(self.live[::-1])) if self.count else 0
-        if 8 * self.count < 7 * last and self._may_close_up:
+        if 8 * self.count < 7 * last:
             self._close_up()
         elif 8 * last < 7 * len(self.live) and self._indices is None:
             self._resize(last + 1)
@@ -198,7 +202,7 @@ class EntryColumns:
         to = np.arange(1, self.count + 1)
         self._move(rows, to)
         self._highest = int(indices.max(initial=0))
-        narrow = self._highest < 1 << 16
+        narrow = self._highest < 1 << 16 and not has_direct(self._table)
         self._indices = fresh((len(self.live),), np.uint16 if narrow else np.uint32)
         self._indices[to] = indices
         self._ascending = self._lowest_free

@@ -40,6 +40,11 @@ def is_direct(table: ir.Table) -> bool:
     )
 
 
+def has_direct(table: ir.Table) -> bool:
+    """Whether each entry has a counter or a meter, found by its index."""
+    return bool(table.keys) and (table.with_counters or table.meter is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Bits ``skipped`` .. ``skipped + width - 1`` of key field ``field``, counted from the lowest,
@@ -63,6 +68,11 @@ class Piece:
 def found_row(table: ir.Table, index: int) -> str:
     """The variable with the row that the last look-up in a table found."""
     return f"t{index}_row" if table.kind is ir.TableKind.SIMPLE else f"t{index}_entry"
+
+
+def entry_index(index: int) -> str:
+    """The variable with the index of the entry that the last look-up in a table found."""
+    return f"t{index}_index"
 
 
 @dataclass(frozen=True, slots=True)

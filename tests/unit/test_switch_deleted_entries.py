@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.switch_cases import program
 from support.tables import random_match, table_of
 
 from innet.errors import ControlError
-from innet.switch import ir
+from innet.switch import Switch, ir
 from innet.switch.jit.table_arrays import table_arguments
 from innet.switch.loader import load_program
 from innet.switch.tables import TableState
@@ -107,6 +108,39 @@ def test_of_equal_priorities_the_lowest_index_wins_after_entries_closed_up(
     assert state.lookup([9]).handle == 9
     assert state.lookup([395]).action.arguments == (1000,)
     assert state.lookup([395]).index == 10
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_direct_counters_and_meters_stay_with_their_entries(engine: str) -> None:
+    document = program("switch_profiles")
+    for each in (each for pipeline in document["pipelines"] for each in pipeline["tables"]):
+        each["max_size"] = 600
+    switch = Switch.load(document, engine=engine)
+    switch.command("act_prof_create_member ways go 3 7")
+    flows = np.random.default_rng(2).permutation(1 << 16)[:400].tolist()
+    for flow in flows:
+        switch.command(f"table_indirect_add way_table {flow} => 0")
+
+    def packets(flow: int, count: int) -> list[tuple[int, bytes]]:
+        return [(0, bytes([0]) + flow.to_bytes(2, "big") + bytes(7))] * count
+
+    def hits(handle: int) -> int:
+        return switch.control.counter_read("way_hits", handle)[0]
+
+    before = [marks for flow in flows for marks in switch.process(packets(flow, 1))]
+    left = sorted(np.random.default_rng(3).permutation(400)[:90].tolist())
+    for handle in sorted({*range(400)} - {*left}):
+        switch.command(f"table_indirect_delete way_table {handle}")
+    assert len(switch.control.table("way_table").columns.live) < 120  # they have closed up
+    for count, handle in enumerate(left, 1):
+        sent = switch.process(packets(flows[handle], count % 5))
+        assert sent == [before[handle]] * (count % 5)
+        assert hits(handle) == 1 + count % 5
+    new = int(switch.command("table_indirect_add way_table 77 => 0").split()[-1])
+    assert new & 0xFFFFFF == min({*range(400)} - {*left})
+    switch.process(packets(77, 3))
+    assert hits(new) == 3
+    assert sum(hits(handle) for handle in left) == sum(1 + i % 5 for i in range(1, 91))
 
 
 def test_deleted_entries_give_their_memory_back(base: ir.Program) -> None:

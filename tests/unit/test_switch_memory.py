@@ -191,7 +191,7 @@ def test_tables_of_all_shapes(shape: str, apart: bool, grown: Callable[[], int])
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-@pytest.mark.parametrize("shape", ["exact", "lpm", "lpm 64"])
+@pytest.mark.parametrize("shape", ["exact", "lpm 64"])
 def test_actions_of_all_widths(
     shape: str, arguments: list[tuple[int, ...]], grown: Callable[[], int]
 ) -> None:

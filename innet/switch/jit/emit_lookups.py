@@ -13,8 +13,10 @@ from innet.switch.jit.writer import Writer
 from innet.switch.table_words import (
     KeyWords,
     Piece,
+    entry_index,
     equal_words,
     found_row,
+    has_direct,
     is_direct,
     key_words,
     row_actions,
@@ -30,7 +32,7 @@ _COVERING = ("order", "heads", "bounds")
 #: What holds actions, and rows of tables of few keys.
 _NARROW = ("actions", "places")
 #: What holds rows of other tables or of arrays.
-_ROWS = ("rows", "parents", "order", "heads", "offsets", "targets", "starts", "listed")
+_ROWS = ("rows", "parents", "order", "heads", "offsets", "targets", "starts", "listed", "indices")
 
 
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
@@ -106,9 +108,12 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
+    if has_direct(table):
+        moved = f"get(t{index}_indices, {row}) if len(t{index}_indices)"
+        writer.line(f"{entry_index(index)} = {moved} else {row} - 1")
     if table.with_counters:
         with writer.block(f"if {row} != 0:"):
-            cell = f"({row} - 1) * 2"
+            cell = f"{entry_index(index)} * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
@@ -143,6 +148,8 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
                 names += ["places"]
             case _:
                 names += ["keys", "rows", "seed"]
+        if has_direct(table):
+            names += ["indices"]
         if table.with_counters:
             names += ["counters"]
     kinds = {

@@ -12,7 +12,7 @@ from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
-from innet.switch.table_words import equal_words, found_row, row_actions, words_of
+from innet.switch.table_words import entry_index, equal_words, found_row, row_actions, words_of
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
@@ -67,7 +67,7 @@ class Expressions:
                 return Value(self.layout.name(header, WIDTH), 0, plan.LAST_BIT)
             case plan.EntryIndex(table):
                 size = self.program.tables[table].max_size
-                return Value(f"({self._found_row(table)} - 1)", 0, size - 1)
+                return Value(entry_index(table), 0, size - 1)
             case plan.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):

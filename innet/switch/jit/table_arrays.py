@@ -26,7 +26,7 @@ from innet.switch.jit.prefix_arrays import prefix_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
 from innet.switch.profiles import ProfileState
 from innet.switch.replication import Replication
-from innet.switch.table_words import WORD, is_direct, set_words
+from innet.switch.table_words import WORD, has_direct, is_direct, set_words
 from innet.switch.tables import TableState
 
 Array = NDArray[np.int64]
@@ -83,6 +83,8 @@ def _table_arrays(
             assert isinstance(index, HashIndex)
             index.tidy(columns.words, columns.live)
             arrays += [columns.words.view(np.int64), index.slots, index.seed]
+    if has_direct(table):
+        arrays.append(columns.indices())
     if table.with_counters:
         assert state.counters is not None
         arrays.append(state.counters.view(np.int64))

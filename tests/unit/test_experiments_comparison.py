@@ -17,6 +17,8 @@ from innet.experiments import comparison
 from innet.record import TRAIN, ExperimentRecord
 from innet.report.training import training_table
 
+pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
+
 QUICK = {"workers": 2, "batch_size": 400, "epochs": 1, "seed": 7}  # one iteration
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

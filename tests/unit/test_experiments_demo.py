@@ -19,6 +19,8 @@ from innet.record import DEMO, ExperimentRecord, Progress
 CREATED = datetime(2030, 1, 2, tzinfo=UTC)
 SHORT = DemoSettings(iterations=24)
 
+pytestmark = pytest.mark.xdist_group("demo")  # which is set up once, not by each process
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: Any) -> tuple[demo.DemoResult, list[Progress], list[OracleSumming]]:

@@ -15,6 +15,8 @@ from innet.experiments import demo
 
 SETTINGS = DemoSettings(iterations=12)
 
+pytestmark = pytest.mark.xdist_group("demo network")  # which is set up once, not by each process
+
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: Any) -> demo.DemoResult:

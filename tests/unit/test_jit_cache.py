@@ -14,6 +14,8 @@ import pytest
 from innet.switch.jit import cache
 from innet.switch.loader import load_program
 
+pytestmark = pytest.mark.xdist_group("kept programs")  # which is set up once, not by each process
+
 ROOT = Path(__file__).parents[2]
 
 RUN = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -40,3 +42,22 @@ def test_the_error_of_a_thread_ends_its_block(blocks):
     with pytest.raises(ValueError, match="of thread 5"):
         fail[blocks, 32](array)
     assert not array.any()
+
+
+def test_threads_that_ask_at_the_same_time_share_their_memory(monkeypatch):
+    @cuda.jit
+    def count(array):
+        votes = cuda.shared.array(32, np.int32)
+        votes[cuda.threadIdx.x] = 1
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            array[0] = votes.sum()
+
+    def slow(*arguments, empty=np.empty):
+        time.sleep(0.01)  # all others ask meanwhile
+        return empty(*arguments)
+
+    monkeypatch.setattr(np, "empty", slow)
+    array = np.zeros(1, np.int32)
+    count[1, 32](array)
+    assert array.tolist() == [32]

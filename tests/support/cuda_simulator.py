@@ -1,15 +1,18 @@
-"""Blocks of numba-cuda's simulator whose last thread at a barrier wakes the others.
+"""Barriers and shared arrays of numba-cuda's simulator, for blocks whose threads run side by side.
 
-The simulator's own blocks look in a busy loop whether all threads have come, and so take the
-interpreter from those that have not. Threads run side by side here too.
+The simulator's own blocks look in a busy loop whether all threads have come to a barrier, and so
+take the interpreter from those that have not; here the last to come wakes the others. Its shared
+arrays are made by whoever asks first, and two who ask at the same time get one each; here they get
+the same.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
-from numba.cuda.simulator import kernel
+from numba.cuda.simulator import kernel, kernelapi
 
 
 class Thread(kernel.BlockThread):
@@ -68,6 +71,23 @@ class Block(kernel.BlockManager):
                 thread.woken.release()
 
 
+class Shared(kernelapi.FakeCUDAShared):
+    """The shared memory of a launch: as the simulator's, an array for each line that asks."""
+
+    def __init__(self, dynshared_size):
+        super().__init__(dynshared_size)
+        self._lock = threading.Lock()
+
+    def array(self, shape, dtype):
+        asker = sys._getframe(1)
+        line = asker.f_code.co_filename, asker.f_lineno
+        with self._lock:
+            if line not in self._allocations:
+                self._allocations[line] = np.empty(shape, dtype)
+            return self._allocations[line]
+
+
 def install():
     """For all kernels of this process."""
     kernel.BlockManager = Block
+    kernelapi.FakeCUDAShared = Shared

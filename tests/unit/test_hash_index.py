@@ -7,18 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.switch.hash_index import SMALL, HashIndex, all_hashed, hashed, placed
+from innet.switch.hash_index import (
+    FOR_CONTROL,
+    FOR_PACKETS,
+    DirectIndex,
+    HashIndex,
+    all_hashed,
+    all_slots,
+    hashed,
+    placed,
+    slot_of,
+)
 
 WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=2, max_size=2)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=200), st.booleans())
-def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool) -> None:
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=200)
+
+
+@given(STEPS, st.booleans(), st.sampled_from([FOR_CONTROL, FOR_PACKETS]))
+def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool, quarters: int) -> None:
     matrix = np.zeros((62, 2), np.uint64)
     matrix[1:, 0] = np.arange(61) // 4  # so that rows share a word
     matrix[1:, 1] = np.arange(61) % 4
     live = np.zeros(62, np.bool_)
-    index = HashIndex()
+    index = HashIndex(quarters)
     for insert, number in steps:
         row = number + 1
         if insert and not live[row]:
@@ -26,7 +39,7 @@ def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool) -> None:
             index.insert(matrix, row, live)
         elif not insert and live[row]:
             live[row] = False
-            index.remove(matrix, row)
+            index.remove(matrix, row, live)
         if tidy:
             index.tidy(matrix, live)
         words = matrix[row].tolist()
@@ -35,23 +48,56 @@ def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool) -> None:
         assert index.find(matrix, matrix[row].tolist()) == (row if live[row] else 0)
 
 
-@pytest.mark.parametrize("count", [1, SMALL, SMALL + 1, 5000])
-def test_all_rows_are_found_however_many(count: int) -> None:
+@given(STEPS)
+def test_words_that_are_short_come_and_go(steps: list[tuple[bool, int]]) -> None:
+    matrix = np.arange(62, dtype=np.uint64)[:, None] - np.uint64(1)  # row 0 holds no word
+    live = np.zeros(62, np.bool_)
+    index = DirectIndex(6)
+    for insert, number in steps:
+        row = number + 1
+        live[row] = insert
+        (index.insert if insert else index.remove)(matrix, row, live)
+        assert index.find(matrix, [number]) == (row if insert else 0)
+    found = [index.find(matrix, [word]) for word in range(61)]
+    assert found == [row if live[row] else 0 for row in range(1, 62)]
+    index.rebuild(matrix, live)
+    assert found == [index.find(matrix, [word]) for word in range(61)]
+
+
+@pytest.mark.parametrize("quarters", [FOR_CONTROL, FOR_PACKETS])
+@pytest.mark.parametrize("count", [1, 9, 32, 33, 512, 513, 5000])
+def test_all_rows_are_found_however_many(count: int, quarters: int) -> None:
     rng = np.random.default_rng(count)
     matrix = rng.integers(0, 1 << 64, (count + 1, 1), np.uint64)
     live = np.ones(count + 1, np.bool_)
     live[0] = False
-    index = HashIndex()
+    index = HashIndex(quarters)
     index.rebuild(matrix, live)
     assert [index.find(matrix, [each]) for each in matrix[1:, 0].tolist()] == list(
         range(1, count + 1)
     )
-    assert 2 * count <= len(index.slots)
+    assert quarters * count // 4 <= len(index.slots) <= max(16, 8 * count)
+
+
+@pytest.mark.parametrize("quarters", [FOR_CONTROL, FOR_PACKETS])
+def test_slots_keep_to_the_rows_as_these_come_and_go(quarters: int) -> None:
+    rng = np.random.default_rng(1)
+    matrix = rng.integers(0, 1 << 64, (2001, 1), np.uint64)
+    live = np.zeros(2001, np.bool_)
+    index = HashIndex(quarters)
+    for row in [*range(1, 2001), *range(2000, 100, -1)]:
+        live[row] = not live[row]
+        (index.insert if live[row] else index.remove)(matrix, row, live)
+        if (rows := int(live.sum())) > 100:
+            wanted = quarters * rows / 4
+            assert 0.89 * wanted <= len(index.slots) <= 1.17 * wanted
 
 
 @given(WORDS, st.integers(0, 31))
 def test_one_and_all_are_hashed_alike(words: list[int], seed: int) -> None:
-    assert all_hashed(np.array([words], np.uint64), seed).tolist() == [hashed(words, seed)]
+    hashes = all_hashed(np.array([words], np.uint64), seed)
+    assert hashes.tolist() == [hashed(words, seed)]
+    assert all_slots(hashes, 1000).tolist() == [slot_of(hashed(words, seed), 1000)]
 
 
 def test_rows_beyond_the_end_go_on_at_the_start() -> None:

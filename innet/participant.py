@@ -267,7 +267,9 @@ class Participant:
 
     def _new_end(self, plan: Plan) -> WorkerEnd:
         host = plan.workers[self.worker]
-        return aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
+        end = aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
+        end.all_or_none = True
+        return end
 
     def _until_whole(
         self, flat: Vector, codec: Codec, state: dict[str, Any]
@@ -335,8 +337,8 @@ class Participant:
             drive({0: self._end}, self._fabric, now)
         else:
             self._streamer.run(now)
-        if self._end.missing:
-            raise _LateError(self._end.missing)
+        if self._end.late:
+            raise _LateError(self._end.late)
 
     def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
         """The codec's rounds; the outcome, and the seconds in the network."""

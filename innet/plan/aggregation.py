@@ -79,6 +79,8 @@ class WorkerEnd(Host, Protocol):
     counters: Counters
     result_flags: Flag
     label: int
+    all_or_none: bool
+    late: tuple[int, ...]
 
     @property
     def missing(self) -> tuple[int, ...]: ...

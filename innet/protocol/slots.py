@@ -86,6 +86,10 @@ class SlotWorker:
         label: what else the tag of the next all-reduce covers. Workers in processes of their own
             put the number of the all-reduce there: after a failure they may differ in it, while
             chunks begin at 0 again for all.
+        all_or_none: a sum that lacks workers is of no use. So once a result does, no further chunk
+            is sent, each of which would wait for them; those that were sent still get results.
+        late: with ``all_or_none``, the workers that the first such results lack. Later ones may
+            lack others, too, who have stopped before.
         window: how many chunks may be under way.
         round_trip: what the timers have measured.
     """
@@ -108,6 +112,8 @@ class SlotWorker:
         self.counters = Counters()
         self.result_flags = Flag(0)
         self.label = 0
+        self.all_or_none = False
+        self.late: tuple[int, ...] = ()
         self._source = source
         self._switch = switch
         # Imported when it is needed: Numba takes longer to import than most commands to run.
@@ -128,6 +134,7 @@ class SlotWorker:
         self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
         self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
         self._queued = 0
+        self._held = False  # no chunk is sent that has not been sent before
         self._message: Message | None = None
         self._head = np.empty(0, np.uint8)  # of this all-reduce's frames
         self._terms = rules(layout), self._me()
@@ -149,7 +156,7 @@ class SlotWorker:
             StateError: the one before is not done.
             InputError: a segment that cannot be sent.
         """
-        if not self.done:
+        if self._open:
             raise StateError(
                 f"{self._open} chunks of the previous all-reduce have no result yet; go on with "
                 "it until it is done, or begin the next epoch with a new worker's end."
@@ -170,11 +177,14 @@ class SlotWorker:
         self._state[slots] = SlotState.QUEUED
         self._queue[: len(slots)] = slots
         self._queued = len(slots)
+        self.late, self._held = (), False
 
     @property
     def done(self) -> bool:
-        """Nothing is waited for: before the first start, and once all results are in."""
-        return self._open == 0
+        """Nothing is waited for: before the first start, and once all results are in, or once it
+        stopped early (``all_or_none``).
+        """
+        return self._open == 0 or (self._held and not (self._state == SlotState.WAITING).any())
 
     @property
     def next_chunk(self) -> int:
@@ -187,7 +197,7 @@ class SlotWorker:
         Raises:
             StateError: nothing was started, or results are missing.
         """
-        if self._message is None or not self.done:
+        if self._message is None or self._open:
             raise StateError(f"no results: {self._open} chunks wait, or nothing was started.")
         return self._message.results()
 
@@ -260,6 +270,8 @@ class SlotWorker:
 
     def _room(self) -> int:
         """How many more chunks may be under way."""
+        if self._held:
+            return 0
         if not self.window.adapts:
             return self.member.window
         return self.window.size - int(np.count_nonzero(self._state == SlotState.WAITING))
@@ -351,6 +363,9 @@ class SlotWorker:
             self._open -= answers
             self._heard = now
             self.result_flags |= Flag(int(tally[Tally.FLAGS])) & ~Flag.RESULT
+            if self.all_or_none and not self._held and Flag.PARTIAL in self.result_flags:
+                self.late = self.missing
+                self._held = bool(self.late)
             self._timers.heard(now, float(clock[2]))
 
     # ------------------------------------------------------------------ both in compiled code

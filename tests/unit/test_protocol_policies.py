@@ -8,14 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.slot_oracle import LATE, SlotOracle
 
-from innet.errors import InputError, StalledError
-from innet.fabric import MemoryFabric, drive
+from innet.errors import InputError, StalledError, StateError
+from innet.fabric import Faults, FaultyFabric, MemoryFabric, drive
 from innet.packets import PacketBatch
 from innet.protocol import Membership, SlotWorker, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.congestion import Window
 from innet.protocol.timers import PROBES, RoundTrip
-from innet.wire import CONGESTED, Endpoint, Flag, Layout, internet_checksum, pack, parse_strict
+from innet.wire import (
+    CONGESTED,
+    Endpoint,
+    Flag,
+    Frames,
+    Layout,
+    internet_checksum,
+    pack,
+    parse_strict,
+)
 from innet.words import Operation, Segment
 
 LAYOUT = Layout(4)
@@ -316,6 +325,63 @@ def test_the_others_go_on_without_a_dead_worker() -> None:
         assert worker.result_flags & Flag.PARTIAL
         np.testing.assert_array_equal(worker.results()[0], expected)
     assert rack.now >= 0.05
+
+
+class Dying:
+    """A worker that dies after so many turns to send."""
+
+    def __init__(self, worker: SlotWorker, turns: int) -> None:
+        self._worker = worker
+        self._turns = turns
+
+    @property
+    def done(self) -> bool:
+        return self._turns == 0
+
+    def outgoing(self, now: float) -> Frames:
+        if self.done:
+            return np.empty((0, LAYOUT.frame_size), np.uint8)
+        self._turns -= 1
+        return self._worker.outgoing(now)
+
+    def receive(self, packets: PacketBatch, now: float) -> int:
+        return self._worker.receive(packets, now)
+
+    def next_deadline(self) -> float | None:
+        return None if self.done else self._worker.next_deadline()
+
+
+def test_who_wants_all_or_none_stops_at_the_first_sum_that_lacks_somebody() -> None:
+    spent = []
+    for all_or_none in (False, True):
+        rack = Rack(3, Timing(timeout=0.01, partial_after=0.05))
+        first, dying, last = rack.workers
+        for worker in rack.workers:
+            worker.all_or_none = all_or_none
+            worker.start(words(400), 0.0)
+        hosts = {1: first, 2: Dying(dying, 20), 3: last}
+        spent.append(drive(hosts, rack.fabric, 0.0))
+        assert first.missing == last.missing == (1,)
+        assert first.late == last.late == ((1,) if all_or_none else ())
+    assert spent[0] > 20 * spent[1]  # each window of chunks has waited for the dead worker
+    assert 0.05 <= spent[1] < 0.1
+    assert 0 < np.count_nonzero(first.bitmaps) < 200
+    with pytest.raises(StateError, match="chunks wait"):
+        first.results()
+    with pytest.raises(StateError, match="no result yet"):
+        first.start(words(1), 1.0)
+
+
+def test_all_who_stop_early_name_who_died_under_loss() -> None:
+    for seed in range(40):
+        rack = Rack(3, Timing(timeout=0.01, max_timeout=0.02, partial_after=0.5, give_up=5.0))
+        first, dying, last = rack.workers
+        for worker in rack.workers:
+            worker.all_or_none = True
+            worker.start(words(100), 0.0)
+        lossy = FaultyFabric(rack.fabric, Faults(loss=0.1), np.random.default_rng(seed))
+        drive({1: first, 2: Dying(dying, 30), 3: last}, lossy, 0.0)
+        assert first.late == last.late == (1,)
 
 
 def test_without_the_policy_they_wait_and_say_for_whom() -> None:

@@ -22,8 +22,6 @@ from innet.wire import Endpoint, Flag, Layout, pack
 from innet.words import Operation, Segment, combine
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "1000000"))
-VALUES = 64
-LAYOUTS = [Layout(VALUES, "udp"), Layout(VALUES, "raw")]
 SLOTS = 16
 STRANGER_PORT = 9  # nobody is admitted there
 BATCH = 512
@@ -46,7 +44,9 @@ HOSTILE = [
 class Attackers:
     """Makes packets of both kinds: what must be refused, and what hostile jobs may send."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, values: int, seed: int) -> None:
+        self.values = values
+        self.layouts = [Layout(values, "udp"), Layout(values, "raw")]
         self.rng = np.random.default_rng(seed)
         self.heard = PacketBatch.empty()  # the last that the honest workers sent
 
@@ -55,7 +55,7 @@ class Attackers:
     ) -> PacketBatch:
         """Well-formed packets that claim to be of ``owner``, with whatever fields."""
         rng = self.rng
-        layout = LAYOUTS[int(rng.integers(2))]
+        layout = self.layouts[int(rng.integers(2))]
         chunk = rng.integers(0, 2**32, count)
         fields = {
             "operation": rng.integers(1, 4, count).astype(np.uint8),
@@ -65,7 +65,7 @@ class Attackers:
             "slot": rng.integers(0, slots, count).astype(np.uint16),
             "slot_version": rng.integers(0, 2, count).astype(np.uint8),
             "worker": rng.integers(0, 2, count).astype(np.uint16),
-            "elements": rng.integers(1, VALUES + 1, count).astype(np.uint16),
+            "elements": rng.integers(1, self.values + 1, count).astype(np.uint16),
             "flags": rng.choice([0, Flag.PARTIAL, Flag.OVERFLOW, Flag.ECN], count).astype(np.uint8),
             "exponent": rng.integers(0, 2**16, count).astype(np.uint16),
             "message": rng.integers(0, 3, count).astype(np.uint16),
@@ -75,7 +75,7 @@ class Attackers:
             layout,
             Endpoint.of_worker(int(rng.integers(6))),
             Endpoint.of_switch(),
-            rng.choice(WORDS, (count, VALUES)),
+            rng.choice(WORDS, (count, self.values)),
             **fields,
         )
         return PacketBatch.uniform(frames, ports.astype(np.int32))
@@ -127,7 +127,7 @@ class Attackers:
         if rng.integers(2):
             return truncate(heard, rows, rng)
         # Behind the addresses of Ethernet and UDP, which no checksum covers.
-        first = LAYOUTS[0].header_offset
+        first = self.layouts[0].header_offset
         inner = PacketBatch(
             np.ascontiguousarray(heard.data[:, first:]), heard.length - first, heard.port
         )
@@ -143,14 +143,15 @@ class Attackers:
         return self.claim(count, job, slots=SLOTS, ports=ports, worker=workers.astype(np.uint16))
 
 
-def test_the_honest_job_is_exact_and_every_attack_is_counted() -> None:
-    switch = Switch.load(programs.find("slots", VALUES).json(), engine="jit")
+@pytest.mark.parametrize(("program", "values"), [("slots", 64), ("harvest", 64), ("harvest", 256)])
+def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, values: int) -> None:
+    switch = Switch.load(programs.find(program, values).json(), engine="jit")
     node = 0
     for job in (HONEST, *HOSTILE):
         for command in job.commands(node):
             switch.command(command)
         node += len(job.members)
-    attackers = Attackers(1)
+    attackers = Attackers(values, 1)
     attacks = 0
     refused = switch.counters["SlotsIngress.refused"].packets
 
@@ -173,7 +174,7 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted() -> None:
     fabric = MemoryFabric(under_attack, [1, 2])
     workers = {
         each.port: SlotWorker(
-            LAYOUTS[0],
+            attackers.layouts[0],
             Membership(index, 2, HONEST.number, HONEST.epoch, SLOTS),
             source=each.endpoint,
             switch=Endpoint.of_switch(),

@@ -111,6 +111,7 @@ class Codec:
         self._clock = clock
         self._busy = False
         self._optimistic = False
+        self._description = " + ".join(part.describe() for part in self._parts().values())
 
     @property
     def wraps(self) -> bool:
@@ -131,7 +132,7 @@ class Codec:
 
     def describe(self) -> str:
         """One line: the parts, with the parameters that differ from the defaults."""
-        return " + ".join(part.describe() for part in self._parts().values())
+        return self._description
 
     def capabilities(self) -> dict[str, Any]:
         """What the composition can do: summable, rounds, index, bounds. See ``Capabilities``."""
@@ -202,7 +203,8 @@ class Codec:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered from one all-reduce to the next; copies, NumPy arrays inside."""
-        return self._state({kind: part.state_dict() for kind, part in self._parts().items()})
+        state = self._state({kind: part.state_dict() for kind, part in self._parts().items()})
+        return {**state, "spec": deepcopy(self.spec)}
 
     def snapshot(self) -> dict[str, Any]:
         """The same without copies where they can be spared; to be loaded into this codec only, if
@@ -254,7 +256,7 @@ class Codec:
             "version": _STATE_VERSION,
             "seed": self._context.seed,
             "layers": self._context.layers,
-            "spec": deepcopy(self.spec),
+            "spec": self._spec,
             "parts": parts,
         }
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from innet.protocol.verdicts import Tally
 from innet.wire import CONGESTED, HEADER, Flag
 from innet.wire.compiled import examined, read_values
+from innet.wire.layout import offset_of
 
 Member: TypeAlias = NDArray[np.int64]
 """Of a worker in an all-reduce: job, epoch, index, how many workers are present, the first chunk,
@@ -28,21 +29,14 @@ _REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Tally.REFUSED, Tally.FLAGS, Tally.QUEUED,
 _CONGESTED = int(CONGESTED)
 _HEADER_BYTES = HEADER.itemsize
 
-
-def _offset(name: str) -> int:
-    fields = HEADER.fields
-    assert fields is not None
-    return int(fields[name][1])
-
-
-_AT_OPERATION, _AT_JOB, _AT_EPOCH = _offset("operation"), _offset("job"), _offset("epoch")
+_AT_OPERATION, _AT_JOB, _AT_EPOCH = offset_of("operation"), offset_of("job"), offset_of("epoch")
 _AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
-    _offset("sequence"),
-    _offset("slot"),
-    _offset("slot_version"),
+    offset_of("sequence"),
+    offset_of("slot"),
+    offset_of("slot_version"),
 )
-_AT_FLAGS, _AT_WORKER, _AT_COUNT = _offset("flags"), _offset("worker"), _offset("count")
-_AT_ELEMENTS, _AT_BITMAP = _offset("elements"), _offset("bitmap")
+_AT_FLAGS, _AT_WORKER, _AT_COUNT = offset_of("flags"), offset_of("worker"), offset_of("count")
+_AT_ELEMENTS, _AT_BITMAP = offset_of("elements"), offset_of("bitmap")
 _NAMES = ((_AT_JOB, _JOB), (_AT_EPOCH, _EPOCH), (_AT_WORKER, _WORKER))
 
 

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from innet.wire import HEADER
 from innet.wire.compiled import write_values
-
-
-def _offset(name: str) -> int:
-    fields = HEADER.fields
-    assert fields is not None
-    return int(fields[name][1])
-
+from innet.wire.layout import offset_of
 
 _HEADER_BYTES = HEADER.itemsize
-_AT_OPERATION, _AT_SEQUENCE, _AT_SLOT = _offset("operation"), _offset("sequence"), _offset("slot")
-_AT_VERSION, _AT_FLAGS = _offset("slot_version"), _offset("flags")
-_AT_ELEMENTS = _offset("elements")
+_AT_OPERATION, _AT_SEQUENCE, _AT_SLOT = (
+    offset_of("operation"),
+    offset_of("sequence"),
+    offset_of("slot"),
+)
+_AT_VERSION, _AT_FLAGS = offset_of("slot_version"), offset_of("flags")
+_AT_ELEMENTS = offset_of("elements")
 
 _FILL = (
     "void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), Tuple((i8[::1], i8)),"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from innet import memory
 from innet.errors import InputError
 from innet.words import Operation, Segment
+
+_OPERATIONS = frozenset(Operation)
 
 
 class Message:
@@ -38,17 +41,19 @@ class Message:
         for index, segment in enumerate(segments):
             _check(index, segment)
         self._lengths = [len(segment.words) for segment in segments]
-        counts = np.array([-(-length // values) for length in self._lengths], np.int64)
-        self._first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).tolist()
-        self.chunks: int = self._first[-1]
+        counts = (-(-length // values) for length in self._lengths)
+        self._first = list(accumulate(counts, initial=0))
+        self.chunks = self._first[-1]
         self.combined: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32).reshape(
             self.chunks, values
         )
-        self.operation = np.repeat(
-            np.array([segment.operation for segment in segments], np.uint8), counts
-        )
-        self.elements = np.full(self.chunks, values, np.uint16)
-        for length, end in zip(self._lengths, self._first[1:], strict=True):
+        self.operation = np.empty(self.chunks, np.uint8)
+        self.elements = np.empty(self.chunks, np.uint16)
+        self.elements.fill(values)
+        for segment, length, (first, end) in zip(
+            segments, self._lengths, pairwise(self._first), strict=True
+        ):
+            self.operation[first:end] = segment.operation
             if length:
                 self.elements[end - 1] = (length - 1) % values + 1
         if len(segments) == 1:
@@ -61,7 +66,7 @@ class Message:
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each filled up with zeros to whole chunks."""
         words = memory.empty(self.chunks * values, np.int32)
-        for segment, first, end in zip(segments, self._first, self._first[1:], strict=False):
+        for segment, (first, end) in zip(segments, pairwise(self._first), strict=True):
             meant = first * values + len(segment.words)
             words[first * values : meant] = segment.words
             words[meant : end * values] = 0
@@ -93,7 +98,7 @@ def _check(index: int, segment: Segment) -> None:
             f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "
             "expected int32 of shape (n,)."
         )
-    if segment.operation not in set(Operation):
+    if segment.operation not in _OPERATIONS:
         known = ", ".join(each.name for each in Operation)
         raise InputError(
             f"segment {index} has the operation {segment.operation!r}; choose one of {known}."

@@ -53,11 +53,14 @@ from innet.protocol.settings import Membership, Timing
 from innet.protocol.stream import Moved, Stream
 from innet.protocol.timers import SlotTimers
 from innet.protocol.verdicts import Tally, Verdict
-from innet.wire import ETHERNET_HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
+from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
+from innet.wire.layout import offset_of
 from innet.wire.parsing import frames_of, rules
 from innet.words import Operation, Segment
 
 _TYPE_OF_SERVICE = ETHERNET_HEADER.itemsize + 1
+_AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands before the values
+_OF_ALL_REDUCE = slice(4, 6)  # of answers.Member: the first chunk, and the one after the last
 _NOTHING = Message([], 1)
 
 
@@ -136,7 +139,7 @@ class SlotWorker:
         self._queued = 0
         self._held = False  # no chunk is sent that has not been sent before
         self._message: Message | None = None
-        self._head = np.empty(0, np.uint8)  # of this all-reduce's frames
+        self._head = self._new_head()
         self._terms = rules(layout), self._me()
         self._slots = self._chunk, self._state, self._queue, *self._timers.arrays()
         self._notes = np.zeros(Tally.LENGTH, np.int64), np.zeros(3)
@@ -169,8 +172,8 @@ class SlotWorker:
         self._cursor += self._open
         self.result_flags = Flag(0)
         self._who = np.zeros(self._open, np.uint32)
-        self._head = self._new_head()
-        self._terms = rules(self.layout), self._me()
+        self._head[_AT_TAG], self._head[_AT_TAG + 1] = self._tag >> 8, self._tag & 0xFF
+        self._terms[1][_OF_ALL_REDUCE] = self._base, self._cursor
         first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
         slots = first % self.member.window
         self._chunk[slots] = first
@@ -290,7 +293,7 @@ class SlotWorker:
         return queued[:room]
 
     def _new_head(self) -> Frames:
-        """What stands before the values in the frames of this all-reduce, as ``fill`` wants it."""
+        """What stands before the values in frames, as ``fill`` wants it; without a tag."""
         frame = pack(
             self.layout,
             self._source,
@@ -303,7 +306,6 @@ class SlotWorker:
             slot=0,
             slot_version=0,
             worker=self.member.worker,
-            message=self._tag,
             listens=self.window.adapts,
         )
         self.layout.view(frame)["innet"]["checksum"] = 0
@@ -397,13 +399,11 @@ class SlotWorker:
         self.counters.bytes_sent += moved.sent * self.layout.frame_size
 
     def _me(self) -> NDArray[np.int64]:
-        """As ``answers.Member``."""
+        """As ``answers.Member``, before the first all-reduce."""
         member = self.member
         tos = _TYPE_OF_SERVICE if self.layout.framing == "udp" else -1
         present = len(member.present)
-        return np.array(
-            [member.job, member.epoch, member.worker, present, self._base, self._cursor, tos]
-        )
+        return np.array([member.job, member.epoch, member.worker, present, 0, 0, tos])
 
     def _count(self, tally: list[int]) -> None:
         """Count packets that are no answers."""

@@ -146,6 +146,13 @@ class Layout:
         return records
 
 
+def offset_of(name: str) -> int:
+    """Where the field ``name`` of the innet header starts in it, in bytes."""
+    fields = HEADER.fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
 def limits(name: str, layout: Layout) -> tuple[int, int]:
     """The smallest and the largest number that the header field ``name`` can mean."""
     if name == "operation":

@@ -41,7 +41,7 @@ class Case:
 
 
 def main(
-    values: Annotated[int, typer.Option(help="Values per packet: 32, 64 or 256.")] = 64,
+    values: Annotated[int, typer.Option(help="Values per packet: 32, 64, 256 or 1024.")] = 64,
     repeats: Annotated[int, typer.Option(help="Of each batch the best of so many.")] = 10,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:

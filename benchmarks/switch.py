@@ -37,7 +37,7 @@ BATCHES = 16
 
 
 def main(
-    values: Annotated[int, typer.Option(help="Values per packet: 32, 64 or 256.")] = 64,
+    values: Annotated[int, typer.Option(help="Values per packet: 32, 64, 256 or 1024.")] = 64,
     repeats: Annotated[int, typer.Option(help="The best of so many.")] = 7,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:

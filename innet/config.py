@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 Engine = Literal["jit", "interpret"]
 Framework = Literal["numpy", "torch"]
-ValuesPerPacket = Literal[32, 64, 256]
+ValuesPerPacket = Literal[32, 64, 256, 1024]
 BatchSize = Annotated[int, Field(ge=1, le=4096)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]

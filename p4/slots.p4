@@ -5,7 +5,7 @@
 // one is in. Each slot has two shadow copies, so that a worker who lost a result can still ask for
 // it while the others are one chunk ahead.
 //
-// Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
+// Compile-time parameters: VALUES (32, 64, 256 or 1024 per packet), SLOTS (of the whole pool),
 // ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
 
 #include <core.p4>

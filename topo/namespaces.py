@@ -1,6 +1,6 @@
 """Into another network namespace and back, and what is set there without a tool.
 
-Sources: setns(2), network_namespaces(7), linux/ethtool.h.
+Sources: setns(2), network_namespaces(7), netdevice(7), linux/ethtool.h.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from innet.errors import NetworkError
 
 _CLONE_NEWNET = 0x40000000
+_SIOCSIFMTU = 0x8922
 _SIOCETHTOOL = 0x8946
 _OFFLOADS = {  # ETHTOOL_S...: receive and transmit checksums, scatter-gather, segmentation
     "rx": 0x15,
@@ -77,6 +78,23 @@ def turn_offloads_off(interface: str) -> None:
             request = struct.pack("16sP", interface.encode(), ctypes.addressof(value)).ljust(40)
             with contextlib.suppress(OSError):
                 fcntl.ioctl(sock, _SIOCETHTOOL, request)
+
+
+def set_mtu(interface: str, mtu: int) -> None:
+    """Let an interface of this namespace carry frames of up to ``mtu`` bytes behind the Ethernet
+    header.
+
+    Raises:
+        NetworkError: its driver cannot.
+    """
+    request = struct.pack("16si", interface.encode(), mtu).ljust(40)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock, _SIOCSIFMTU, request)
+        except OSError as error:
+            raise NetworkError(
+                f"interface {interface} takes no frames of {mtu} bytes: {error.strerror}."
+            ) from None
 
 
 def listens(port: int) -> bool:

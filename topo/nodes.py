@@ -21,7 +21,7 @@ from innet.switch.bmv2_choice import Controls
 from innet.switch.bmv2_session import refused
 from topo import processes
 from topo.debian import Host, Switch
-from topo.namespaces import listens, network_namespace_of, turn_offloads_off
+from topo.namespaces import listens, network_namespace_of, set_mtu, turn_offloads_off
 from topo.processes import NodeProcess
 
 _READY_SECONDS = 60.0
@@ -37,6 +37,7 @@ class P4Host(Host):
         neighbours: IPv4 address -> MAC address, which ARP need not ask for.
         interface: what to call its interface; by default Mininet's name, such as h1-eth0.
         commands: to run once it is there.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
     """
 
     def config(
@@ -45,6 +46,7 @@ class P4Host(Host):
         neighbours: Mapping[str, str] | None = None,
         interface: str | None = None,
         commands: Sequence[str] = (),
+        mtu: int | None = None,
         **params: Any,
     ) -> Any:
         """Called by Mininet once the host has its interfaces."""
@@ -52,7 +54,7 @@ class P4Host(Host):
         default = self.defaultIntf()
         if interface is not None and default is not None:
             default.rename(interface)
-        prepare(self)
+        prepare(self, mtu)
         for command in commands:
             self.cmd(command)
         if neighbours and default is not None:
@@ -65,12 +67,19 @@ class P4Host(Host):
         return result
 
 
-def prepare(node: Any) -> None:
-    """Make a node's interfaces carry what they would carry on a cable, and nothing of their own."""
+def prepare(node: Any, mtu: int | None = None) -> None:
+    """Make a node's interfaces carry what they would carry on a cable, and nothing of their own.
+
+    Args:
+        node: Mininet's.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+    """
     node.cmd(_QUIET)
     with network_namespace_of(node.pid):
         for interface in node.intfNames():
             turn_offloads_off(interface)
+            if mtu is not None and interface != "lo":
+                set_mtu(interface, mtu)
 
 
 class P4Switch(Switch):
@@ -83,6 +92,7 @@ class P4Switch(Switch):
         folder: for logs, sockets and captures; by default one of its own while
             this process runs.
         pcap: write captures of every interface into this folder.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
         deadline: seconds within which it must be ready.
         batch: ``start`` does not wait; ``batchStartup`` does, for all switches. Mininet says so
             where it calls both, so that switches become ready at the same time.
@@ -96,6 +106,7 @@ class P4Switch(Switch):
         commands: Sequence[str] = (),
         folder: str | Path | None = None,
         pcap: str | Path | None = None,
+        mtu: int | None = None,
         deadline: float = _READY_SECONDS,
         batch: bool = False,
         **params: Any,
@@ -106,6 +117,7 @@ class P4Switch(Switch):
         self.program = Path(program)
         self.commands = tuple(commands)
         self.pcap = None if pcap is None else Path(pcap)
+        self.mtu = mtu
         self.deadline = deadline
         self._batch = batch
         if folder is None:
@@ -126,7 +138,7 @@ class P4Switch(Switch):
         if not self.program.is_file():
             raise InputError(f"switch {self.name}: there is no program {self.program}.")
         self.cmd("ip link set lo up")
-        prepare(self)
+        prepare(self, self.mtu)
         self._launch({port: each.name for port, each in self.intfs.items() if each.name != "lo"})
         if not self._batch:
             self._wait()

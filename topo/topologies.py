@@ -15,6 +15,7 @@ from innet.errors import UnknownNameError
 from innet.plan import Plan, Request, SharedPlan, make_plan, plan_jobs
 from innet.programs import CompiledProgram
 from innet.protocol.settings import MAX_WORKERS
+from innet.wire import ETHERNET_HEADER
 from topo.debian import Topo
 from topo.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
 
@@ -22,6 +23,8 @@ SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
 
 _UNDER_WAY = 100_000  # packets that a link with a delay holds
+_ETHERNET = 1500  # bytes behind the Ethernet header, and with what most call jumbo frames
+_JUMBO = 9000
 _PREFIX = 16  # of the network that all hosts are in: 10.0.0.0/16
 
 
@@ -148,6 +151,7 @@ def add_plan(
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     neighbours = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
+    mtu = _mtu(topo.plan)
     for host in plan.hosts:
         others = neighbours | {host.peer.ip: host.peer.mac}
         others.pop(host.endpoint.ip, None)
@@ -157,6 +161,7 @@ def add_plan(
             ip=f"{host.endpoint.ip}/{_PREFIX}",
             mac=host.endpoint.mac,
             neighbours=others,
+            mtu=mtu,
         )
     for number, each in enumerate(plan.switches, start=1):
         options = dict(switch_options or {})
@@ -168,11 +173,18 @@ def add_plan(
             program=written(each.program, folder),
             commands=each.commands,
             folder=folder,
+            mtu=mtu,
             **options,
         )
     options = (links or Links()).options()
     for a, b in plan.links:
         topo.addLink(a.node, b.node, port1=a.port, port2=b.port, **options)
+
+
+def _mtu(plan: SharedPlan) -> int | None:
+    """What links carry behind the Ethernet header, if its frames need more than links do anyway."""
+    longest = max(job.layout.frame_size for job in plan.jobs) - ETHERNET_HEADER.itemsize
+    return _JUMBO if longest > _ETHERNET else None
 
 
 def written(program: CompiledProgram, folder: Path) -> Path:

@@ -26,7 +26,7 @@ def demo(
     ] = None,
     engine: Annotated[str | None, typer.Option(help="jit or interpret. [default: jit]")] = None,
     values_per_packet: Annotated[
-        int | None, typer.Option(help="32, 64 or 256. [default: 64]")
+        int | None, typer.Option(help="32, 64, 256 or 1024. [default: 64]")
     ] = None,
     framework: Annotated[
         str | None, typer.Option(help="What computes gradients: numpy or torch. [default: numpy]")

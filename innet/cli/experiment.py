@@ -36,7 +36,7 @@ def throughput(
     ] = None,
     values: Annotated[
         list[int] | None,
-        typer.Option("--values-per-packet", help="32, 64, 256; repeatable. [default: 64]"),
+        typer.Option("--values-per-packet", help="32, 64, 256, 1024; repeatable. [default: 64]"),
     ] = None,
     windows: Annotated[
         list[int] | None,

@@ -21,7 +21,7 @@ SetOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
 ]
-ValuesOption = Annotated[int | None, typer.Option(help="32, 64 or 256. [default: 64]")]
+ValuesOption = Annotated[int | None, typer.Option(help="32, 64, 256 or 1024. [default: 64]")]
 ProgramOption = Annotated[
     str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
 ]

@@ -1,10 +1,11 @@
 """Raw Ethernet frames of an interface (AF_PACKET): for switches, and for hosts without UDP.
 
-Source: packet(7).
+Sources: packet(7), netdevice(7).
 """
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
 import struct
@@ -25,6 +26,10 @@ _PACKET_IGNORE_OUTGOING = 23
 _PACKET_MR_PROMISC = 1
 _MEMBERSHIP = struct.Struct("=iH10x")  # struct packet_mreq
 _STATISTICS = struct.Struct("=II")  # struct tpacket_stats
+_SIOCGIFMTU = 0x8921
+_SHORTEST_ROOM = 2048
+_ETHERNET_AND_TAGS = 14 + 2 * 4  # bytes of the header and of two VLAN tags, which no MTU counts
+_ROOM = 2 << 20  # bytes for what is taken at once
 _LONGEST_WAIT = 1.0
 
 
@@ -62,6 +67,16 @@ def open_interface(interface: str, ethertype: int | None = None) -> socket.socke
     return sock
 
 
+def room_for_frames(*sockets: socket.socket) -> int:
+    """Bytes of the longest frame that arrives at packet sockets, by their interfaces' MTU now."""
+    longest = 0
+    for sock in sockets:
+        request = struct.pack("16si", sock.getsockname()[0].encode(), 0).ljust(40)
+        answer = fcntl.ioctl(sock, _SIOCGIFMTU, request)
+        longest = max(longest, *struct.unpack_from("i", answer, 16))
+    return max(_SHORTEST_ROOM, -(-(longest + _ETHERNET_AND_TAGS) // 64) * 64)
+
+
 def lost_on_arrival(sock: socket.socket) -> int:
     """Frames that a packet socket had no room for, since the last call."""
     statistics = sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
@@ -83,9 +98,10 @@ class RawFabric:
 
     def __init__(self, interface: str, port: int = 0) -> None:
         self._port = port
-        self._inbox = Inbox()
         self._outbox = Outbox()
         self._socket = open_interface(interface, ETHERTYPE)
+        stride = room_for_frames(self._socket)
+        self._inbox = Inbox(_ROOM // stride, stride)
 
     def close(self) -> None:
         self._socket.close()

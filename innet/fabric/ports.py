@@ -9,13 +9,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from innet.errors import InputError, NetworkError
-from innet.fabric.ethernet import lost_on_arrival, open_interface
+from innet.fabric.ethernet import lost_on_arrival, open_interface, room_for_frames
 from innet.fabric.messages import Inbox, Outbox, failed
 from innet.fabric.rows import by_port
 from innet.fabric.system_calls import receive_of_ports
 from innet.packets import PacketBatch
 
-_ROWS = 8192  # frames of one batch, of all ports
+_ROOM = 16 << 20  # bytes for the frames of one batch, of all ports
 _PER_PORT = 1024
 
 
@@ -38,9 +38,6 @@ class Ports:
             raise InputError("a switch needs at least one interface.")
         self.undelivered = 0
         self.interfaces = dict(interfaces)
-        self._inbox = Inbox(_ROWS)
-        self._length = np.zeros(_ROWS, np.int32)
-        self._port = np.zeros(_ROWS, np.int32)
         self._places = np.full(max(interfaces) + 1, -1, np.int64)
         self._places[list(interfaces)] = np.arange(len(interfaces))
         self._outbox = Outbox()
@@ -54,9 +51,13 @@ class Ports:
                 number = self._sockets[port].fileno()
                 self._ports[number] = port
                 self._epoll.register(number, select.EPOLLIN)
+            stride = room_for_frames(*self._sockets.values())
+            self._inbox = Inbox(_ROOM // stride, stride)
         except BaseException:
             self.close()
             raise
+        self._length = np.zeros(len(self._inbox.data), np.int32)
+        self._port = np.zeros(len(self._inbox.data), np.int32)
 
     def fileno(self) -> int:
         """Readable when a frame has arrived at any port: for select and its like."""

@@ -29,6 +29,7 @@ CASES = {
     "slots-32-wrap": (32, 3, 40, 2**32 - 21),
     "slots-64-four": (64, 4, 40, 0),
     "slots-256-pair": (256, 2, 12, 0),
+    "slots-1024-pair": (1024, 2, 8, 0),
     "harvest-64-three": (64, 3, 16, 0),  # so that no slot is taken over between two passes
     "harvest-256-three": (256, 3, 24, 0),
 }

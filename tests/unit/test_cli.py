@@ -166,7 +166,7 @@ class TestWrong:
             (["--workers", "33"], r"workers = 33 cannot be used.*1 to 32"),
             (["--density", "1.5"], r"density = 1\.5 cannot be used.*0 to 1"),
             (["--engine", "fast"], r"engine = 'fast' cannot be used.*'jit' or 'interpret'"),
-            (["--values-per-packet", "100"], r"values_per_packet = 100.*32, 64 or 256"),
+            (["--values-per-packet", "100"], r"values_per_packet = 100.*32, 64, 256 or 1024"),
             (["--codec", "topk", "--set", "selector.ration=1"], r"ration.*ratio"),
             (["--input", "nowhere.npz"], r"nowhere\.npz"),
             (["--config", "nowhere.toml"], r"nowhere\.toml"),

@@ -95,7 +95,7 @@ def test_engines_agree(codec):
     assert (fast.packets_sent, fast.bytes_sent) == (slow.packets_sent, slow.bytes_sent)
 
 
-@pytest.mark.parametrize("values", [32, 64, 256])
+@pytest.mark.parametrize("values", [32, 64, 256, 1024])
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_packet_sizes_and_framings(values, framing):
     inputs = gradients(2, 2000)
@@ -368,7 +368,7 @@ class TestBadInput:
             all_reduce(gradients(2, 4), engine="turbo")
 
     def test_values_per_packet(self):
-        with pytest.raises(InputError, match="compiled for 32, 64, 256"):
+        with pytest.raises(InputError, match="compiled for 32, 64, 256, 1024"):
             all_reduce(gradients(2, 4), values_per_packet=65)
 
     @pytest.mark.parametrize("window", [0, 3, 2048])

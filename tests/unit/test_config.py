@@ -56,7 +56,7 @@ class Outer(BaseModel):
         (
             AllReduceSettings,
             {"values_per_packet": 33},
-            "values_per_packet = 33 cannot be used; allowed is 32, 64 or 256.",
+            "values_per_packet = 33 cannot be used; allowed is 32, 64, 256 or 1024.",
         ),
         (
             AllReduceSettings,

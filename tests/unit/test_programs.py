@@ -55,13 +55,13 @@ def test_compile_shipped_rewrites_manifest_and_files(checkout):
     before = {path.name: path.read_bytes() for path in (checkout / "compiled").iterdir()}
     manifest = json.loads((checkout / "manifest.json").read_text())
     p4c = programs.find_p4c()
-    same = manifest["programs"]["slots-32"]["p4c"] == programs.p4c_version(p4c)
+    same = manifest["programs"]["tree-32"]["p4c"] == programs.p4c_version(p4c)
     (checkout / "manifest.json").unlink()
-    done = [program.name for program in programs.compile_shipped(checkout, only="slots")]
-    assert sorted(done) == ["slots-256", "slots-32", "slots-64"]
+    done = [program.name for program in programs.compile_shipped(checkout, only="tree")]
+    assert sorted(done) == ["tree-32", "tree-64"]
     if same:
         entries = manifest["programs"].items()
-        manifest["programs"] = {name: each for name, each in entries if each["program"] == "slots"}
+        manifest["programs"] = {name: each for name, each in entries if each["program"] == "tree"}
         assert json.loads((checkout / "manifest.json").read_text()) == manifest
         assert {p.name: p.read_bytes() for p in (checkout / "compiled").iterdir()} == before
 
@@ -150,7 +150,9 @@ def test_every_register_is_accessed_once_per_packet(program, beside_values):
 def test_unknown_program_and_size():
     with pytest.raises(UnknownNameError, match="Did you mean 'slots'"):
         programs.find("slot", 64)
-    with pytest.raises(InputError, match="compiled for 32, 64, 256 values per packet, not for 100"):
+    with pytest.raises(
+        InputError, match="compiled for 32, 64, 256, 1024 values per packet, not for 100"
+    ):
         programs.find("slots", 100)
 
 

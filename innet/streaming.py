@@ -1,9 +1,11 @@
 """A worker that takes and sends packets at a UDP socket without a step of Python for each batch.
 
 What ``innet.fabric.drive`` does for any hosts and fabrics is done here for one worker at one
-socket, in compiled code: receive what has arrived, take the results, fill the frames of the chunks
-that may follow, send them, and so on until nothing is there. Only then, or where the socket takes
-no more, does Python go on: with timers, with waiting, and with whoever has left the job.
+socket, in compiled code: fill the frames of the chunks that may follow, send them, receive what has
+arrived, take the results, and so on, sleeping where nothing is there. Python goes on when all
+results are in, and where there is something that it knows better: a timer has run out, the first
+results come after a silence, results lack workers, the switch has something to say, or the socket
+takes no more.
 
 What Python does between two batches costs more than what happens to them where they are as small
 as a processor's cache wants them.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numba import njit
@@ -23,6 +25,8 @@ from innet.errors import StateError
 from innet.fabric import Fabric
 from innet.fabric.messages import failed
 from innet.fabric.system_calls import (
+    LONGEST_DATAGRAM,
+    MOST_SEGMENTS,
     Arrival,
     Departure,
     Reception,
@@ -31,19 +35,24 @@ from innet.fabric.system_calls import (
     monotonic,
     receive_datagrams,
     send_packets,
+    wait_readable,
 )
-from innet.fabric.udp import Link
+from innet.fabric.udp import Link, Watch
 from innet.packets import PacketBatch
 from innet.plan import WorkerEnd
 from innet.protocol import SlotState, SlotWorker
 from innet.protocol.answers import take
 from innet.protocol.chunks import fill
-from innet.protocol.stream import Moved, Stream
+from innet.protocol.stream import Count, Moved, Stream, Time
 from innet.protocol.verdicts import Tally
 
-_TURNS = 64  # looks at the socket, before timers are looked at again
+_TURNS = 1024  # looks at the socket, before Python may see that somebody has pressed Ctrl-C
 _YIELDS = 16  # in vain: what a process waits for is often being made on the same processor
-_QUEUED, _WAITING = int(Tally.QUEUED), int(SlotState.WAITING)
+_BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
+_QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState.WAITING)
+_ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(len(Count))
+_SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(len(Time))
+_COUNTS, _TIMES = len(Count), len(Time)
 _EAGAIN = errno.EAGAIN
 _NO_NAMES = np.empty((0, 16), np.uint8)
 
@@ -51,11 +60,14 @@ _NO_NAMES = np.empty((0, 16), np.uint8)
 class Linked(Fabric, Protocol):
     """A fabric over one UDP socket."""
 
-    def link(self) -> Link:
-        """The socket."""
+    def link(self, head: NDArray[np.uint8]) -> Link:
+        """The socket, for frames that begin with ``head``."""
 
     def heard(self) -> None:
         """Packets have come there."""
+
+    def watch(self, now: float) -> Watch:
+        """What else may end a wait, which ``wait`` then looks at."""
 
 
 def streamer_of(end: WorkerEnd, fabric: Fabric) -> Streamer | None:
@@ -76,17 +88,19 @@ class Streamer:
     def __init__(self, end: SlotWorker, fabric: Linked) -> None:
         self._end = end
         self._fabric = fabric
-        window, size = end.member.window, end.layout.frame_size
+        size, offset = end.layout.frame_size, end.layout.header_offset
+        at_once = min(MOST_SEGMENTS, LONGEST_DATAGRAM // (size - offset))
+        rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
         self._departure = Departure(
-            data=np.empty((window, size), np.uint8),
-            length=np.full(window, size, np.int32),
-            offset=end.layout.header_offset,
-            rows=np.arange(window),
+            data=np.empty((rows, size), np.uint8),
+            length=np.full(rows, size, np.int32),
+            offset=offset,
+            rows=np.arange(rows),
             names=_NO_NAMES,
-            name_of=np.zeros(window, np.int64),
+            name_of=np.zeros(rows, np.int64),
         )
         with contextlib.suppress(StateError):  # who has left is told so when it is used
-            self._turn(0.0, 0)  # compiled now, not when a packet waits
+            self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
     def run(self, now: float) -> float:
         """Move packets until the worker is done; what is under way then stays there.
@@ -100,102 +114,180 @@ class Streamer:
         """
         end, fabric = self._end, self._fabric
         while True:
-            came = self._turn(now, _TURNS)
+            now = self._turn(now, fabric.watch(now))
             if end.done:
                 return now
+            now = fabric.wait(now, now)
             deadline = end.next_deadline()
-            if deadline is not None and deadline <= now:
+            assert deadline is not None  # it is not done, so a chunk waits
+            if deadline <= now:
                 frames = end.outgoing(now)
                 if len(frames):
                     fabric.send(PacketBatch.uniform(frames, 0), now)
-                deadline = end.next_deadline()
-            assert deadline is not None  # it is not done, so a chunk waits
-            now = fabric.wait(now, now if came else deadline)
 
-    def _turn(self, now: float, most: int) -> bool:
-        """Up to ``most`` batches; whether packets came."""
-        end, link, departure = self._end, self._fabric.link(), self._departure
-        outbox = link.outbox
+    def _turn(self, now: float, watch: Watch) -> float:
+        """Until Python has something to do; the time then."""
+        end, departure = self._end, self._departure
         what = end.stream(now)
+        link = self._fabric.link(what.head)
+        outbox = link.outbox
         means = link.arrival, link.reception, departure, outbox.transmission
-        moved = Moved(*turns((link.descriptor, most, outbox.most), means, what))
-        outbox.dropped += moved.lost
-        end.streamed(moved, now)
-        if moved.end > moved.first:  # the socket had no room, or cannot do it in this way
-            frames = departure.data[moved.first : moved.end]
+        counts, times = turns((link.descriptor, outbox.most), means, what, watch)
+        moved = Moved(counts.tolist(), times.tolist())
+        outbox.dropped += moved.counts[Count.LOST]
+        end.streamed(moved)
+        first, stop, error = (moved.counts[each] for each in (Count.FIRST, Count.END, Count.ERROR))
+        if stop > first:  # the socket had no room, or cannot do it in this way
+            frames = departure.data[first:stop]
             self._fabric.send(PacketBatch.uniform(frames, 0), now)
-        elif moved.error not in (0, _EAGAIN):
-            raise failed("receiving", moved.error)
-        if moved.received:
+        elif error:
+            raise failed("receiving", error)
+        if moved.counts[Count.RECEIVED]:
             self._fabric.heard()
-        return moved.received > 0
+        return max(now, moved.times[Time.NOW])
 
 
 @njit(cache=True, nogil=True)
 def turns(
-    socket: tuple[int, int, int],
+    socket: tuple[int, int],
     means: tuple[Arrival, Reception, Departure, Transmission],
     stream: Stream,
-) -> tuple[int, int, int, int, int, int, int, int]:
-    """Receive, take, fill and send.
+    watch: Watch,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
     Args:
-        socket: its descriptor, how many batches at most, and how many packets go as one datagram.
+        socket: its descriptor, and how many packets go as one datagram.
         means: room for packets that come, and that go, and for the calls.
         stream: the worker's end.
+        watch: what else there may be to do.
 
     Returns:
-        what ``Moved`` has.
+        counts and times: see ``Count`` and ``Time``.
     """
-    descriptor, most, segments = socket
+    descriptor, _ = socket
     arrival, reception, departure, transmission = means
     tally, clock = stream.notes
-    outer, size = departure.offset, departure.data.shape[1]
-    no_flags = np.zeros(len(departure.rows), np.uint8)
-    words = np.zeros(2, np.int64)
+    offset, size = departure.offset, departure.data.shape[1]
+    room = np.zeros(4, np.int64)
+    counts, times = np.zeros(_COUNTS, np.int64), np.full(_TIMES, np.inf)
+    counts[_WAITING] = stream.waiting
+    times[_BOUND], times[_SILENT_FROM] = -np.inf, stream.patience[2]
     idle = 0
-    answers, received, taken, sent, first, end, lost, error = 0, 0, 0, 0, 0, 0, 0, 0
-    for _ in range(most):
-        count, error = receive_datagrams(descriptor, arrival, reception, outer, size - outer)
-        if count == 0:
-            if idle == _YIELDS or error != _EAGAIN:
-                break
+    ends = False
+    for _ in range(_TURNS):
+        if tally[_QUEUED] > 0 and not stream.held and tally[_FLAGS] & stream.halts == 0:
+            _send_queued(socket, (departure, transmission), stream, counts, times)
+        if ends or counts[_ERROR] != 0 or counts[_WAITING] == 0:
+            break
+        count, error = receive_datagrams(descriptor, arrival, reception, offset, size - offset)
+        if count > 0:
+            idle = 0
+            clock[0] = monotonic(room)
+            ends = _take(arrival, (count, offset), stream, counts, times)
+            if error != 0 and clock[0] >= times[_BOUND]:  # what came before a deadline is taken
+                ends = _due(stream, watch, times) or ends
+        elif error != _EAGAIN:
+            counts[_ERROR] = error
+        elif idle < _YIELDS:
             idle += 1
             let_others_run()
-            continue
-        idle = 0
-        length = arrival.length[:count]
-        for row in range(count):
-            length[row] += outer
-            taken += length[row]
-        received += count
-        clock[0] = monotonic(words)
-        packets = arrival.data[:count], length
-        answers += take(packets, stream.terms, stream.slots, stream.chunks, stream.notes)
-        queued = tally[_QUEUED]
-        if queued == 0:
-            continue
-        queue = stream.slots[2][:queued]
-        _start(queue, clock[0], stream)
-        which = queue, no_flags[:queued]
-        where = stream.slots[0], stream.terms[1][4]
-        fill(departure.data[:queued], stream.head, which, where, stream.message)
-        tally[_QUEUED] = 0
-        sent += queued
+        else:
+            clock[0] = monotonic(room)
+            if _due(stream, watch, times) or (counts[_RECEIVED] > 0 and not watch.lasting):
+                break
+            left = times[_BOUND] - clock[0]
+            ends = wait_readable(descriptor, watch.descriptor, left, room) != 1
+            clock[0] = monotonic(room)
+    times[_NOW] = clock[0]
+    return counts, times
+
+
+@njit(cache=True, nogil=True)
+def _take(
+    arrival: Arrival,
+    which: tuple[int, int],
+    stream: Stream,
+    counts: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> bool:
+    """Take so many packets that have come and lack so many bytes; whether Python is to know."""
+    count, lacking = which
+    tally, clock = stream.notes
+    now = clock[0]
+    length = arrival.length[:count]
+    length += lacking
+    counts[_RECEIVED] += count
+    counts[_BYTES] += length.sum()
+    packets = arrival.data[:count], length
+    answers = take(packets, stream.terms, stream.slots, stream.chunks, stream.notes)
+    if answers == 0:
+        return False
+    counts[_ANSWERS] += answers
+    counts[_WAITING] -= answers
+    after_silence = now >= times[_SILENT_FROM]
+    times[_SINCE] = now if after_silence else min(times[_SINCE], now)
+    times[_UNTIL] = now
+    times[_SILENT_FROM] = now + stream.patience[0]
+    return bool(after_silence or tally[_FLAGS] & stream.halts != 0)
+
+
+@njit(cache=True, nogil=True)
+def _send_queued(
+    socket: tuple[int, int],
+    room: tuple[Departure, Transmission],
+    stream: Stream,
+    counts: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> None:
+    """Send the chunks in the queue, as many at once as the frames have room for."""
+    descriptor, segments = socket
+    departure, transmission = room
+    tally, clock = stream.notes
+    queue, queued = stream.slots[2], tally[_QUEUED]
+    no_flags = np.zeros(len(departure.rows), np.uint8)
+    where = stream.slots[0], stream.terms[1][4]
+    sent = 0
+    while sent < queued and counts[_ERROR] == 0:
+        end = min(queued - sent, len(departure.rows))
+        slots = queue[sent : sent + end]
+        _start(slots, clock[0], stream)
+        fill(departure.data[:end], stream.head, (slots, no_flags[:end]), where, stream.message)
         leaving = Departure(
-            departure.data[:queued],
-            departure.length[:queued],
-            outer,
-            departure.rows[:queued],
+            departure.data[:end],
+            departure.length[:end],
+            departure.offset,
+            departure.rows[:end],
             departure.names,
-            departure.name_of[:queued],
+            departure.name_of[:end],
         )
-        first, missing, error = send_packets(descriptor, leaving, 0, segments, transmission)
-        lost += missing
-        end = queued
-        if error != 0:
-            break
-    return answers, received, taken, sent, first, end, lost, error
+        first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission)
+        sent += end
+        counts[_FIRST], counts[_END], counts[_ERROR] = first, end, error
+        counts[_LOST] += lost
+    for index in range(sent, queued):
+        queue[index - sent] = queue[index]
+    tally[_QUEUED] = queued - sent
+    counts[_SENT] += sent
+    counts[_WAITING] += sent
+    times[_BOUND] = min(times[_BOUND], clock[0] + min(stream.patience[0], stream.patience[1]))
+
+
+@njit(cache=True, nogil=True)
+def _due(stream: Stream, watch: Watch, times: NDArray[np.float64]) -> bool:
+    """Whether a timer has run out; before ``times[_BOUND]`` none will."""
+    times[_BOUND] = min(watch.until, _next_deadline(stream.slots))
+    return bool(stream.notes[1][0] >= times[_BOUND])
+
+
+@njit(cache=True, nogil=True)
+def _next_deadline(slots: tuple[NDArray[Any], ...]) -> float:
+    """As ``SlotTimers.next_deadline``."""
+    _, _, _, _, _, resend_at, give_up_at = slots
+    earliest = np.inf
+    for slot in range(len(resend_at)):
+        earliest = min(earliest, resend_at[slot], give_up_at[slot])
+    return earliest
 
 
 @njit(cache=True, nogil=True)
@@ -203,7 +295,7 @@ def _start(slots: NDArray[np.int64], now: float, stream: Stream) -> None:
     """What ``SlotTimers.start`` does for chunks that wait for nothing but their result."""
     _, state, _, sends, first_sent, resend_at, give_up_at = stream.slots
     for slot in slots:
-        state[slot] = _WAITING
+        state[slot] = _UNDER_WAY
         sends[slot] = 1
         first_sent[slot] = now
         stream.timeouts[slot] = stream.patience[0]

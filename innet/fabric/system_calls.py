@@ -2,19 +2,21 @@
 
 Numba calls the C library by name. A structure of C's is a row of 64-bit words here, filled in by
 number; the numbers are those of 64-bit little-endian Linux, the only system that has these calls.
-Every function returns at once, and lets other threads of Python run meanwhile. What it cannot do
-it returns as the error's number, for Python to wait, to repeat or to raise.
+Every function but ``wait_readable`` returns at once, and all let other threads of Python run
+meanwhile. What one cannot do it returns as the error's number, for Python to wait, to repeat or to
+raise.
 
 A datagram that is as long as many packets (UDP_SEGMENT on the way out, UDP_GRO on the way in)
 passes the kernel once instead of packet by packet. The vectors of a message say where its parts lie
 in memory, so that each of its packets is a row of a batch without being copied again.
 
-Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), cmsg(3), udp(7).
+Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), poll(2), cmsg(3), udp(7).
 """
 
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import sys
 from typing import Any, NamedTuple
@@ -65,13 +67,15 @@ _sendmmsg: Any = types.ExternalFunction(
     "sendmmsg", types.int32(types.int32, types.uint64, types.uint32, types.int32)
 )
 _errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer(types.int32)())
-
-
 _clock_gettime: Any = types.ExternalFunction(
     "clock_gettime", types.int32(types.int32, types.uint64)
 )
 _CLOCK_MONOTONIC = 1
 _sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
+_ppoll: Any = types.ExternalFunction(
+    "ppoll", types.int32(types.uint64, types.uint64, types.uint64, types.uint64)
+)
+_POLLIN = select.POLLIN
 
 
 class Arrival(NamedTuple):
@@ -156,6 +160,29 @@ def monotonic(words: Words) -> float:
 def let_others_run() -> None:
     """Give the processor to whoever waits for it."""
     _sched_yield()
+
+
+@njit(cache=True, nogil=True)
+def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
+    """Sleep until a descriptor can be read or has an error, so many seconds, or until a signal.
+
+    Args:
+        one: a descriptor; what is below 0 is not waited for.
+        other: likewise.
+        seconds: how long at most.
+        words: (4,), room for the call.
+
+    Returns:
+        1 if the one can be read, plus 2 if the other can; 0 if neither.
+    """
+    words[0] = (one & _LOW) | _POLLIN << 32  # struct pollfd: descriptor, what for, what is
+    words[1] = (other & _LOW) | _POLLIN << 32
+    words[2] = int(seconds)
+    words[3] = int((seconds - words[2]) * 1e9)
+    at = words.ctypes.data
+    if _ppoll(at, 2, at + 16, 0) <= 0:
+        return 0
+    return int(words[0] >> 48 != 0) | int(words[1] >> 48 != 0) << 1
 
 
 @njit(cache=True, nogil=True)

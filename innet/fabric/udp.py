@@ -50,6 +50,20 @@ class Link(NamedTuple):
     outbox: Outbox
 
 
+class Watch(NamedTuple):
+    """What ends a wait for packets.
+
+    Attributes:
+        descriptor: something is to be heard where it can be read; -1 for none.
+        until: the time.
+        lasting: packets that come do not change it.
+    """
+
+    descriptor: int
+    until: float
+    lasting: bool
+
+
 class UdpFabric:
     """Carries the frames of one host as UDP datagrams.
 
@@ -112,26 +126,35 @@ class UdpFabric:
         """The fabric's clock, seconds."""
         return time.monotonic()
 
-    def link(self) -> Link:
-        """The socket as compiled code uses it, until ``close``; see ``innet.streaming``."""
+    def link(self, head: NDArray[np.uint8]) -> Link:
+        """The socket as compiled code uses it, until ``close``, for frames that all begin with
+        ``head``; see ``innet.streaming``.
+        """
+        self._follow(head)
         inbox, outbox = self._inbox, self._outbox
         return Link(self, self._socket.fileno(), inbox.arrival, inbox.reception, outbox)
 
     def heard(self) -> None:
         """Packets have come over the link."""
 
+    def watch(self, now: float) -> Watch:
+        """What to wait for at the link besides packets."""
+        return Watch(-1, now + _LONGEST_WAIT, True)
+
     def send(self, packets: PacketBatch, now: float) -> None:  # noqa: ARG002 - the kernel's time
         """Hand packets to the kernel."""
-        if not len(packets):
-            return
-        first = packets.data[0]
+        if len(packets):
+            self._follow(packets.data[0])
+            self._outbox.send(self._socket, packets, _HEADERS)
+
+    def _follow(self, frame: NDArray[np.uint8]) -> None:
+        """Have the kernel write headers as this frame has them."""
         # The kernel cuts no datagram that has no checksum.
-        options = self._outbox.segments or bool(first[_UDP_CHECKSUM].any()), int(first[_TOS])
+        options = self._outbox.segments or bool(frame[_UDP_CHECKSUM].any()), int(frame[_TOS])
         if options != self._options:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, int(not options[0]))
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, options[1])
             self._options = options
-        self._outbox.send(self._socket, packets, _HEADERS)
 
     def receive(self, now: float) -> PacketBatch:  # noqa: ARG002 - the kernel's time
         """What has arrived, valid until the next call; another length than the layout's stays."""

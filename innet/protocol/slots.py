@@ -50,7 +50,7 @@ from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, tag_of
 from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
-from innet.protocol.stream import Moved, Stream
+from innet.protocol.stream import Count, Moved, Stream, Time
 from innet.protocol.timers import SlotTimers
 from innet.protocol.verdicts import Tally, Verdict
 from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
@@ -332,7 +332,7 @@ class SlotWorker:
         answers: int = self._compiled.take(
             (data, length), self._terms, self._slots, self._chunks_asked(), self._notes
         )
-        self._took(answers, len(length), int(length.sum()), now)
+        self._took(answers, len(length), int(length.sum()), (now, now))
         if self.window.adapts and answers:
             marked = int(self._notes[0][Tally.MARKED])
             self.window.heard(answers, marked if marked >= 0 else None, unsent)
@@ -351,8 +351,10 @@ class SlotWorker:
         message = _NOTHING if self._message is None else self._message
         return message.operation, message.elements, message.combined, self._who
 
-    def _took(self, answers: int, received: int, size: int, now: float) -> None:
-        """Take up what compiled code noted of ``received`` packets of ``size`` bytes."""
+    def _took(self, answers: int, received: int, size: int, when: tuple[float, float]) -> None:
+        """Take up what compiled code noted of ``received`` packets of ``size`` bytes, of which
+        the answers came ``when``: from the one time to the other.
+        """
         counters = self.counters
         counters.received += received
         counters.bytes_received += size
@@ -362,13 +364,14 @@ class SlotWorker:
         if answers < received:
             self._count(tally.tolist())
         if answers:
+            since, now = when
             self._open -= answers
             self._heard = now
             self.result_flags |= Flag(int(tally[Tally.FLAGS])) & ~Flag.RESULT
             if self.all_or_none and not self._held and Flag.PARTIAL in self.result_flags:
                 self.late = self.missing
                 self._held = bool(self.late)
-            self._timers.heard(now, float(clock[2]))
+            self._timers.heard(now, float(clock[2]), since)
 
     # ------------------------------------------------------------------ both in compiled code
 
@@ -381,6 +384,8 @@ class SlotWorker:
         """All that compiled code needs to take what comes and to send what may follow."""
         self._ready_notes(now)
         message = _NOTHING if self._message is None else self._message
+        timers = self._timers
+        asks = self.all_or_none and not self._held
         return Stream(
             self._terms,
             self._slots,
@@ -388,15 +393,20 @@ class SlotWorker:
             self._notes,
             self._head,
             (message.words, message.operation, message.elements),
-            self._timers.timeouts,
-            np.array([self.round_trip.timeout, self.timing.give_up]),
+            timers.timeouts,
+            (float(timers.round_trip.timeout), float(self.timing.give_up), timers.silent_from),
+            int(np.count_nonzero(self._state == SlotState.WAITING)),
+            self._held,
+            int(Flag.PARTIAL) if asks else 0,
         )
 
-    def streamed(self, moved: Moved, now: float) -> None:
+    def streamed(self, moved: Moved) -> None:
         """Take up what compiled code did with ``stream``."""
-        self._took(moved.answers, moved.received, moved.bytes_received, now)
-        self.counters.sent += moved.sent
-        self.counters.bytes_sent += moved.sent * self.layout.frame_size
+        counts, times = moved
+        when = times[Time.SINCE], times[Time.UNTIL]
+        self._took(counts[Count.ANSWERS], counts[Count.RECEIVED], counts[Count.BYTES], when)
+        self.counters.sent += counts[Count.SENT]
+        self.counters.bytes_sent += counts[Count.SENT] * self.layout.frame_size
 
     def _me(self) -> NDArray[np.int64]:
         """As ``answers.Member``, before the first all-reduce."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,11 @@ class Stream(NamedTuple):
         head: of frames.
         message: words, operations and elements of chunks.
         timeouts: (window,) float64, of each slot.
-        patience: (2,) float64: the time-out of a chunk that is sent for the first time, and after
-            how long it is given up.
+        patience: the time-out of a chunk that is sent for the first time; after how long it is
+            given up; and the time from which results end a silence, of which Python is told.
+        waiting: how many chunks wait for their results.
+        held: no chunk may be sent for the first time.
+        halts: flags of results after which Python is asked before more is sent.
     """
 
     terms: tuple[Any, ...]
@@ -27,27 +31,38 @@ class Stream(NamedTuple):
     head: NDArray[np.uint8]
     message: tuple[Any, ...]
     timeouts: NDArray[np.float64]
-    patience: NDArray[np.float64]
+    patience: tuple[float, float, float]
+    waiting: int
+    held: bool
+    halts: int
+
+
+class Count(enum.IntEnum):
+    """Places in what compiled code counts of a ``Stream``."""
+
+    ANSWERS = 0  # packets that were
+    RECEIVED = 1  # all that came
+    BYTES = 2  # theirs
+    SENT = 3  # frames of chunks whose turn had come
+    WAITING = 4  # chunks that wait for their results now
+    FIRST = 5  # from this one of the frames that were filled last to the one before
+    END = 6  # this one, the socket has not taken them
+    LOST = 7  # frames that the interface's queue had no room for
+    ERROR = 8  # the number of the error that stopped it, or 0
+
+
+class Time(enum.IntEnum):
+    """Places among the times that it notes; infinity for none."""
+
+    SINCE = 0  # answers have come since then without a silence
+    UNTIL = 1  # when the last of them came
+    NOW = 2  # at the end
+    SILENT_FROM = 3  # answers from then on end a silence
+    BOUND = 4  # no timer runs out before
 
 
 class Moved(NamedTuple):
-    """What compiled code did with a ``Stream``.
+    """What compiled code did with a ``Stream``: numbers by ``Count``, and by ``Time``."""
 
-    Attributes:
-        answers: packets that were.
-        received: all that came.
-        bytes_received: theirs.
-        sent: frames of chunks whose turn had come.
-        first, end: those among the frames that were filled last that the socket has not taken.
-        lost: frames that the interface's queue had no room for.
-        error: the number of the error that stopped it, or 0.
-    """
-
-    answers: int
-    received: int
-    bytes_received: int
-    sent: int
-    first: int
-    end: int
-    lost: int
-    error: int
+    counts: list[int]
+    times: list[float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -110,16 +111,23 @@ class SlotTimers:
         self._timeout[slots] = longer
         self.resend_at[slots] = now + self._until_next(slots, now)
 
-    def heard(self, now: float, waited: float) -> None:
+    @property
+    def silent_from(self) -> float:
+        """The time from which results are the first after a silence, or are waited for as such."""
+        return -math.inf if len(self._held) else float(self._heard + self.round_trip.timeout)
+
+    def heard(self, now: float, waited: float, since: float | None = None) -> None:
         """Results have come.
 
         Args:
             now: the time.
             waited: the longest wait of those among them that were sent once only (Karn's
                 algorithm), for their mean would hide it; below 0 if there is none.
+            since: when the first of them came, if they came one after the other.
         """
-        if now >= self._heard + self.round_trip.timeout:
-            self._begun = now
+        since = now if since is None else since
+        if since >= self._heard + self.round_trip.timeout:
+            self._begun = since
         self._heard = now
         if waited >= 0:
             self.round_trip.measured(waited)

@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from innet.errors import MembershipError, NetworkError, StateError
 from innet.fabric.messages import widen_buffers
 from innet.fabric.peers import Address
-from innet.fabric.udp import Link, UdpFabric
+from innet.fabric.udp import Link, UdpFabric, Watch
 from innet.packets import PacketBatch
 from innet.wire import Endpoint, Layout
 
@@ -96,9 +99,16 @@ class ServiceFabric:
         """The fabric's clock, seconds."""
         return self._open().now()
 
-    def link(self) -> Link:
+    def link(self, head: NDArray[np.uint8]) -> Link:
         """See ``UdpFabric``."""
-        return self._open().link()
+        return self._open().link(head)
+
+    def watch(self, now: float) -> Watch:
+        """See ``UdpFabric``."""
+        end = now + _LONGEST_WAIT
+        if self._departed:
+            end = min(end, self._patience_ends(now))
+        return Watch(self._channel(), end, not self._departed)
 
     def heard(self) -> None:
         """Packets have come over the link."""
@@ -121,27 +131,25 @@ class ServiceFabric:
         Raises:
             MembershipError: workers left the job or ask for its next epoch, or the switch is gone.
         """
-        udp, channel = self._open(), self._channel()
-        end = min(until, now + _LONGEST_WAIT)
-        if self._departed:
-            end = min(end, self._patience_ends(now))
+        udp = self._open()
+        channel, end, _ = self.watch(now)
+        if self._departed and now >= self._patience_ends(now):
+            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departed.items())
+            raise MembershipError(
+                f"{said}, so the others wait in vain. Renew the membership and go on."
+            )
+        end = min(end, until)
         readable, _, _ = select.select([udp.fileno(), channel], [], [], max(0.0, end - now))
         if channel in readable:
             self._listen()
         return max(now, self.now())
 
     def _patience_ends(self, now: float) -> float:
-        """When to take a departure for the reason of a silence; raises if that was before."""
+        """When to take a departure for the reason of a silence, which begins now if not before."""
         if self._silent_since is None:
             self._silent_since = now
         alarming = not all(each.on_purpose for each in self._departed.values())
-        end = self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
-        if now >= end:
-            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departed.items())
-            raise MembershipError(
-                f"{said}, so the others wait in vain. Renew the membership and go on."
-            )
-        return end
+        return self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
 
     def _open(self) -> UdpFabric:
         if self._udp is None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from innet.errors import NetworkError, StalledError
+from innet.errors import MembershipError, NetworkError, StalledError
 from innet.fabric import Faults, FaultyFabric, MemoryFabric
-from innet.fabric.udp import UdpFabric
-from innet.packets import PacketBatch
+from innet.fabric.messages import widen_buffers
+from innet.fabric.udp import UdpFabric, Watch
 from innet.protocol import Membership, SlotWorker, Timing
+from innet.protocol.timers import PROBES
 from innet.streaming import Streamer, streamer_of
 from innet.wire import Endpoint, Flag, Layout, pack
 from innet.words import Operation, Segment
@@ -21,7 +23,7 @@ from innet.words import Operation, Segment
 LAYOUT = Layout(5)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=8)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
-TIMING = Timing(timeout=5.0, max_timeout=5.0, give_up=20.0)
+TIMING = Timing(timeout=5.0, max_timeout=5.0, give_up=20.0, adaptive=False)
 HEADERS = LAYOUT.header_offset
 
 
@@ -30,7 +32,7 @@ def new_worker(timing: Timing = TIMING) -> SlotWorker:
 
 
 @contextlib.contextmanager
-def link(segments: bool):
+def link(segments: bool, layout: Layout = LAYOUT):
     """A worker's fabric, and the socket at its other end."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as switch,
@@ -38,11 +40,12 @@ def link(segments: bool):
     ):
         for each in (switch, sock):
             each.bind(("127.0.0.1", 0))
+            widen_buffers(each)
         switch.connect(sock.getsockname())
         sock.connect(switch.getsockname())
         switch.setblocking(False)
         with contextlib.closing(
-            UdpFabric(ME, SWITCH, LAYOUT, sock=sock, segments=segments)
+            UdpFabric(ME, SWITCH, layout, sock=sock, segments=segments)
         ) as fabric:
             yield fabric, switch
 
@@ -70,7 +73,12 @@ def result(rng, chunk: int, **fields: int) -> np.ndarray:
     more = {"slot": chunk % 8, "slot_version": chunk // 8 % 2, "sequence": chunk + 1}
     more |= {"operation": Operation.SUM, "epoch": 9, "worker": 1}
     more |= {"elements": 2 if chunk == 39 else 5}  # the last one is not full
-    return pack(LAYOUT, SWITCH, ME, values, **fields, **more)
+    return pack(LAYOUT, SWITCH, ME, values, **more | fields)
+
+
+def at_once(now: float) -> Watch:
+    """Nothing is waited for."""
+    return Watch(-1, now, True)
 
 
 def arrived(sock: socket.socket) -> list[bytes]:
@@ -91,18 +99,19 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
     with link(segments) as (fabric, switch):
         streamer = streamer_of(end, fabric)
         for each in (end, twin):
-            each.start([Segment(Operation.SUM, words)], 0.0)
-        first = end.outgoing(0.0)
-        np.testing.assert_array_equal(first, twin.outgoing(0.0))
+            each.start([Segment(Operation.SUM, words)], fabric.now())
+        streamer._turn(now := fabric.now(), at_once(now))
+        first = twin.outgoing(now)
+        assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in first]
         under_way = set(range(8))
         for _ in range(300):
             chosen = [chunk for chunk in sorted(under_way) if rng.random() < 0.5]
             frames = results_by_chance(rng, chosen, max(under_way))
             for frame in frames:
                 switch.send(frame[HEADERS:].tobytes())
-            assert streamer._turn(0.0, 64) == (len(frames) > 0)
-            twin.receive(frames, 0.0)
-            expected = twin.outgoing(0.0)
+            streamer._turn(now := fabric.now(), at_once(now))
+            twin.receive(frames, now)
+            expected = twin.outgoing(now)
             assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in expected]
             assert end.counters == twin.counters
             for name in ("_chunk", "_state"):
@@ -110,6 +119,7 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
             under_way = set(twin._chunk[twin._state == 2].tolist())
             if twin.done:
                 break
+            streamer._turn(now := fabric.now(), at_once(now))  # nothing has come
         assert end.done
         assert twin.counters.refused["job"]
         assert twin.counters.refused["checksum"]
@@ -122,13 +132,13 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
     with link(True) as (fabric, switch):
         streamer = streamer_of(end, fabric)
         end.start([Segment(Operation.SUM, np.zeros(5 * 9, np.int32))], now := fabric.now())
-        fabric.send(PacketBatch.uniform(end.outgoing(now), 0), now)
         fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
         for chunk in range(8):
             frame = result(np.random.default_rng(0), chunk, **fields)
             switch.send(frame[0, HEADERS:].tobytes())
-        assert streamer._turn(now, 64)
+        streamer._turn(now, at_once(now))
         sent = fabric.now()
+        assert end.counters.sent == 9
         assert end.next_deadline() == pytest.approx(sent + 5.0, abs=1.0)
         again = end.outgoing(end.next_deadline())
         assert LAYOUT.view(again)["innet"]["sequence"].tolist() == [9]
@@ -149,10 +159,131 @@ def test_a_socket_that_is_gone_is_named() -> None:
     with link(True) as (fabric, _):
         streamer = streamer_of(end, fabric)
         end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
-        descriptor = fabric.link()._replace(descriptor=-1)
-        fabric.link = lambda: descriptor  # type: ignore[method-assign]
+        gone = fabric.link(end.stream(now).head)._replace(descriptor=-1)
+        fabric.link = lambda _: gone  # type: ignore[method-assign]
         with pytest.raises(NetworkError, match="receiving packets failed"):
             streamer.run(now)
+
+
+def answer(switch: socket.socket, chunks, **fields: int) -> None:
+    """Send results of ``chunks``."""
+    fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3} | fields
+    for chunk in chunks:
+        frame = result(np.random.default_rng(chunk), chunk, **fields)
+        switch.send(frame[0, HEADERS:].tobytes())
+
+
+def test_all_results_end_the_wait_for_more() -> None:
+    """Sent, slept and taken without a step of Python between."""
+    end = new_worker()
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+        end._timers.heard(now, -1.0)  # so the first result ends no silence
+        late = threading.Timer(0.1, answer, (switch, range(8)))
+        late.start()
+        after = streamer._turn(now, Watch(-1, now + 60.0, True))
+        late.join()
+        assert end.done
+        assert 0.1 <= after - now < 30.0
+
+
+def test_what_the_switch_says_ends_the_wait() -> None:
+    end = new_worker()
+    here, there = socket.socketpair()
+    with link(True) as (fabric, _), here, there:
+        fabric.watch = lambda now: Watch(here.fileno(), now + 60.0, True)  # type: ignore[method-assign]
+        heard = []
+
+        def wait(now: float, until: float) -> float:
+            heard.append(here.recv(1))
+            raise MembershipError("somebody is gone")
+
+        fabric.wait = wait  # type: ignore[method-assign]
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
+        there.send(b"x")
+        with pytest.raises(MembershipError):
+            streamer.run(now)
+        assert heard == [b"x"]
+
+
+def test_packets_end_a_wait_that_they_may_change() -> None:
+    """Where somebody is gone, the fabric measures how long it has been silent since."""
+    end = new_worker()
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+        end._timers.heard(now, -1.0)
+        streamer._turn(now, at_once(now))
+        answer(switch, [0])
+        after = streamer._turn(now, Watch(-1, now + 60.0, False))
+        assert end.counters.results == 1
+        assert after < now + 4.0  # and the time-out is 5 s
+
+
+def test_the_first_results_after_a_silence_are_told_at_once() -> None:
+    """The timers let chunks that were held back in it be sent again soon."""
+    timing = Timing(timeout=0.05, max_timeout=60.0, give_up=90.0, adaptive=False)
+    member = replace(MEMBER, window=16)
+    end = SlotWorker(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5 * 16, np.int32))], now := fabric.now())
+        streamer._turn(now, at_once(now))
+        again = end.outgoing(now := now + 1.0)
+        assert len(again) == PROBES
+        end._timers._timeout[:] = 60.0
+        answer(switch, [0], slot=0, slot_version=0)
+        streamer._turn(now, Watch(-1, now + 60.0, True))
+        assert end.counters.results == 1
+        assert np.isfinite(end._timers.resend_at).sum() == 15
+
+
+def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None:
+    layout, member = Layout(300), replace(MEMBER, window=256)
+    rng = np.random.default_rng(0)
+    words = rng.integers(-99, 99, 300 * 256).astype(np.int32)
+    end, twin = (
+        SlotWorker(layout, member, source=ME, switch=SWITCH, timing=TIMING) for _ in range(2)
+    )
+    with link(True, layout) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        for each in (end, twin):
+            each.start([Segment(Operation.SUM, words)], now := fabric.now())
+        find = fabric.link
+        fabric.link = lambda head: find(head)._replace(descriptor=-1)  # type: ignore[method-assign]
+        streamer._turn(now, at_once(now))
+        first = end.counters.sent
+        assert 0 < first < 256
+        fabric.link = find  # type: ignore[method-assign]
+        streamer._turn(now, at_once(now))
+        assert end.counters.sent == 256
+        expected = [frame[HEADERS:].tobytes() for frame in twin.outgoing(now)]
+        assert arrived(switch) == expected
+
+
+def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
+    """As where Python drives, with others who have asked for such sums."""
+    end, twin = new_worker(), new_worker()
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        for each in (end, twin):
+            each.all_or_none = True
+            each.start([Segment(Operation.SUM, np.zeros(5 * 40 - 3, np.int32))], fabric.now())
+        streamer._turn(now := fabric.now(), at_once(now))
+        twin.outgoing(now)
+        fields = {"job": 7, "bitmap": 0b11, "count": 2, "flags": Flag.RESULT | Flag.PARTIAL}
+        for chunks in ([3, 5], [0, 1, 2, 4], [6, 7]):
+            answer(switch, chunks, **fields)
+            streamer._turn(now := fabric.now(), at_once(now))
+            frames = [result(np.random.default_rng(chunk), chunk, **fields) for chunk in chunks]
+            twin.receive(np.concatenate(frames), now)
+            assert len(twin.outgoing(now)) == 0
+            assert end.done == twin.done == (7 in chunks)
+            assert end.late == twin.late == (2,)
+            assert end.counters == twin.counters
+        assert end.counters.sent == 8
 
 
 def test_what_needs_python_between_batches_is_driven_by_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +14,36 @@ from innet.errors import GradientError, InputError
 _LARGEST = 2**31 - 1  # elements; their indices are int32
 
 
-def check_gradient(x: NDArray[np.float32], worker: int = 0) -> None:
+class Survey(NamedTuple):
+    """What the reading that finds a gradient finite tells besides: the bits of the largest
+    magnitude, and how many elements are not zero. See ``innet.kernels.Kernels.survey``.
+    """
+
+    magnitude: int
+    nonzero: int
+
+
+def check_gradient(x: NDArray[np.float32], worker: int = 0) -> Survey:
     """Refuse what no codec can take.
 
     Args:
         x: must be one-dimensional, float32, finite.
         worker: whose it is, for the message.
 
+    Returns:
+        What else was seen of it, so that nobody has to read it again.
+
     Raises:
         GradientError: names the worker and what is wrong, with the first index that is not finite.
     """
     check_form(x, worker)
-    _, _, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
+    magnitude, nonzero, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
     if bad >= 0:
         raise GradientError(
             f"the gradient of worker {worker} is {x[bad]} at index {bad}; only finite values can "
             "be summed as integers."
         )
+    return Survey(magnitude, nonzero)
 
 
 def check_form(x: NDArray[np.float32], worker: int = 0) -> None:

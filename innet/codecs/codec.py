@@ -12,7 +12,7 @@ import numpy as np
 from innet import kernels as kernel_sets
 from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
-from innet.codecs.checks import check_form, check_gradient
+from innet.codecs.checks import Survey, check_form, check_gradient
 from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
@@ -185,13 +185,14 @@ class Codec:
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
+        seen: Survey | None = None
         if not checked:
             check_form(gradient, self._context.worker)
             if not self.feedback.notices(self.selector):
-                check_gradient(gradient, self._context.worker)
+                seen = check_gradient(gradient, self._context.worker)
         self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
-        stages = self._stages(np.ascontiguousarray(gradient), workers, watch)
+        stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
         self._busy = True
         try:
             return (yield from _driven(stages, watch))
@@ -290,12 +291,17 @@ class Codec:
         said += [f"state of the {kind} {state}" for kind, state in known.items() if state]
         return ", ".join(said)
 
-    def _stages(self, gradient: Floats, workers: int, watch: Stopwatch) -> Stages:
-        """The exchange itself; rounds and seconds are filled in by who runs it."""
+    def _stages(
+        self, gradient: Floats, seen: Survey | None, workers: int, watch: Stopwatch
+    ) -> Stages:
+        """The exchange itself; rounds and seconds are filled in by who runs it. ``seen`` is what is
+        known of the gradient.
+        """
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
-        magnitude, nonzero, _ = self._context.kernels.survey(numbers)
-        selection = Selection(size, places, numbers, magnitude, nonzero)
+        if seen is None or numbers is not gradient:
+            seen = Survey(*self._context.kernels.survey(numbers)[:2])
+        selection = Selection(size, places, numbers, *seen)
         agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
         opening = Opening(
             agreement.announce(),
@@ -336,7 +342,11 @@ class Codec:
             counted = np.zeros_like(result)
             counted[applied] = result[applied]
             result = counted
-        known = listed if result is decoded else None
+        infinite = 0
+        if result is not decoded:
+            infinite = self._infinite(result)
+        elif not scaling.finite:
+            infinite = self._infinite(decoded if listed is None else listed)
         self.feedback.settle(applied)
         return Outcome(
             sum=result,
@@ -348,7 +358,7 @@ class Codec:
             contribution=own,
             applied=applied,
             rounds=0,
-            infinite=self._infinite(result if known is None else known),
+            infinite=infinite,
             details=total.details,
             encode_seconds=0.0,
             decode_seconds=0.0,

@@ -263,11 +263,13 @@ class Scaling(ABC):
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero.
         optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
+        finite: whatever the integers, none stands for more than float32's largest number.
         bound: the largest magnitude of any worker's integers, None if not known.
     """
 
     scale: float
     optimistic: bool = False
+    finite: bool = False
     bound: int | None = None
 
     @abstractmethod

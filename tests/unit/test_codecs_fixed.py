@@ -77,6 +77,15 @@ def test_a_sum_beyond_float32_is_infinite():
     one = scaling.quantise(np.array([gradients.LARGEST, -gradients.LARGEST], np.float32))
     assert scaling.dequantise(one).tolist() == [gradients.LARGEST, -gradients.LARGEST]
     assert scaling.dequantise(2 * one).tolist() == [np.inf, -np.inf]
+    assert not scaling.finite
+
+
+@given(st.floats(2.0**120, gradients.LARGEST, width=32), st.integers(1, 64))
+def test_what_is_said_to_be_finite_is(largest, workers):
+    scaling = FixedScaling(kernels.get("cpu"), largest, workers)
+    extremes = np.array([-INT32_MAX - 1, INT32_MAX], np.int32)
+    assert np.isfinite(scaling.dequantise(extremes)).all() or not scaling.finite
+    assert scaling.finite or 1.001 * workers * largest > gradients.LARGEST
 
 
 def test_all_zero_has_scale_zero():

@@ -81,6 +81,9 @@ def test_results_that_pass_the_caches(size):
         assert_same(cpu.reaching_residual(gradient, residual, threshold), reaching)
     sums = naive.add_scaled(gradient, residual, 0.1)
     assert_same(cpu.add_scaled(gradient, residual, 0.1), sums)
+    integers = naive.quantise(gradient, 1e6)
+    assert_same(cpu.quantise(gradient, 1e6), integers)
+    assert_same(cpu.dequantise(integers, 0.3), naive.dequantise(integers, 0.3))
     indices, integers = chosen[0], chosen[1].view(np.int32)
     assert_same(cpu.scatter(indices, integers, size), naive.scatter(indices, integers, size))
 

@@ -11,6 +11,7 @@ from innet.kernels import Kernels
 from innet.words import Operation, Segment
 
 _INT32_MAX = 2**31 - 1
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Fixed(Quantiser[Settings]):
@@ -65,9 +66,15 @@ class FixedScaling(Scaling):
         bound = _INT32_MAX // workers
         self.scale = bound / largest if largest else 0.0
         self.step = largest / bound
+        self.finite = never_infinite(self.step)
 
     def quantise(self, values: Floats) -> Ints:
         return self._kernels.quantise(values, self.scale)
 
     def dequantise(self, integers: Ints) -> Floats:
         return self._kernels.dequantise(integers, self.step)
+
+
+def never_infinite(step: float) -> bool:
+    """Whether every int32 times the step, a float64, is finite as a float32, -2**31 included."""
+    return 2.0**31 * step <= _FLOAT32_MAX

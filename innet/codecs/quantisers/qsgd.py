@@ -10,6 +10,7 @@ from pydantic import Field
 
 from innet.codecs.capabilities import INT32, ONE_INTEGER, SMALL, WHOLE_STEP, ZEROS, Capabilities
 from innet.codecs.parts import Floats, Ints, Quantiser, Scaling, Selection
+from innet.codecs.quantisers.fixed import never_infinite
 from innet.codecs.steps import Counting
 from innet.config import Settings
 from innet.kernels import Kernels
@@ -98,6 +99,7 @@ class QsgdScaling(Scaling):
         self._key = key
         self.scale = levels / largest if largest else 0.0
         self.step = largest / levels
+        self.finite = never_infinite(self.step)
         self.bound = levels
 
     def quantise(self, values: Floats) -> Ints:

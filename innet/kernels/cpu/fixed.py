@@ -13,14 +13,17 @@ from innet.kernels.cpu.lhc import mix
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
 # instruction that every vector unit has. Numba compiles without -ffast-math: it stays as written.
 _ROUNDER = 6755399441055744.0
-_STRETCH = 1024  # elements of a dense array that are filled together
+_STRETCH = 1024  # elements of a large array that are made together, in the first cache
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def quantise(x: Floats, scale: float, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise``."""
-    integers = memory.empty(x.size, np.int32)
-    _quantise(x, scale, integers)
+    integers: Ints = memory.empty(x.size, np.int32)
+    if memory.passes_caches(integers):
+        _quantise_past(x, scale, integers)
+    else:
+        _quantise(x, scale, integers)
     return integers
 
 
@@ -33,8 +36,11 @@ def quantise_randomly(x: Floats, scale: float, key: int, /) -> Ints:
 
 def dequantise(integers: Ints, step: float, /) -> Floats:
     """See ``innet.kernels.Kernels.dequantise``."""
-    values = memory.empty(integers.size, np.float32)
-    _dequantise(integers, step, values)
+    values: Floats = memory.empty(integers.size, np.float32)
+    if memory.passes_caches(values):
+        _dequantise_past(integers, step, values)
+    else:
+        _dequantise(integers, step, values)
     return values
 
 
@@ -52,6 +58,16 @@ def _quantise(x: Floats, scale: float, integers: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _quantise_past(x: Floats, scale: float, integers: Ints) -> None:
+    """The same for a result that is written past the caches."""
+    stretch = np.empty(_STRETCH, np.int32)
+    for start in range(0, x.size, _STRETCH):
+        end = min(start + _STRETCH, x.size)
+        _quantise(x[start:end], scale, stretch)
+        _put(stretch, integers, start, end, True)
+
+
+@njit(cache=True, nogil=True)
 def _quantise_randomly(x: Floats, finest: float, key: np.uint64, integers: Ints) -> None:
     for i in range(x.size):
         chance = mix(np.uint64(i + 1) * _GOLDEN + key) >> np.uint64(32)
@@ -66,10 +82,19 @@ def _dequantise(integers: Ints, step: float, values: Floats) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _dequantise_past(integers: Ints, step: float, values: Floats) -> None:
+    """The same for a result that is written past the caches."""
+    stretch = np.empty(_STRETCH, np.float32)
+    for start in range(0, integers.size, _STRETCH):
+        end = min(start + _STRETCH, integers.size)
+        _dequantise(integers[start:end], step, stretch)
+        _put(stretch, values, start, end, True)
+
+
+@njit(cache=True, nogil=True)
 def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
-    """By the stretch, which is made in the first cache: indices ascend."""
+    """By the stretch: indices ascend."""
     stretch = np.zeros(_STRETCH, np.int32)
-    whole = dense.size // 16 * 16
     following = 0
     for start in range(0, dense.size, _STRETCH):
         end = min(start + _STRETCH, dense.size)
@@ -77,9 +102,18 @@ def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
         while following < indices.size and indices[following] < end:
             stretch[np.uint64(indices[following] - start)] = integers[following]
             following += 1
-        for i in range(start, min(end, whole), 16):
-            copy_16(stretch, i - start, dense, i, past)
-        for i in range(max(start, whole), end):
-            dense[i] = stretch[i - start]
+        _put(stretch, dense, start, end, past)
         for i in range(first, following):
             stretch[np.uint64(indices[i] - start)] = 0
+
+
+@njit(cache=True, nogil=True)
+def _put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past: bool) -> None:
+    """Copy a stretch to its place in the array, past the caches or not. Only the array's last
+    stretch is shorter.
+    """
+    whole = start + (end - start) // 16 * 16
+    for i in range(start, whole, 16):
+        copy_16(stretch, i - start, array, i, past)
+    for i in range(whole, end):
+        array[i] = stretch[i - start]

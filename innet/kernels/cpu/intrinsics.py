@@ -54,7 +54,9 @@ if TYPE_CHECKING:
         bits of its magnitude raise maxima[l] where they are larger.
         """
 
-    def copy_16(x: Ints, start: int, target: Ints, place: int, past: bool) -> None:
+    def copy_16(
+        x: Floats | Ints, start: int, target: Floats | Ints, place: int, past: bool
+    ) -> None:
         """Set target[place + l] to x[start + l] for l = 0 .. 15; likewise."""
 
     def add_signed_16(  # noqa: PLR0917 - compiled functions are called by position

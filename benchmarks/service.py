@@ -6,9 +6,12 @@ First two processes send packets through the service, a window at a time, and co
 through the program, through an echo in the same place that runs none, and through the program with
 a datagram for each packet, all in turns. Then each of four processes is a worker of the service and
 a rank of gloo, and all-reduces its gradient in turns: by gloo, which sums float32 without anything
-else, and by each codec; and does what no codec with a residual can spare, to read the gradient and
-what was held back and to write what is held back and the sum. Ratios are of medians. Processor time
-is that of all processes, with the switch: it says how busy the cores were, whatever else ran there.
+else, and by each codec. Top-k and ScaleCom select of normal numbers; ``lhc`` without a selector is
+given gradients that are sparse by themselves, as those of embeddings are. Two bounds are measured
+beside them: what no codec with a residual can spare, to read the gradient and what was held back
+and to write what is held back and the sum; and the same with the peeling of a sketch, which no
+worker of top-k by LHC can spare either. Ratios are of medians. Processor time is that of all
+processes, with the switch: it says how busy the cores were, whatever else ran there.
 """
 
 from __future__ import annotations
@@ -28,11 +31,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
-from innet import kernels, memory
-from innet.codecs import CodecSpec
+from benchmarks.service_cases import BOUNDS, CASES, Bounds, Kind, gradient
 from innet.fabric.messages import widen_buffers
 from innet.fabric.peers import Address, PeerPorts
 from innet.fabric.udp import UdpFabric
@@ -46,13 +47,6 @@ from innet.wire import Endpoint, Layout
 from innet.words import Operation, Segment
 
 LOOPBACK = Address("127.0.0.1", 0)
-CASES: dict[str, CodecSpec] = {
-    "dense": "dense",
-    "top-k 1 % by LHC": "topk",
-    "top-k 1 %, the union first": {"preset": "topk", "carrier": "union"},
-    "ScaleCom 100 x": "scalecom",
-}
-BOUND = "memory alone"
 SENDERS = 2
 
 _spawn = multiprocessing.get_context("spawn")
@@ -230,13 +224,6 @@ class _Ranking:
     size: int
     alike: bool
 
-    def gradient(self) -> NDArray[np.float32]:
-        """Normal; with a part in common, half of the variance is."""
-        own = np.random.default_rng(self.rank).standard_normal(self.size)
-        if self.alike:
-            own += np.random.default_rng(self.workers).standard_normal(self.size)
-        return own.astype(np.float32)
-
 
 def _rank(told: Connection, task: _Ranking) -> None:
     """All-reduce as told, by gloo ("gloo") or a codec, until told None."""
@@ -247,28 +234,31 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.workers
     )
-    gradient, cpu = task.gradient(), kernels.get("cpu")
-    residual = np.zeros(task.size, np.float32)
+    gradients = {
+        kind: gradient(kind, task.size, task.rank, task.workers, task.alike) for kind in Kind
+    }
+    bounds = Bounds(gradients[Kind.FULL], task.workers)
     with contextlib.ExitStack() as stack:
         ends = {}
         for name, where in task.services.items():
             address = f"{where.ip}:{where.udp_port}"
             seat = join(address, job=name, worker=task.rank, workers=task.workers)
             stack.enter_context(seat)
-            ends[name] = Participant(seat.plan, task.rank, codec=CASES[name], fabric=seat.fabric)
+            codec = CASES[name].codec
+            ends[name] = Participant(seat.plan, task.rank, codec=codec, fabric=seat.fabric)
         told.send(None)
         while (name := told.recv()) is not None:
-            tensor = torch.from_numpy(gradient.copy())
+            own = gradients[CASES[name].kind if name in CASES else Kind.FULL]
+            tensor = torch.from_numpy(own.copy())
             distributed.barrier()
             begun, used = time.perf_counter(), time.process_time()
             report = None
             if name == "gloo":
                 distributed.all_reduce(tensor)
-            elif name == BOUND:
-                residual, _ = cpu.add_scaled(residual, gradient, 1.0)
-                memory.zeros(task.size, np.float32)
+            elif name in BOUNDS:
+                bounds.run(name)
             else:
-                _, report = ends[name].all_reduce(gradient)
+                _, report = ends[name].all_reduce(own)
             spent = time.perf_counter() - begun
             told.send((spent, time.process_time() - used, report))
         told.send(None)
@@ -291,7 +281,7 @@ def _all_reduces(  # noqa: PLR0917 - options of the command
             ends.append(here)
         for here in ends:
             here.recv()
-        seconds: dict[str, list[float]] = {name: [] for name in ("gloo", BOUND, *CASES)}
+        seconds: dict[str, list[float]] = {name: [] for name in ("gloo", *BOUNDS, *CASES)}
         used: dict[str, list[float]] = {name: [] for name in seconds}
         reports: dict[str, list[Report]] = {name: [] for name in CASES}
         for repeat in range(repeats + 2):
@@ -323,9 +313,9 @@ def _all_reduces(  # noqa: PLR0917 - options of the command
 
 
 def _said(name: str, reports: dict[str, list[Report]]) -> str:
-    if name == BOUND:
-        return "reads gradient and residual, writes residual and sum"
-    return _parts(reports[name]) if name in reports else "sums float32, lossless"
+    if name in reports:
+        return _parts(reports[name])
+    return BOUNDS.get(name, "sums float32, lossless")
 
 
 def _parts(reports: list[Report]) -> str:

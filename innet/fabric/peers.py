@@ -20,7 +20,7 @@ from innet.fabric.messages import (
     widen_buffers,
 )
 from innet.fabric.rows import Senders, by_port, keep_known, place_of
-from innet.fabric.system_calls import ADDRESS_BYTES
+from innet.fabric.system_calls import ADDRESS_BYTES, Arrival, Reception, Transmission
 from innet.packets import PacketBatch
 from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
@@ -68,6 +68,34 @@ class PeerCounts:
     greetings: int = 0
 
 
+class Cables(NamedTuple):
+    """The ports of a switch as compiled code uses them, until ``close``.
+
+    Attributes:
+        descriptor: of the socket.
+        segments: how many packets go as one datagram.
+        offset: of the first byte of a packet that passes the socket.
+        segment: bytes of a frame from there on.
+        arrival, reception: where packets go that come, see ``innet.fabric.system_calls``.
+        port: (rows,) int32, to be filled in: where packets come from.
+        senders: which addresses are ports.
+        names, places: the address of each port, and -1 for a port where nobody is.
+        transmission: room for the calls that send.
+    """
+
+    descriptor: int
+    segments: int
+    offset: int
+    segment: int
+    arrival: Arrival
+    reception: Reception
+    port: NDArray[np.int32]
+    senders: Senders
+    names: NDArray[np.uint8]
+    places: NDArray[np.int64]
+    transmission: Transmission
+
+
 class PeerPorts:
     """The ports of a switch whose cables are UDP: a port for every admitted address.
 
@@ -83,6 +111,7 @@ class PeerPorts:
 
     Attributes:
         counts: what became of datagrams.
+        packets: the memory of what is received, as many packets as one call takes at most.
         strays: datagrams of another length than frames, from anybody, at most ``stray_limit`` of
             a batch; whoever reads them takes them out.
         stalls: batches of which a part is lost, since the socket took nothing for seconds.
@@ -106,12 +135,16 @@ class PeerPorts:
         header = np.zeros(1, ETHERNET_HEADER)
         header["ethertype"] = ETHERTYPE
         self._inbox.data[:, :_HEADER] = header.view(np.uint8)
-        self._length = np.full(len(self._inbox.data), self._size, np.int32)
-        self._port = np.zeros(len(self._inbox.data), np.int32)
+        self.packets = PacketBatch(
+            self._inbox.data,
+            np.full(len(self._inbox.data), self._size, np.int32),
+            np.zeros(len(self._inbox.data), np.int32),
+        )
         self._outbox = Outbox(segments and takes_segments(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
         self._senders = Senders(np.zeros(_TABLE, np.int64), np.zeros(_TABLE, np.int32))
         self._names = np.zeros(_PORTS, _NAME)
+        self._addresses = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
         self._places = np.full(_PORTS, -1, np.int64)
         assert layout.values_offset == _HEADER + HEADER.itemsize
 
@@ -173,25 +206,60 @@ class PeerPorts:
             keys[place] = key
             ports[place] = port
 
+    def cables(self) -> Cables:
+        """For ``innet.service.forwarding``, which does what ``receive`` and ``send`` do."""
+        return Cables(
+            self._socket.fileno(),
+            self._outbox.most,
+            _HEADER,
+            self._size - _HEADER,
+            self._inbox.arrival,
+            self._inbox.reception,
+            self.packets.port,
+            self._senders,
+            self._addresses,
+            self._places,
+            self._outbox.transmission,
+        )
+
+    def lose(self, packets: int) -> None:
+        """Compiled code could not send so many."""
+        self._outbox.dropped += packets
+
     def receive(self) -> PacketBatch:
         """Frames of peers that have arrived, without waiting; valid until the next call."""
-        inbox, segment = self._inbox, self._size - _HEADER
-        count = inbox.receive(self._socket)
+        count = self._inbox.receive(self._socket)
         self.counts.received += count
+        return self.sort(count)
+
+    def sort(self, count: int) -> PacketBatch:
+        """Frames of peers among the first ``count`` datagrams that were received."""
+        inbox, segment = self._inbox, self._size - _HEADER
         odd = np.flatnonzero(inbox.length[:count] != segment)
         if len(odd):
             self.counts.misfits += len(odd)
             self._keep_strays(odd)
-        kept, strangers = keep_known(count, inbox.arrival, self._port, segment, self._senders)
+        port = self.packets.port
+        kept, strangers = keep_known(count, inbox.arrival, port, segment, self._senders)
         self.counts.strangers += strangers
-        return PacketBatch(inbox.data[:kept], self._length[:kept], self._port[:kept])
+        return self.rows(0, kept)
 
-    def send(self, packets: PacketBatch) -> None:
-        """Send each packet to whoever is at its port; to nobody, it is lost."""
+    def rows(self, first: int, end: int) -> PacketBatch:
+        """Some of the packets received."""
+        data, length, port = self.packets.data, self.packets.length, self.packets.port
+        return PacketBatch(data[first:end], length[first:end], port[first:end])
+
+    def send(self, packets: PacketBatch, first: int = 0) -> None:
+        """Send each packet to whoever is at its port; to nobody, it is lost.
+
+        Args:
+            packets: what leaves.
+            first: how many were dealt with before, in the order of their ports.
+        """
         rows, places, _ = by_port(packets.port, self._places)
-        names = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
+        to = Addresses(self._addresses, places[first:])
         try:
-            self._outbox.send(self._socket, packets, _HEADER, rows, Addresses(names, places))
+            self._outbox.send(self._socket, packets, _HEADER, rows[first:], to)
         except StalledError:
             self.stalls += 1  # what it could not send is lost, as on a link that is down
 

@@ -27,12 +27,13 @@ class Board:
 
     Attributes:
         switch: the built-in switch.
+        begun: when its clock began, by ``time.monotonic``.
     """
 
     def __init__(self, places: Places, engine: Engine = "jit") -> None:
         self.places = places
         self.switch = Switch.load(places.program.json(), engine=engine)
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()
         copies = 2 * places.program.dimensions().slots
         registers = self.switch.registers
         self._names = set(registers)
@@ -77,7 +78,7 @@ class Board:
     def process(self, packets: PacketBatch) -> PacketBatch:
         """Run packets through the program, at the present time."""
         # Timestamps of the program are microseconds since its start, as simple_switch's are.
-        self.switch.state.clock = int((time.monotonic() - self._begun) * 1e6)
+        self.switch.state.clock = int((time.monotonic() - self.begun) * 1e6)
         return self.switch.process_batch(packets)
 
     def read_register(self, name: str, index: int) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ipaddress
-import os
 import queue
 import selectors
 import socket
@@ -32,6 +31,7 @@ from innet.service.control import (
     check_versions,
     decode,
 )
+from innet.service.forwarding import Forwarding
 from innet.service.jobs import Jobs, RunningJob
 from innet.service.places import Places, check_servable, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
@@ -40,8 +40,7 @@ from innet.wire import Layout
 T = TypeVar("T")
 
 _TURN = 1.0  # seconds between two looks at silent clients
-_BATCHES = 64  # looks at frames, before clients are looked at again
-_YIELDS = 8  # in vain: what comes next is often being made on the same processor
+_LOOKS = 64  # at frames, before clients are looked at again
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
@@ -105,7 +104,8 @@ class SwitchService:
             self._ports = PeerPorts(data, layout)
             self.places = replace(self.places, room=self._ports.room)
             self._board = Board(self.places, settings.engine)
-            self._traffic = Traffic(layout.header_offset)
+            self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
+            self._forwarding = Forwarding(self._ports, self._board, self._traffic)
             self._selector = selectors.DefaultSelector()
             self._selector.register(self._ports.fileno(), selectors.EVENT_READ)
             self._connections = Connections(listener, self._selector)
@@ -240,21 +240,11 @@ class SwitchService:
             self._jobs.gone(client.number)
 
     def _forward(self) -> None:
-        idle = 0
-        for _ in range(_BATCHES):
-            before = self._ports.counts.received
-            arrived = self._ports.receive()
-            if len(arrived):
-                leaving = self._board.process(arrived)
-                self._ports.send(leaving)
-                self._traffic.count(arrived, leaving)
+        looks = _LOOKS
+        while looks:
+            looks = self._forwarding.run(looks)
             if self._ports.strays:
                 self._look_at_strays()
-            if self._ports.counts.received == before:
-                if idle == _YIELDS:
-                    return
-                idle += 1
-                os.sched_yield()
 
     def _answer_threads(self) -> None:
         with contextlib.suppress(BlockingIOError):

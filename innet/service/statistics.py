@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
+from numpy.typing import NDArray
 
 from innet.fabric.peers import PeerPorts
 from innet.packets import PacketBatch
@@ -32,32 +34,78 @@ REFUSALS = (
 """Why slots.p4 refuses packets: the names of the indices 1 to 9 of its counter ``refused``."""
 
 
+class Counts(NamedTuple):
+    """What ``Traffic`` counts in; compiled code does, too.
+
+    Attributes:
+        arrived, left, heard: as in ``Traffic``.
+        bytes: shape (2,), int64: in and out.
+    """
+
+    arrived: NDArray[np.int64]
+    left: NDArray[np.int64]
+    heard: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts) -> None:
+    """Count packets of ``size`` bytes that came from ports below 512 at ``now``."""
+    for each in port:
+        counts.arrived[each] += 1
+        counts.heard[each] = now
+    counts.bytes[0] += len(port) * size
+
+
+@njit(cache=True, nogil=True)
+def count_left(
+    port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: Counts
+) -> None:
+    """Count packets that leave by ports below 512, without their first ``offset`` bytes."""
+    for row in range(len(port)):
+        counts.left[port[row]] += 1
+        counts.bytes[1] += length[row] - offset
+
+
 class Traffic:
     """Packets by port.
+
+    Args:
+        size: bytes of a packet that arrives, from the innet header on.
+        offset: bytes before the innet header of one that leaves.
 
     Attributes:
         arrived, left: shape (512,), int64: frames of the port's worker, and frames to it.
         heard: shape (512,): when the last frame came from there, by ``time.monotonic``; 0 for
             never.
         bytes_in, bytes_out: of all frames, with the innet header and without those before it.
+        counts: all of it.
     """
 
-    def __init__(self, header: int) -> None:
+    def __init__(self, size: int, offset: int) -> None:
         self.arrived = np.zeros(_PORTS, np.int64)
         self.left = np.zeros(_PORTS, np.int64)
         self.heard = np.zeros(_PORTS)
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self._header = header
+        self._bytes = np.zeros(2, np.int64)
+        self.counts = Counts(self.arrived, self.left, self.heard, self._bytes)
+        self._size = size
+        self._offset = offset
 
-    def count(self, arrived: PacketBatch, left: PacketBatch) -> None:
-        """Take up a batch and what became of it."""
-        came = np.bincount(arrived.port, minlength=_PORTS)
-        self.arrived += came
-        self.heard[came != 0] = time.monotonic()
-        self.left += np.bincount(left.port, minlength=_PORTS)
-        self.bytes_in += int(arrived.length.sum()) - self._header * len(arrived)
-        self.bytes_out += int(left.length.sum()) - self._header * len(left)
+    @property
+    def bytes_in(self) -> int:
+        return int(self._bytes[0])
+
+    @property
+    def bytes_out(self) -> int:
+        return int(self._bytes[1])
+
+    def arrive(self, packets: PacketBatch) -> None:
+        """Take up what came."""
+        count_arrived(packets.port, self._size, time.monotonic(), self.counts)
+
+    def leave(self, packets: PacketBatch) -> None:
+        """Take up what became of it."""
+        count_left(packets.port, packets.length, self._offset, self.counts)
 
     def reset(self, port: int) -> None:
         """Somebody else is at ``port`` from now on."""

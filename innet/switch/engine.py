@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from innet.switch.meters import MeterState
 from innet.switch.profiles import ProfileState, profile_states
 from innet.switch.replication import Replication
 from innet.switch.tables import Generation, TableState, zeros
+
+if TYPE_CHECKING:
+    from innet.switch.jit.embedded import Embedded
 
 DROP_PORT = 511
 """egress_spec of a packet that is to be dropped."""
@@ -213,6 +216,21 @@ class SwitchState:
         return zeros((counter.size, 2), np.dtype(np.uint64), f"counter {counter.name}")
 
 
+class Embedding(Protocol):
+    """A program that other compiled code runs, see ``innet.switch.jit.embedded``.
+
+    Between ``begin`` and ``end`` nothing else may use the switch.
+    """
+
+    def begin(self) -> Embedded:
+        """Take over what the control plane changed."""
+        ...
+
+    def end(self) -> None:
+        """Take over statistics and clock."""
+        ...
+
+
 class Engine(Protocol):
     """Runs packets through a program.
 
@@ -236,6 +254,14 @@ class Engine(Protocol):
 
         Raises:
             InputError: a length that is negative or longer than a row.
+        """
+        ...
+
+    def embed(self, packets: PacketBatch) -> Embedding | None:
+        """The program for other compiled code to run on packets in the memory of ``packets``.
+
+        That code fills in as many rows as it likes, and answers for lengths and ports, which
+        nobody looks at again. None where only ``process`` runs the program.
         """
         ...
 

@@ -101,6 +101,10 @@ class InterpretEngine:
         sent = PacketBatch.from_packets(out)
         return PacketBatch(sent.data, sent.length, sent.port, np.array(origin, np.int32))
 
+    @staticmethod
+    def embed(packets: PacketBatch) -> None:
+        """Compiled code cannot run what is not compiled."""
+
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Everything that one packet from outside leads to."""
         statistics = self.state.statistics

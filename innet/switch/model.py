@@ -15,7 +15,7 @@ from innet.packets import PacketBatch
 from innet.switch import commands, ir
 from innet.switch.control import ControlPlane
 from innet.switch.control_values import Key, Number
-from innet.switch.engine import Engine, Statistics, SwitchState, refusal
+from innet.switch.engine import Embedding, Engine, Statistics, SwitchState, refusal
 from innet.switch.ir_check import check_references
 from innet.switch.loader import load_program
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
@@ -172,6 +172,10 @@ class Switch:
                 f"ports 0..{MAX_PORT}"
             )
         return self._engine.process(batch)
+
+    def embed(self, packets: PacketBatch) -> Embedding | None:
+        """``Engine.embed``: the program in the loop of other compiled code."""
+        return self._engine.embed(packets)
 
     def trace(self, port: int, data: bytes) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import threading
 import time
 
+import numpy as np
+
 from innet.fabric.peers import Address
 from innet.participant import Participant
-from innet.protocol import Timing
+from innet.protocol import SlotWorker, Timing
 from innet.service import join
 from innet.service.server import ServiceSettings, SwitchService
+from innet.words import Operation, Segment
 
 LOOPBACK = Address("127.0.0.1", 0)
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=60.0)
@@ -77,3 +81,18 @@ def all_reduce(workers, gradients):
     """All workers' sums and reports."""
     pairs = zip(workers, gradients, strict=True)
     return together([lambda each=each, x=x: each.all_reduce(x) for each, x in pairs])
+
+
+def frames_of(membership, seed, count=100, **changes):
+    """What a worker of that job, or of one with ``changes``, would send: ``count`` datagrams."""
+    plan = membership.plan
+    member = plan.membership(plan.workers[membership.worker])
+    end = SlotWorker(
+        plan.layout,
+        dataclasses.replace(member, **changes),
+        source=plan.workers[0].endpoint,
+        switch=plan.workers[0].peer,
+    )
+    words = np.random.default_rng(seed).integers(-1000, 1000, count * plan.layout.values, np.int32)
+    end.start([Segment(Operation.SUM, words)], 0.0)
+    return end.outgoing(0.0)[:, plan.layout.header_offset :].copy()

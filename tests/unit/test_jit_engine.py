@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.engines import agree
+from support.guided import Guide
 
 from innet.errors import InputError, UnsupportedError
 from innet.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter import InterpretEngine
-from innet.switch.jit import JitEngine, compiler
+from innet.switch.jit import JitEngine, compiler, embedded
 from innet.switch.loader import load_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -106,6 +108,73 @@ def test_multicast_beyond_the_buffer(runs: ir.Program) -> None:
         out = engine.process(PacketBatch.from_packets([(1, packet)] * 30))
         assert out.port.tolist() == list(range(40)) * 30
     assert state.statistics.replicated == 2 * 30 * 40
+
+
+def run_embedded(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int, bytes]]):
+    """What compiled code makes of ``packets``, and in how many parts."""
+    for row, (port, data) in enumerate(packets):
+        memory.data[row, : len(data)] = np.frombuffer(data, np.uint8)
+        memory.length[row], memory.port[row] = len(data), port
+    embedding = engine.embed(memory)
+    assert embedding is not None
+    program = embedding.begin()
+    sent, parts, first = [], 0, 0
+    while first < len(packets):
+        first, produced, failed = embedded.run(program, first, len(packets), 77)
+        assert failed == 0
+        out = PacketBatch(program.out, program.out_length, program.out_port)
+        sent += out.take(np.arange(produced)).to_packets()
+        parts += 1
+    embedding.end()
+    return sent, parts
+
+
+@pytest.mark.parametrize("name", ["jit_tables", "jit_runs"])
+def test_embedded_in_compiled_code(name: str) -> None:
+    program = load_program(PROGRAMS / f"{name}.json")
+    guide = Guide(program, np.random.default_rng(3))
+    memory = PacketBatch(
+        np.zeros((64, 10_000), np.uint8), np.zeros(64, np.int32), np.zeros(64, np.int32)
+    )
+    (state, engine), (other, reference) = made(program), made(program)
+    for _ in range(4):
+        guide.fill([state, other], entries=12)
+        packets = guide.packets(60)
+        sent, _ = run_embedded(engine, memory, packets)
+        other.clock = 77
+        assert sent == reference.process(PacketBatch.from_packets(packets)).to_packets()
+        assert state.clock == 77
+        agree(state, other)
+    assert state.statistics == other.statistics
+    packets = guide.packets(5)  # and by either way in turns
+    batches = [each.process(PacketBatch.from_packets(packets)) for each in (engine, reference)]
+    assert batches[0].to_packets() == batches[1].to_packets()
+
+
+def test_embedded_multicast_beyond_the_buffer(runs: ir.Program) -> None:
+    (state, engine), (other, reference) = made(runs), made(runs)
+    memory = PacketBatch(
+        np.zeros((30, 504), np.uint8), np.zeros(30, np.int32), np.zeros(30, np.int32)
+    )
+    packets = [(1, bytes([11, 0, 0, 0]) + bytes(range(250)) * 2)] * 30
+    for copies in (40, 50):
+        for each in (state, other):
+            if copies == 50:
+                each.replication.destroy_group(1)
+            group(each, 1, list(range(copies)))
+        sent, parts = run_embedded(engine, memory, packets)
+        assert sent == reference.process(PacketBatch.from_packets(packets)).to_packets()
+        assert [port for port, _ in sent] == list(range(copies)) * 30
+        assert parts > 1
+
+
+@pytest.mark.parametrize("name", ["jit_copies", "jit_digests"])
+def test_what_takes_python_is_not_embedded(name: str) -> None:
+    program = load_program(PROGRAMS / f"{name}.json")
+    memory = PacketBatch.empty(100)
+    assert made(program)[1].embed(memory) is None
+    state = SwitchState(program, np.random.default_rng(0))
+    assert InterpretEngine(program, state).embed(memory) is None
 
 
 def test_control_plane_changes_are_seen_at_once(tables: ir.Program) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import json
 import os
 import socket
@@ -16,17 +15,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.service import all_reduce, joined, participants, serving, wait_until_empty
+from support.service import (
+    all_reduce,
+    frames_of,
+    joined,
+    participants,
+    serving,
+    wait_until_empty,
+)
 
 import innet
-from innet.protocol import SlotWorker
 from innet.service import control
 from innet.service.statistics import REFUSALS
 from innet.wire import HEADER
-from innet.words import Operation, Segment
 
 ROUNDS = 6
-WORDS = 3200  # a hundred packets
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +48,6 @@ def nothing_is_left(service):
 def stack():
     with contextlib.ExitStack() as opened:
         yield opened
-
-
-def frames_of(membership, seed, **changes):
-    """What a worker of that job, or of one with ``changes``, would send, as datagrams."""
-    plan = membership.plan
-    member = plan.membership(plan.workers[membership.worker])
-    end = SlotWorker(
-        plan.layout,
-        dataclasses.replace(member, **changes),
-        source=plan.workers[0].endpoint,
-        switch=plan.workers[0].peer,
-    )
-    words = np.random.default_rng(seed).integers(-1000, 1000, WORDS, np.int32)
-    end.start([Segment(Operation.SUM, words)], 0.0)
-    return end.outgoing(0.0)[:, plan.layout.header_offset :].copy()
 
 
 def mangled(frames, rng):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,15 @@ from innet.switch.jit.table_arrays import (
 from innet.switch.jit.traits import (
     STATISTICS,
     decoded,
+    digests,
     draws,
     hashes_with_state,
     looked_up,
     queues,
 )
+
+if TYPE_CHECKING:
+    from innet.switch.jit.embedded import Embedded
 
 _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
@@ -106,6 +110,15 @@ class JitEngine:
         sent = self._queued(packets) if self._queues else self._direct(packets)
         self._add(self._statistics)
         return sent
+
+    def embed(self, packets: PacketBatch) -> Embedding | None:
+        """The program for compiled code to run; see ``Engine.embed``.
+
+        None where packets come round, or send digests, which takes Python in between.
+        """
+        if self._queues or digests(self._program):
+            return None
+        return Embedding(self, packets)
 
     def _queued(self, packets: _Received) -> PacketBatch:
         """For emitted code that makes its buffers larger itself."""
@@ -185,6 +198,45 @@ class JitEngine:
         for name, count in zip(STATISTICS, counts.tolist(), strict=True):
             if count:
                 setattr(statistics, name, getattr(statistics, name) + count)
+
+
+class Embedding:
+    """An ``innet.switch.engine.Embedding``: a program, and memory for what leaves it."""
+
+    def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
+        self._engine = engine
+        self._rows, stride = packets.data.shape
+        self._stride = stride + engine._growth
+        self._packets = packets
+        self._words = engine._frame.words(0, [packets.data, packets.length, packets.port, 0])
+        self._starts = np.array(engine._frame.starts)
+        self._out: _Output | None = None
+        # As the compiler: only who embeds a program waits for Numba.
+        self._embedded: type[Embedded] = importlib.import_module(
+            "innet.switch.jit.embedded"
+        ).Embedded
+
+    def begin(self) -> Embedded:
+        """Take over what the control plane changed; packets may be run until ``end``."""
+        engine = self._engine
+        engine._refresh()
+        frame, room = engine._frame, max(1, engine._replicas.largest)
+        if self._out is None or len(self._out.length) < self._rows + room:
+            self._out = _Output(frame, engine._out, self._rows + room, self._stride)
+        frame.write(0, self._words)
+        frame.write(engine._out, self._out.words)
+        frame.put(engine._out + 5, [engine._state.clock, room])
+        engine._statistics.fill(0)
+        out = self._out
+        return self._embedded(
+            frame.entry, frame.memory, self._starts, out.data, out.length, out.port
+        )
+
+    def end(self) -> None:
+        """Count the packets that were run, and keep the time that was passed last."""
+        engine = self._engine
+        engine._state.clock = int(engine._frame.memory[self._starts[engine._out + 5]])
+        engine._add(engine._statistics)
 
 
 def _compiled(program: ir.Program) -> Native:

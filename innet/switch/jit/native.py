@@ -65,14 +65,19 @@ def words_of(kind: Kind) -> int:
 
 
 class Native:
-    """A compiled program in memory."""
+    """A compiled program in memory.
+
+    Attributes:
+        compiled: as it is kept.
+        entry: address of the function, as long as this lives.
+    """
 
     def __init__(self, compiled: MachineCode) -> None:
         self.compiled = compiled
         self._engine = _engine(compiled)
-        entry = self._engine.get_function_address(ENTER)
+        self.entry: int = self._engine.get_function_address(ENTER)
         release = self._engine.get_function_address(RELEASE)
-        self._enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(entry)
+        self._enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self.entry)
         self._release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(release)
 
     def frame(self) -> Frame:
@@ -93,6 +98,9 @@ class Frame:
 
     Attributes:
         count: of arguments.
+        entry: address of the program's function.
+        memory: shape (n,), int64: the frame.
+        starts: where in it each argument begins, and last what is returned.
     """
 
     def __init__(self, native: Native) -> None:
@@ -100,12 +108,13 @@ class Frame:
         compiled = native.compiled
         self.count = len(compiled.arguments)
         self._kinds = [(np.dtype(dtype), dimensions) for dtype, dimensions in compiled.arguments]
-        self._starts = list(accumulate(map(words_of, compiled.arguments), initial=0))
+        self.entry = native.entry
+        self.starts = list(accumulate(map(words_of, compiled.arguments), initial=0))
         returned = sum(map(words_of, compiled.returned))
-        self._words = np.zeros(self._starts[-1] + returned + 1, dtype=np.int64)
-        self._memory = self._words.data
-        self._address = address_of(self._words)
-        self._returned = self._words[self._starts[-1] : -1]
+        self.memory = np.zeros(self.starts[-1] + returned + 1, dtype=np.int64)
+        self._bytes = self.memory.data
+        self._address = address_of(self.memory)
+        self._returned = self.memory[self.starts[-1] : -1]
 
     def words(self, first: int, values: Iterable[Value]) -> list[int]:
         """The words of arguments from number ``first`` on.
@@ -133,7 +142,7 @@ class Frame:
 
     def write(self, first: int, words: Sequence[int]) -> None:
         """Write the words of arguments from number ``first`` on; arrays must outlive the call."""
-        struct.pack_into(f"{len(words)}q", self._memory, 8 * self._starts[first], *words)
+        struct.pack_into(f"{len(words)}q", self._bytes, 8 * self.starts[first], *words)
 
     def put(self, first: int, values: Sequence[Value]) -> None:
         """``write`` of ``words``."""
@@ -149,7 +158,7 @@ class Frame:
         Raises:
             MemoryError: it could not have the memory that it needed.
         """
-        self._words[-1] = 0
+        self.memory[-1] = 0
         if self._native.enter(self._address):
             raise MemoryError("the compiled program could not have the memory that it needed")
         words = self._returned.tolist()

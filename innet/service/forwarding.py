@@ -1,0 +1,218 @@
+"""Batches of frames from the ports of a service through its program and back to the ports.
+
+Where the program is compiled, the loop around it is, too: receive, run, send and count, until
+nothing has come for a while. What Python would do between two batches costs as much as some dozens
+of packets, and more where other processes had the processor meanwhile. Left to Python is what
+seldom happens: datagrams of another length, a socket that has no room, a program that is
+interpreted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from innet.fabric.messages import failed
+from innet.fabric.peers import Cables, PeerPorts
+from innet.fabric.rows import by_port, keep_known
+from innet.fabric.system_calls import (
+    Departure,
+    let_others_run,
+    monotonic,
+    receive_datagrams,
+    send_packets,
+)
+from innet.packets import PacketBatch
+from innet.service.board import Board
+from innet.service.statistics import Counts, Traffic, count_arrived, count_left
+from innet.switch.jit.embedded import Embedded, run
+
+_YIELDS = 8  # in vain: what comes next is often being made on the same processor
+_EAGAIN = errno.EAGAIN
+_NO_MEMORY = -1
+
+
+class Moved(NamedTuple):
+    """What ``turns`` did, and what it left to Python.
+
+    Attributes:
+        looks: at the socket.
+        received: datagrams.
+        strangers: frames of senders that were not admitted.
+        lost: packets that the interface's queue had no room for.
+        error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
+        unsorted: so many datagrams were received last, some of another length than frames, and
+            nothing was done with them.
+        first, kept: the frames that were received last and are still to be run.
+        done, produced: which packets are still to be sent before that, of those that left the
+            program last, in the order of their ports.
+    """
+
+    looks: int
+    received: int
+    strangers: int
+    lost: int
+    error: int
+    unsorted: int
+    first: int
+    kept: int
+    done: int
+    produced: int
+
+
+class Forwarding:
+    """Moves frames.
+
+    Args:
+        ports: where they come from and go to.
+        board: with the program.
+        traffic: where they are counted.
+    """
+
+    def __init__(self, ports: PeerPorts, board: Board, traffic: Traffic) -> None:
+        self._ports = ports
+        self._board = board
+        self._traffic = traffic
+        self._embedding = board.switch.embed(ports.packets)
+        self.run(0)  # compiled now, not when a packet waits
+
+    def run(self, most: int) -> int:
+        """Move what has arrived and what arrives meanwhile.
+
+        Args:
+            most: how often to look at the socket.
+
+        Returns:
+            how many looks are left; 0 if nothing came any more.
+
+        Raises:
+            NetworkError: the socket's interface is gone.
+        """
+        if self._embedding is None:
+            return self._interpret(most)
+        counts = self._traffic.counts
+        program = self._embedding.begin()
+        try:
+            moved = Moved(*turns(most, self._ports.cables(), program, self._board.begun, counts))
+        finally:
+            self._embedding.end()
+        self._ports.counts.received += moved.received
+        self._ports.counts.strangers += moved.strangers
+        self._ports.lose(moved.lost)
+        if moved.error == _NO_MEMORY:
+            raise MemoryError("the compiled program could not have the memory that it needed")
+        if moved.unsorted:
+            self._arrive(self._ports.sort(moved.unsorted))
+            return most - moved.looks
+        if moved.produced:  # the socket had no room, or cannot do it in this way
+            rows = slice(moved.produced)
+            left = PacketBatch(program.out[rows], program.out_length[rows], program.out_port[rows])
+            self._ports.send(left, moved.done)
+            self._run(self._ports.rows(moved.first, moved.kept))
+            return most - moved.looks
+        if moved.error not in (0, _EAGAIN):
+            raise failed("receiving", moved.error)
+        return 0
+
+    def _interpret(self, most: int) -> int:
+        idle = 0
+        for look in range(most):
+            before = self._ports.counts.received
+            self._arrive(self._ports.receive())
+            if self._ports.strays:
+                return most - look - 1
+            if self._ports.counts.received == before:
+                if idle == _YIELDS:
+                    break
+                idle += 1
+                os.sched_yield()
+        return 0
+
+    def _arrive(self, packets: PacketBatch) -> None:
+        self._traffic.arrive(packets)
+        self._run(packets)
+
+    def _run(self, packets: PacketBatch) -> None:
+        if len(packets):
+            left = self._board.process(packets)
+            self._ports.send(left)
+            self._traffic.leave(left)
+
+
+@njit(cache=True, nogil=True)
+def turns(
+    most: int, cables: Cables, program: Embedded, begun: float, counts: Counts
+) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """Receive, run, send and count.
+
+    Args:
+        most: how many looks at the socket.
+        cables: a Cables.
+        program: an Embedded.
+        begun: when the program's clock began.
+        counts: a Counts.
+
+    Returns:
+        what ``Moved`` has.
+    """
+    segment = cables.segment
+    words = np.zeros(2, np.int64)
+    idle = 0
+    looks, received, strangers, lost, error, unsorted = 0, 0, 0, 0, 0, 0
+    first, kept, done, produced = 0, 0, 0, 0
+    while looks < most:
+        looks += 1
+        count, error = receive_datagrams(
+            cables.descriptor, cables.arrival, cables.reception, cables.offset, segment
+        )
+        if count == 0:
+            if idle == _YIELDS or error != _EAGAIN:
+                break
+            idle += 1
+            let_others_run()
+            continue
+        received += count
+        if not np.all(cables.arrival.length[:count] == segment):
+            unsorted = count
+            break
+        kept, unknown = keep_known(count, cables.arrival, cables.port, segment, cables.senders)
+        strangers += unknown
+        now = monotonic(words)
+        count_arrived(cables.port[:kept], segment, now, counts)
+        clock = int((now - begun) * 1e6)
+        first, done, produced, missing, error = _pass(kept, clock, cables, program, counts)
+        lost += missing
+        if error != 0:
+            break
+    return looks, received, strangers, lost, error, unsorted, first, kept, done, produced
+
+
+@njit(cache=True, nogil=True)
+def _pass(
+    kept: int, clock: int, cables: Cables, program: Embedded, counts: Counts
+) -> tuple[int, int, int, int, int]:
+    """Run ``kept`` frames at ``clock``, and send what leaves.
+
+    Returns:
+        of ``Moved``, first, done, produced, lost and error.
+    """
+    first, lost = 0, 0
+    while first < kept:
+        first, produced, number = run(program, first, kept, clock)
+        if number != 0:
+            return first, 0, 0, lost, _NO_MEMORY
+        port, length = program.out_port[:produced], program.out_length[:produced]
+        count_left(port, length, cables.offset, counts)
+        rows, places, _ = by_port(port, cables.places)
+        leaving = Departure(program.out, length, cables.offset, rows, cables.names, places)
+        done, missing, error = send_packets(
+            cables.descriptor, leaving, 0, cables.segments, cables.transmission
+        )
+        lost += missing
+        if error != 0:
+            return first, done, produced, lost, error
+    return first, 0, 0, lost, 0

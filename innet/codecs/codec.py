@@ -27,6 +27,7 @@ from innet.codecs.parts import (
     Selection,
     Selector,
     Total,
+    gathered,
 )
 from innet.codecs.stopwatch import Clock, Stopwatch
 from innet.errors import InputError, OverflowedError, StateError
@@ -34,6 +35,7 @@ from innet.words import Segment
 
 _STATE_VERSION = 1
 _ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
+_MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantised
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +314,11 @@ class Codec:
         of_agreement, of_quantiser, of_carrier = opening.split(answers)
         agreement.check(of_agreement)
         scaling = self.quantiser.agree(of_quantiser, workers)
-        shared = SAME_INDICES in self.selector.capabilities.provides
+        nonzero = self._without_zeros(selection)
+        shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            own = replace(scaling.contribute(selection), shared=shared)
+            own = replace(scaling.contribute(nonzero), shared=shared)
             represented = scaling.represented(own) if scaling.scale else None
             if not scaling.scale:
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
@@ -330,8 +333,7 @@ class Codec:
             finally:
                 self._optimistic = False
         if represented is not None:
-            represented = self.selector.expand(represented, gradient.size)
-            self.feedback.amend(represented)
+            represented = self._fed_back(represented, selection, nonzero, gradient.size)
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
@@ -363,6 +365,33 @@ class Codec:
             encode_seconds=0.0,
             decode_seconds=0.0,
         )
+
+    def _without_zeros(self, selection: Selection) -> Selection:
+        """The selection without what is zero, if all was selected, most of it is zero, and the
+        carrier saves that: nobody then writes integers for a whole gradient, or reads them.
+        """
+        saves = ZEROS in self.carrier.capabilities.requires
+        if selection.indices is not None or not saves:
+            return selection
+        if _MANY * selection.nonzero > selection.size:
+            return selection
+        kernels, bits = self._context.kernels, selection.values.view(np.int32)
+        places = kernels.expand(kernels.mark(None, bits, selection.size), selection.size)
+        return replace(
+            selection, indices=places, values=gathered(kernels, selection.values, places)
+        )
+
+    def _fed_back(
+        self, represented: Floats, selection: Selection, nonzero: Selection, size: int
+    ) -> Floats:
+        """Tell the feedback what this worker's integers stand for: for all that was selected."""
+        if nonzero is not selection and nonzero.indices is not None:
+            bits = represented.view(np.int32)
+            scattered = self._context.kernels.scatter(nonzero.indices, bits, selection.size)
+            represented = scattered.view(np.float32)
+        represented = self.selector.expand(represented, size)
+        self.feedback.amend(represented)
+        return represented
 
     def _decoded(
         self, total: Total, scaling: Scaling, own: Contribution, size: int

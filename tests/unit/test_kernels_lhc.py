@@ -137,3 +137,47 @@ def test_turned_lanes_peel_as_one_hypergraph():
         for seed in range(100)
     ]
     assert np.mean(stalls) <= 0.05
+
+
+def assert_peels_as_the_oracle(dense, layout):
+    bitmap, sketch = cpu.lhc_encode(None, dense, dense.size, layout)
+    (items, integers), missing = cpu.lhc_peel(bitmap, sketch, dense.size, layout)
+    (_, expected), left = naive.lhc_peel(bitmap, sketch, dense.size, layout)
+    np.testing.assert_array_equal(integers, expected)
+    np.testing.assert_array_equal(missing, left)
+    return (
+        items.size,
+        cpu.popcount(missing),
+        int(cpu.lhc_occupancy(bitmap, dense.size, layout).max()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("items", "layout"),
+    [
+        (24_000, SketchLayout(400, 1, 3, 4, 10)),  # fewer in the first and last segments
+        (31, SketchLayout(1, 1, 3)),  # as many as a cell has room for
+        (32, SketchLayout(1, 1, 3)),
+    ],
+)
+def test_cells_that_hold_very_many_elements(items, layout):
+    rng = np.random.default_rng(4)
+    dense = np.zeros(2 * items, np.int32)
+    dense[rng.choice(dense.size, items, replace=False)] = rng.integers(-(2**31), 2**31, items)
+    peeled, missing, fullest = assert_peels_as_the_oracle(dense, layout)
+    assert fullest >= 31
+    assert 0 < missing <= peeled
+    assert items <= 32 or missing < peeled
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize(("hashes", "starts"), [(3, 1), (4, 9)])
+@pytest.mark.parametrize("items", [40, 900, 1300])
+def test_sketches_with_too_many_elements_for_numbers(lanes, hashes, starts, items, monkeypatch):
+    # Some of them stall, some do not, some nearly.
+    monkeypatch.setattr("innet.kernels.cpu.peel._MOST", 0)
+    layout = SketchLayout(-(-1400 // ((starts + hashes - 1) * lanes)), lanes, 3, hashes, starts)
+    rng = np.random.default_rng(items)
+    dense = np.zeros(5000, np.int32)
+    dense[rng.choice(5000, items, replace=False)] = rng.integers(1, 2**31, items)
+    assert_peels_as_the_oracle(dense, layout)

@@ -26,12 +26,13 @@ from innet.kernels.cpu.low_rank import factor_product, project_columns, project_
 from innet.kernels.cpu.marks import align, mark
 from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.packing import pack, unpack
-from innet.kernels.cpu.peel import lhc_peel, lhc_unlock
+from innet.kernels.cpu.peel import lhc_peel
 from innet.kernels.cpu.statistics import moments, product, smallest
 from innet.kernels.cpu.sums import add_scaled
 from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.threshold import reaching, reaching_residual
 from innet.kernels.cpu.topk import top_k, top_k_residual
+from innet.kernels.cpu.unlock import lhc_unlock
 
 __all__ = [
     "add_scaled",

@@ -1,7 +1,7 @@
 """Bloom filters: fill one, and test every element of a gradient for membership.
 
 A word of a bitmap at a time: its 32 elements are hashed and looked up together. The blocks of a
-strip are tested side by side, in vectors, probe after probe.
+strip are hashed and tested side by side, in vectors, probe after probe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
-_STRIP = 64  # blocks that are tested side by side; they stay in the first cache
+_STRIP = 64  # blocks that are hashed side by side; they stay in the first cache
 
 
 def bloom_fill(bitmap: Ints, shape: Filter, /) -> Ints:
@@ -39,17 +39,31 @@ def bloom_members(words: Ints, size: int, shape: Filter, /) -> Ints:
 @njit(cache=True, nogil=True)
 def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     count = np.uint64(words.size)
-    for b in range(bitmap.size):
-        flags = np.uint64(bitmap[b])
-        if flags == np.uint64(0):
-            continue
-        z = mix(np.uint64(b) * _GOLDEN + seed)
-        place, step = z & _LOW, (z >> _HALF) | _ONE
-        twice = flags << _HALF | flags
-        for _ in range(probes):
-            turn = place & np.uint64(31)
-            words[(place * count) >> _HALF] |= np.uint32(twice >> (_HALF - turn))
-            place = (place + step) & _LOW
+    blocks = np.zeros(_STRIP, np.uint64)  # those that are not empty, and their flags
+    given = np.empty(_STRIP, np.uint32)
+    places = np.empty(_STRIP, np.uint32)
+    steps = np.empty(_STRIP, np.uint32)
+    b = 0
+    while b < bitmap.size:
+        ready = 0
+        while b < bitmap.size and ready < _STRIP:
+            # Without a branch: which blocks are empty cannot be guessed.
+            blocks[ready] = np.uint64(b)
+            given[ready] = bitmap[b]
+            ready += int(bitmap[b] != np.uint32(0))
+            b += 1
+        for i in range(_STRIP):
+            z = mix(blocks[i] * _GOLDEN + seed)
+            places[i] = np.uint32(z & _LOW)
+            steps[i] = np.uint32((z >> _HALF) | _ONE)
+        for i in range(ready):
+            flags, place, step = given[i], places[i], steps[i]
+            for _ in range(probes):
+                turn = place & np.uint32(31)
+                back = (np.uint32(32) - turn) & np.uint32(31)
+                turned = np.uint32(flags << turn) | np.uint32(flags >> back)
+                words[(np.uint64(place) * count) >> _HALF] |= turned
+                place = np.uint32(place + step)
 
 
 @njit(cache=True, nogil=True)

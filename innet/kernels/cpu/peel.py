@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from innet import memory
 from innet.kernels.arrays import Ints, Words
@@ -40,8 +39,6 @@ from innet.kernels.cpu.lhc import (
 )
 from innet.kernels.cpu.unlock import States, peel_any
 from innet.kernels.layout import SketchLayout
-
-Counts = NDArray[np.int64]
 
 _BATCH = 32  # cells whose elements are hashed side by side: nothing waits for the memory
 _ENOUGH = np.uint64(64)  # cells in the queue with which it goes on; few, so that they stay cached
@@ -68,34 +65,35 @@ def lhc_peel(
     """
     hashing = hashing_of(layout)
     items = expand_words(without_tail(bitmap, size))
-    segments = memory.empty(items.size if layout.coupled else 0, np.int32)
-    ends = np.zeros(layout.starts, np.int64)
-    order = _sorted(items, layout, segments, ends)
+    places = memory.empty(items.size if layout.coupled else 0, np.int32)
+    order = _sorted(items, layout, places)
     states = memory.empty(layout.cells, np.uint64)
     values = memory.empty(order.size, np.int32)
     if items.size < _MOST and _occupy(order, hashing, sketch, states):
         _peel(order, hashing, states, memory.empty(layout.cells + 1, np.int32), values)
     else:
         peel_any(order, hashing, states, sketch.copy(), values)
-    integers = memory.empty(items.size, np.int32)
     missing = np.zeros(-(-size // 32), np.uint32)
-    starts = np.concatenate([ends[:1] * 0, ends[:-1]])
-    _collect(items, segments, starts, (order, values), integers, missing)
+    _list_missing(order, values, missing)
+    integers = values
+    if layout.coupled:
+        integers = memory.empty(items.size, np.int32)
+        _collect(places, values, integers)
     return (items, integers), missing.view(np.int32)
 
 
-def _sorted(items: Ints, layout: SketchLayout, segments: Ints, ends: Counts) -> Ints:
+def _sorted(items: Ints, layout: SketchLayout, places: Ints) -> Ints:
     """A copy of the elements by first segment, in each of them ascending.
 
-    ``segments``, one for each element, become these; ``ends``, shape (layout.starts,) and zero,
-    each segment's end among the elements. In plain hashing there is one segment, and none is noted.
+    ``places``, one for each element, become where they lie there. In plain hashing there is one
+    segment, and none is noted.
     """
     order = memory.empty(items.size, np.int32)
-    if not layout.coupled:
+    if layout.coupled:
+        _first_segments(items, hashing_of(layout), places)
+        _sort(items, np.zeros(layout.starts, np.int32), places, order)
+    else:
         order[:] = items
-        return order
-    _first_segments(items, hashing_of(layout), segments)
-    _sort(items, segments, ends, order)
     return order
 
 
@@ -106,18 +104,21 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sort(items: Ints, segments: Ints, ends: Counts, order: Ints) -> None:
+def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
+    """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
     for i in range(items.size):
-        ends[np.uint64(segments[i])] += 1
+        ends[np.uint64(places[i])] += 1
     begin = 0
     for s in range(ends.size):
         count = ends[s]
         ends[s] = begin
         begin += count
     for i in range(items.size):
-        segment = np.uint64(segments[i])
-        order[np.uint64(ends[segment])] = items[i]
-        ends[segment] += 1
+        segment = np.uint64(places[i])
+        place = ends[segment]
+        order[np.uint64(place)] = items[i]
+        places[i] = place
+        ends[segment] = place + 1
 
 
 @njit(cache=True, nogil=True)
@@ -250,28 +251,17 @@ def _fetch(begin: int, end: int, states: States, order: Ints, values: Ints) -> i
 
 
 @njit(cache=True, nogil=True)
-def _collect(  # noqa: PLR0917 - compiled functions are called by position
-    items: Ints,
-    segments: Ints,
-    following: Counts,
-    peeled: tuple[Ints, Ints],
-    integers: Ints,
-    missing: Words,
-) -> None:
-    """The values in the order of the elements, zero where missing: each is the next of its segment.
-
-    ``following`` are the segments' starts among what was peeled, order and values; not kept.
-    """
-    order, values = peeled
-    for i in range(items.size):
-        place = np.uint64(i)
-        if segments.size != 0:
-            segment = np.uint64(segments[i])
-            place = np.uint64(following[segment])
-            following[segment] += 1
-        if order[place] < 0:
-            integers[i] = values[place]
-        else:
-            integers[i] = 0
-            item = int(items[i])
+def _list_missing(order: Ints, values: Ints, missing: Words) -> None:
+    """Set the bits of what was not recovered, and its values to zero."""
+    for number in range(order.size):
+        item = int(order[number])
+        if item >= 0:
+            values[number] = 0
             missing[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
+
+
+@njit(cache=True, nogil=True)
+def _collect(places: Ints, values: Ints, integers: Ints) -> None:
+    """The values in the order of the elements."""
+    for i in range(places.size):
+        integers[i] = values[np.uint64(places[i])]

@@ -7,13 +7,12 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu.intrinsics import copy_16
 from innet.kernels.cpu.lhc import mix
+from innet.kernels.cpu.stretches import STRETCH, put
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
 # instruction that every vector unit has. Numba compiles without -ffast-math: it stays as written.
 _ROUNDER = 6755399441055744.0
-_STRETCH = 1024  # elements of a large array that are made together, in the first cache
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -60,11 +59,14 @@ def _quantise(x: Floats, scale: float, integers: Ints) -> None:
 @njit(cache=True, nogil=True)
 def _quantise_past(x: Floats, scale: float, integers: Ints) -> None:
     """The same for a result that is written past the caches."""
-    stretch = np.empty(_STRETCH, np.int32)
-    for start in range(0, x.size, _STRETCH):
-        end = min(start + _STRETCH, x.size)
-        _quantise(x[start:end], scale, stretch)
-        _put(stretch, integers, start, end, True)
+    stretch = np.empty(STRETCH, np.int32)
+    for start in range(0, x.size, STRETCH):
+        end = min(start + STRETCH, x.size)
+        piece = x[start:end]
+        # Not by a call of ``_quantise``, which would not run in vectors here.
+        for i in range(piece.size):
+            stretch[i] = np.int32((np.float64(piece[i]) * scale + _ROUNDER) - _ROUNDER)
+        put(stretch, integers, start, end, True)
 
 
 @njit(cache=True, nogil=True)
@@ -84,36 +86,26 @@ def _dequantise(integers: Ints, step: float, values: Floats) -> None:
 @njit(cache=True, nogil=True)
 def _dequantise_past(integers: Ints, step: float, values: Floats) -> None:
     """The same for a result that is written past the caches."""
-    stretch = np.empty(_STRETCH, np.float32)
-    for start in range(0, integers.size, _STRETCH):
-        end = min(start + _STRETCH, integers.size)
-        _dequantise(integers[start:end], step, stretch)
-        _put(stretch, values, start, end, True)
+    stretch = np.empty(STRETCH, np.float32)
+    for start in range(0, integers.size, STRETCH):
+        end = min(start + STRETCH, integers.size)
+        piece = integers[start:end]
+        for i in range(piece.size):
+            stretch[i] = np.float32(np.float64(piece[i]) * step)
+        put(stretch, values, start, end, True)
 
 
 @njit(cache=True, nogil=True)
 def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
     """By the stretch: indices ascend."""
-    stretch = np.zeros(_STRETCH, np.int32)
+    stretch = np.zeros(STRETCH, np.int32)
     following = 0
-    for start in range(0, dense.size, _STRETCH):
-        end = min(start + _STRETCH, dense.size)
+    for start in range(0, dense.size, STRETCH):
+        end = min(start + STRETCH, dense.size)
         first = following
         while following < indices.size and indices[following] < end:
             stretch[np.uint64(indices[following] - start)] = integers[following]
             following += 1
-        _put(stretch, dense, start, end, past)
+        put(stretch, dense, start, end, past)
         for i in range(first, following):
             stretch[np.uint64(indices[i] - start)] = 0
-
-
-@njit(cache=True, nogil=True)
-def _put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past: bool) -> None:
-    """Copy a stretch to its place in the array, past the caches or not. Only the array's last
-    stretch is shorter.
-    """
-    whole = start + (end - start) // 16 * 16
-    for i in range(start, whole, 16):
-        copy_16(stretch, i - start, array, i, past)
-    for i in range(whole, end):
-        array[i] = stretch[i - start]

@@ -47,7 +47,7 @@ from innet.protocol.stream import Count, Moved, Stream, Time
 from innet.protocol.verdicts import Tally
 
 _TURNS = 1024  # looks at the socket, before Python may see that somebody has pressed Ctrl-C
-_YIELDS = 16  # in vain: what a process waits for is often being made on the same processor
+_YIELDS = 4  # in vain: what a process waits for is often being made on the same processor
 _BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState.WAITING)
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(len(Count))

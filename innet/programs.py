@@ -76,7 +76,9 @@ class CompiledProgram:
 
     def dimensions(self) -> Dimensions:
         """What the compiled program itself says of its sizes."""
-        return Dimensions.of(self.json())
+        if self.sha256 not in _dimensions:  # large programs take a while to be read
+            _dimensions[self.sha256] = Dimensions.of(self.json())
+        return _dimensions[self.sha256]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Dimensions:
             slots=versions // 2,
             workers=bitmap,
         )
+
+
+_dimensions: dict[str, Dimensions] = {}
+"""Of programs that were asked for their dimensions, by ``CompiledProgram.sha256``."""
 
 
 def p4_directory() -> Path:

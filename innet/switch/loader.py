@@ -7,13 +7,15 @@ names the place; a construct that no engine could run is an UnsupportedError tha
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import gzip
 import hashlib
 import json
 import lzma
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,24 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
         )
     document = source if isinstance(source, Mapping) else read_document(Path(source))
     try:
-        return _load(Tree(document))
+        with _no_collection():
+            return _load(Tree(document))
     except RecursionError:
         raise ProgramError("the program's parts are nested too deeply to be read") from None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without looking for garbage: there is little, and a look at each part of a large program
+    again and again takes a third of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def read_document(path: Path) -> Any:
@@ -174,10 +191,13 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 
 def without_source(value: Any) -> Any:
     """A JSON value less the ``source_info`` of all its parts."""
-    if isinstance(value, Mapping):
-        return {key: without_source(each) for key, each in value.items() if key != "source_info"}
+    if isinstance(value, dict):  # which costs a tenth of the same question about a Mapping
+        parts = value.items()
+        return {key: without_source(each) for key, each in parts if key != "source_info"}
     if isinstance(value, list):
         return [without_source(each) for each in value]
+    if isinstance(value, Mapping):
+        return without_source(dict(value))
     return value
 
 

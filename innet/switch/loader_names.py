@@ -89,15 +89,18 @@ class Names:
     all_unions: tuple[ir.Union, ...] = ()
     all_union_stacks: tuple[ir.UnionStack, ...] = ()
     aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    _positions: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def field_of(self, type_index: int, name: Tree) -> int:
         """The index of the field named at ``name`` in a header type."""
         header_type = self.types[type_index]
-        try:
-            return header_type.index(name.string())
-        except KeyError:
-            known = [each.name for each in header_type.fields]
-            raise dangling(f"field of {header_type.name}", name.string(), known, name) from None
+        if type_index not in self._positions:
+            numbered = reversed([*enumerate(header_type.fields)])  # the first of a name counts
+            self._positions[type_index] = {each.name: position for position, each in numbered}
+        known = self._positions[type_index]
+        if name.string() not in known:
+            raise dangling(f"field of {header_type.name}", name.string(), list(known), name)
+        return known[name.string()]
 
     def field(self, reference: Tree) -> ir.FieldRef:
         """A pair [header, field] of names, where the field may be the hidden ``$valid$``."""

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import Statistics
-from innet.switch.jit.tree import walk
 from innet.switch.table_words import words_of
 
 #: Position of each counter in the array that emitted code counts in.
@@ -47,8 +46,12 @@ def digests(program: ir.Program) -> bool:
 
 
 def _uses(program: ir.Program, kinds: Any) -> bool:
-    code = (program.parser.states, program.actions, program.deparser.operations)
-    return any(isinstance(node, kinds) for node in walk(code))
+    bodies = (
+        *(state.operations for state in program.parser.states),
+        *(action.primitives for action in program.actions),
+        program.deparser.operations,
+    )
+    return any(isinstance(operation, kinds) for body in bodies for operation in body)
 
 
 def looked_up(program: ir.Program) -> list[int]:

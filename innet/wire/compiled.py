@@ -89,10 +89,11 @@ def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32])
 
 @njit(cache=True, nogil=True)
 def _number(frame: Bytes, offset: int, size: int) -> Any:
-    number: Any = np.int64(0)
-    for index in range(offset, offset + size):
-        number = number << 8 | frame[index]
-    return number
+    """A big-endian number of one byte or two, which is what rules are of."""
+    at = np.uint64(offset)  # without a sign, which would be looked at for each byte
+    if size == 1:
+        return np.int64(frame[at])
+    return np.int64(frame[at]) << 8 | np.int64(frame[at + np.uint64(1)])
 
 
 @njit(cache=True, nogil=True)

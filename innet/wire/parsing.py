@@ -187,6 +187,7 @@ def rules(layout: Layout) -> NDArray[np.int64]:
             offset, width = layout.header_offset, size - layout.header_offset
         elif check.kind == EITHER:
             width = UDP_HEADER["source"].itemsize  # the destination follows it
+        assert check.kind == SUM or width in {1, 2}  # what compiled code reads
         found.append((check.kind, offset, width, check.mask, *check.between, check.refusal))
     return np.array(found, np.int64)
 

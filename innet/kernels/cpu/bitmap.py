@@ -25,9 +25,12 @@ def expand(bitmap: Ints, size: int, /) -> Ints:
 
 
 def without_tail(bitmap: Ints, size: int) -> Words:
-    """A copy without the bits past the last element, which would lead outside the arrays."""
-    words = bitmap.view(np.uint32)[: -(-size // 32)].copy()
+    """The words without bits past the last element, which would lead outside the arrays; a copy
+    where the last word may have some.
+    """
+    words = bitmap.view(np.uint32)[: -(-size // 32)]
     if size % 32:
+        words = words.copy()
         words[-1] &= np.uint32((1 << size % 32) - 1)
     return words
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from innet import memory
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.lhc import mix
 from innet.kernels.filters import Filter
@@ -22,14 +23,14 @@ _STRIP = 64  # blocks that are hashed side by side; they stay in the first cache
 
 def bloom_fill(bitmap: Ints, shape: Filter, /) -> Ints:
     """See ``innet.kernels.Kernels.bloom_fill``."""
-    words = np.zeros(shape.words, np.uint32)
+    words: Words = memory.zeros(shape.words, np.uint32)
     _fill(bitmap.view(np.uint32), shape.probes, np.uint64(shape.seed), words)
     return words.view(np.int32)
 
 
 def bloom_members(words: Ints, size: int, shape: Filter, /) -> Ints:
     """See ``innet.kernels.Kernels.bloom_members``."""
-    found = np.empty(-(-size // 32), np.uint32)
+    found: Words = memory.empty(-(-size // 32), np.uint32)
     _members(words.view(np.uint32), shape.probes, np.uint64(shape.seed), found)
     if size % 32:
         found[-1] &= np.uint32((1 << size % 32) - 1)

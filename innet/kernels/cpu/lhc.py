@@ -37,7 +37,7 @@ def lhc_encode(
     indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
 ) -> tuple[Ints, Ints]:
     """See ``innet.kernels.Kernels.lhc_encode``."""
-    bitmap = np.zeros(-(-size // 32), np.uint32)
+    bitmap = memory.zeros(-(-size // 32), np.uint32)
     sketch = memory.zeros(layout.cells, np.int32)
     if indices is None:
         _encode_dense(integers, hashing_of(layout), bitmap, sketch)

@@ -73,7 +73,7 @@ def lhc_peel(
         _peel(order, hashing, states, memory.empty(layout.cells + 1, np.int32), values)
     else:
         peel_any(order, hashing, states, sketch.copy(), values)
-    missing = np.zeros(-(-size // 32), np.uint32)
+    missing = memory.zeros(-(-size // 32), np.uint32)
     _list_missing(order, values, missing)
     integers = values
     if layout.coupled:

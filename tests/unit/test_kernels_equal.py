@@ -123,6 +123,16 @@ def test_bitmaps_and_scatter(fast, case):
     assert_same(naive.scatter(indices, dense[indices], dense.size), dense)
 
 
+@pytest.mark.parametrize("density", [0, 0.001, 0.02, 0.1, 1])
+def test_bits_of_any_density_are_listed(density):
+    # The CPU's kernel lists few bits, some and many in different ways.
+    places = np.flatnonzero(np.random.default_rng(0).random(3000) < density).astype(np.int32)
+    bitmap = naive.mark(places, np.ones_like(places), 3000)
+    assert_same(kernels.get("cpu").expand(bitmap, 3000), places)
+    bitmap[50] = -1  # one word that has more than the others
+    assert_same(kernels.get("cpu").expand(bitmap, 3000), naive.expand(bitmap, 3000))
+
+
 @each_compiled
 @given(sparse_integers())
 def test_sketch(fast, case):

@@ -39,8 +39,10 @@ def expand_words(words: Words) -> Ints:
     """The indices of all set bits, ascending."""
     count = int(_popcount(words))
     indices: Ints = memory.empty(count + AT_ONCE, np.int32)
-    if count < words.size // 5:  # most words are empty, which a branch may well expect
+    if count < words.size // 7:  # most words are empty, which a branch may well expect
         _list_few(words, indices)
+    elif count < words.size:
+        _list_some(words, indices)
     else:
         list_bits(words, 0, indices)
     return indices[:count]
@@ -60,15 +62,27 @@ def list_bits(words: Words, base: int, indices: Ints) -> int:
 
     ``indices`` has ``AT_ONCE`` places more than that, which are overwritten.
     """
+    return _list(words, base, indices, AT_ONCE)
+
+
+@njit(cache=True, nogil=True)
+def _list_some(words: Words, indices: Ints) -> None:
+    """``list_bits`` where few words have more than two bits."""
+    _list(words, 0, indices, AT_ONCE // 2)
+
+
+@njit(cache=True, inline="always")
+def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
+    """``at_once`` is a constant to the compiler, as this is written into its callers."""
     found = 0
     for w in range(words.size):
         word = words[w]
         first = base + 32 * w
         count = set_bits(word)
-        for k in range(found, found + AT_ONCE):
+        for k in range(found, found + at_once):
             indices[k] = first + trailing_zeros(word)
             word &= word - np.uint32(1)
-        for k in range(found + AT_ONCE, found + count):
+        for k in range(found + at_once, found + count):
             indices[k] = first + trailing_zeros(word)
             word &= word - np.uint32(1)
         found += count

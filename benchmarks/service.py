@@ -270,7 +270,10 @@ def _all_reduces(  # noqa: PLR0917 - options of the command
 ) -> list[Row]:
     with contextlib.ExitStack() as stack:
         # A service for each, so that each has all slots; one works at a time.
-        switches = {name: stack.enter_context(_process(_serve, values, 1, True)) for name in CASES}
+        switches = {
+            name: stack.enter_context(_process(_serve, case.values or values, 1, True))
+            for name, case in CASES.items()
+        }
         services = {name: switch.address for name, switch in switches.items()}
         ends, processes = [], []
         for rank in range(workers):
@@ -332,7 +335,8 @@ def _parts(reports: list[Report]) -> str:
 def main(  # noqa: PLR0917 - options of a command
     elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
     workers: Annotated[int, typer.Option(help="How many workers.")] = 4,
-    values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
+    values: Annotated[int, typer.Option(help="Values per packet of all-reduces.")] = 1024,
+    counted: Annotated[int, typer.Option(help="Values per packet where these are counted.")] = 256,
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 11,
     seconds: Annotated[float, typer.Option(help="Of sending packets, each time.")] = 2.0,
     rounds: Annotated[int, typer.Option(help="Turns of sending; 0 for none.")] = 3,
@@ -341,7 +345,7 @@ def main(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Measure, and print ratios first."""
     if rounds:
-        rows = _forwarding(values, seconds, rounds)
+        rows = _forwarding(counted, seconds, rounds)
         title = f"packets through one switch process, {SENDERS} senders"
         show(title, "against the echo", rows, as_json)
     with tempfile.TemporaryDirectory() as folder:

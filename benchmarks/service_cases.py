@@ -24,14 +24,18 @@ class Kind(Enum):
 
 
 class Case(NamedTuple):
-    """What is measured: a codec, and the gradients that it gets."""
+    """What is measured: a codec, the gradients that it gets, and how many values a packet has, if
+    that is not as the command says.
+    """
 
     codec: CodecSpec
     kind: Kind = Kind.FULL
+    values: int | None = None
 
 
 CASES: dict[str, Case] = {
     "dense": Case("dense"),
+    "dense, 256 values in a packet": Case("dense", values=256),
     "top-k 1 % by LHC": Case("topk"),
     "top-k 1 %, the union first": Case({"preset": "topk", "carrier": "union"}),
     "ScaleCom 100 x": Case("scalecom"),

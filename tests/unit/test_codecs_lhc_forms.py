@@ -16,7 +16,7 @@ from innet.codecs.carriers.census import Census
 from innet.codecs.carriers.sketch_plan import LhcSettings, _root, plan, sketch_layout
 from innet.codecs.selectors.topk import TopK
 from innet.errors import ConfigError
-from innet.kernels import SketchLayout
+from innet.kernels import SketchLayout, naive
 from innet.words import Operation
 
 cpu = kernels.get("cpu")
@@ -175,7 +175,7 @@ def test_what_is_asked_for_is_what_the_core_lacks():
     # Two elements in the same three cells: the value of one gives that of the other.
     for seed in range(2000):
         layout = SketchLayout(2, 1, seed)
-        if (kernels.naive.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
+        if (naive.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
             break
     asked = cpu.lhc_unlock(np.array([3], np.int32), 2, layout)
     assert asked.tolist() == [1]

@@ -31,6 +31,7 @@ Rounds = Generator[list[Segment], list[Ints], "Total"]
 Picks = tuple[Ints | None, Floats]
 """Indices, ascending (None for all), and what is to be sent for them."""
 Choice = Generator[list[Segment], list[Ints], Picks]
+Places = Generator[list[Segment], list[Ints], tuple[Ints | None, Floats | None]]
 
 P = TypeVar("P", bound=Settings)
 
@@ -227,8 +228,10 @@ class Selector(Part[P]):
         yield from ()
         return self.select(x)
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Choice:
-        """``choose`` of memory + gradient. Override it where few of the sums are needed."""
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Places:
+        """``choose`` of memory + gradient. Override it where few of the sums are needed, or none:
+        without values, it is the sums at the indices that are to be sent.
+        """
         total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
         return (yield from self.choose(total, workers))
 

@@ -60,6 +60,25 @@ class Kernels(Protocol):
         """
         ...
 
+    def low_pass(
+        self, memory: Floats, gradient: Floats, weight: float, indices: Ints, /
+    ) -> tuple[Floats, Floats, int]:
+        """A memory that takes in a share of the gradient but where the sum of both is sent.
+
+        Args:
+            memory: shape (n,).
+            gradient: shape (n,).
+            weight: the share, above 0, at most 1; rounded to float32.
+            indices: shape (m,), ascending and distinct: where memory + gradient is sent.
+
+        Returns:
+            The new memory, shape (n,): memory + weight · gradient as ``add_scaled`` computes it,
+            and at the indices (1 - weight) · memory + 0, each operation rounded; memory + gradient
+            at the indices, shape (m,); the bits of the largest magnitude of the new memory and of
+            memory + weight · gradient at the indices.
+        """
+        ...
+
     def top_k_residual(
         self, gradient: Floats, residual: Floats, k: int, /
     ) -> tuple[Ints, Floats, Floats]:

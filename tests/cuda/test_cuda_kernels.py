@@ -116,6 +116,10 @@ def test_sums(data):
     y = vector(data, x.size)
     for weight in (1.0, 0.1, 1e-38):
         assert_same(gpu.add_scaled(x, y, weight), naive.add_scaled(x, y, weight))
+    places = np.flatnonzero(x > y).astype(np.int32)
+    for weight in (1.0, 0.1):
+        filtered = naive.low_pass(x, y, weight, places)
+        assert_same(gpu.low_pass(x, y, weight, places), filtered)
 
 
 @some_examples

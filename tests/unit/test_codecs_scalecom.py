@@ -230,6 +230,39 @@ def test_a_filtered_exchange_that_is_given_up_keeps_everything():
         next(codec.exchange(np.ones(5, np.float32), 1))
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 3])  # of the choice, the opening, the sums
+def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
+    codecs = workers({**scalecom(rate=2), "feedback": {"name": "lowpass", "beta": 0.5}}, 2)
+    x = np.array([1, -3, 2, 4], np.float32)
+    all_reduce(codecs, [x, x])
+    memories = [codec.feedback.residual.copy() for codec in codecs]
+    exchanges = [codec.exchange(x, 2) for codec in codecs]
+    segments = [next(exchange) for exchange in exchanges]
+    for _ in range(rounds - 1):
+        leaders = [each.words for each in segments[1]]  # worker 1 leads; both have the same x
+        segments = [exchange.send(leaders) for exchange in exchanges]
+    for codec, exchange, memory in zip(codecs, exchanges, memories, strict=True):
+        exchange.close()
+        assert codec.feedback.residual.tobytes() == (memory + x).tobytes()
+
+
+def test_a_filter_takes_what_did_not_count_for_not_sent():
+    codec = build_codec({"selector": {"name": "topk", "k": 3}, "feedback": "lowpass"})
+    feedback, beta = codec.feedback, np.float32(0.1)
+    memory = feedback.residual = np.array([1, -2, 3, 4], np.float32)
+    gradient = np.array([5, -6, 7, 0.5], np.float32)
+    with pytest.raises(StopIteration) as chosen:
+        next(feedback.choose(codec.selector, gradient, 1))
+    indices, values = chosen.value.value
+    assert indices.tolist() == [0, 1, 2]
+    assert values.tolist() == [6, -8, 10]
+    feedback.amend(values - np.float32(0.25))
+    feedback.settle(np.array([0, 2], np.int32))
+    new = memory + beta * gradient
+    new[[0, 2]] = (1 - beta) * memory[[0, 2]] + beta * np.float32(0.25)
+    assert feedback.residual.tobytes() == new.tobytes()
+
+
 def test_a_filtered_memory_that_overflows_is_refused():
     codec = build_codec({**scalecom(rate=2), "feedback": {"name": "lowpass", "beta": 1.0}})
     x = np.array([3e38, 2e38], np.float32)

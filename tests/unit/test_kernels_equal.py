@@ -64,6 +64,11 @@ def test_sums(fast, data):
     x, y = (data.draw(gradients.vectors(size)) for _ in range(2))
     for weight in (1.0, 0.1, 1e-38):
         assert_same(fast.add_scaled(x, y, weight), naive.add_scaled(x, y, weight))
+    indices = np.flatnonzero(data.draw(gradients.vectors(size)) > 0).astype(np.int32)
+    for weight in (1.0, 0.1):
+        for places in (indices, indices[::100], indices[:0]):
+            filtered = naive.low_pass(x, y, weight, places)
+            assert_same(fast.low_pass(x, y, weight, places), filtered)
     for chunk in (3, 16, 100):
         largest = naive.chunk_largest_sum(x, y, chunk)
         assert_same(fast.chunk_largest_sum(x, y, chunk), largest)
@@ -81,6 +86,8 @@ def test_results_that_pass_the_caches(size):
         assert_same(cpu.reaching_residual(gradient, residual, threshold), reaching)
     sums = naive.add_scaled(gradient, residual, 0.1)
     assert_same(cpu.add_scaled(gradient, residual, 0.1), sums)
+    filtered = naive.low_pass(residual, gradient, 0.1, chosen[0])
+    assert_same(cpu.low_pass(residual, gradient, 0.1, chosen[0]), filtered)
     integers = naive.quantise(gradient, 1e6)
     assert_same(cpu.quantise(gradient, 1e6), integers)
     assert_same(cpu.dequantise(integers, 0.3), naive.dequantise(integers, 0.3))

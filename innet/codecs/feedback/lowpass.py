@@ -6,15 +6,14 @@ distributed training", NeurIPS 2020, Algorithm 1.
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import REST, Capabilities
 from innet.codecs.feedback.residual import Residual, left_over
-from innet.codecs.parts import Choice, Context, Floats, Ints, Selector, gathered
+from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
 from innet.config import Settings
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -29,6 +28,18 @@ class LowPassSettings(Settings):
     """
 
     beta: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+
+class _Filtered(NamedTuple):
+    """What the memory becomes (kept) if x itself (own) is sent where it is known by now that
+    something is; none of it is larger in magnitude than ``largest``.
+    """
+
+    memory: Floats
+    gradient: Floats
+    kept: Floats
+    own: Floats
+    largest: float
 
 
 class LowPass(Residual):
@@ -63,35 +74,30 @@ class LowPass(Residual):
     def __init__(self, parameters: LowPassSettings, context: Context) -> None:
         super().__init__(parameters, context)
         self._beta = np.float32(parameters.beta)
-        # While one runs: the gradient, the memory as it is where nothing is sent, its largest.
-        self._exchange: tuple[Floats, Floats, float] | None = None
-        self._own: Floats | None = None  # x where something was sent, if it is known
+        self._gradient: Floats | None = None  # while an exchange is under way
+        self._filtered: _Filtered | None = None
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
         """What the selector chooses of memory + gradient.
 
         Raises:
             StateError: the memory belongs to a gradient of another length.
-            GradientError: memory + gradient is beyond float32, or the gradient is not finite; the
-                memory is unchanged.
+            GradientError: memory + gradient is beyond float32; the memory is unchanged.
         """
         self.check(gradient)
-        memory, kernels = self._so_far(gradient), self.context.kernels
-        kept, bits = kernels.add_scaled(memory, gradient, float(self._beta))
-        largest = float(np.int32(bits).view(np.float32))
-        if not math.isfinite(largest):
-            self._check_sum(gradient, memory)
-        self.residual = memory
-        self._exchange = gradient, kept, largest
+        memory = self._so_far(gradient)
+        self.residual, self._gradient = memory, gradient
         selector.observe(gradient)
         indices, values = yield from selector.choose_from_sum(gradient, memory, workers)
-        self._sent = indices, values
-        self._own = values if selector.verbatim else None
-        return indices, values
+        # Only now: what is sent is found and filtered in the reading in which all else is.
+        filtered = self._filtered = self._filter(memory, gradient, indices)
+        sent = filtered.own if values is None or selector.verbatim else values
+        self._sent = indices, sent
+        return indices, sent
 
     def notices(self, selector: Selector[Any]) -> bool:
         del selector
-        return True
+        return False
 
     def amend(self, values: Floats) -> None:
         if self._sent is not None:
@@ -99,34 +105,48 @@ class LowPass(Residual):
 
     def undo(self) -> None:
         """All of x stays in the memory, as ``residual`` does it."""
-        if self._exchange is not None and self.residual is not None:
-            gradient, *_ = self._exchange
-            self.residual, _ = self.context.kernels.add_scaled(self.residual, gradient, 1.0)
+        if self._gradient is not None and self.residual is not None:
+            self.residual, _ = self.context.kernels.add_scaled(self.residual, self._gradient, 1.0)
             self._reach = _FLOAT32_MAX
-        self._exchange = self._sent = self._own = None
+        self._gradient = self._filtered = self._sent = None
 
     def settle(self, applied: Ints | None) -> None:
         """Filter: what did not count is as if it had not been sent."""
-        if self._sent is None or self._exchange is None or self.residual is None:
+        if self._sent is None or self._filtered is None:
             return
-        indices, values = self._sent
-        gradient, kept, largest = self._exchange
-        own = self._own
+        filtered, (_, values) = self._filtered, self._sent
+        self.residual, self._reach = filtered.kept, filtered.largest
+        if applied is not None or values is not filtered.own:
+            self._reach = max(self._reach, self._filter_anew(filtered, self._sent, applied))
+        self._gradient = self._filtered = self._sent = None
+
+    def _filter(self, memory: Floats, gradient: Floats, indices: Ints | None) -> _Filtered:
+        """If x is sent at the indices, None for everywhere."""
+        kernels = self.context.kernels
+        if indices is not None:
+            kept, own, bits = kernels.low_pass(memory, gradient, float(self._beta), indices)
+        else:
+            own, _ = kernels.add_scaled(memory, gradient, 1.0)
+            # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
+            kept = (1 - self._beta) * memory + np.float32(0)
+            bits, *_ = kernels.survey(kept)
+        largest = float(np.int32(bits).view(np.float32))
+        return _Filtered(memory, gradient, kept, own, largest)
+
+    def _filter_anew(self, filtered: _Filtered, sent: Picks, applied: Ints | None) -> float:
+        """Correct the new memory where other values than x were sent, or did not count.
+
+        Returns:
+            The largest magnitude there.
+        """
+        indices, values = sent
+        place = slice(None) if indices is None else indices
+        memory, gradient = filtered.memory[place], filtered.gradient[place]
+        rest = left_over(filtered.own, values)
+        new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
         if applied is not None:
             places = np.arange(values.size, dtype=np.int32) if indices is None else indices
             counted = np.isin(places, applied, assume_unique=True)
-            indices, values = places[counted], values[counted]
-            own = None if own is None else own[counted]
-        memory = self._at(self.residual, indices)
-        if own is None:
-            own = memory + self._at(gradient, indices)
-        # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
-        rest = left_over(own, values)
-        new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
-        kept[slice(None) if indices is None else indices] = new
-        self.residual = kept
-        self._reach = max(largest, float(np.abs(new).max(initial=0)))
-        self._exchange = self._sent = self._own = None
-
-    def _at(self, x: Floats, indices: Ints | None) -> Floats:
-        return x if indices is None else gathered(self.context.kernels, x, indices)
+            new = np.where(counted, new, memory + self._beta * gradient)
+        filtered.kept[place] = new
+        return float(np.abs(new).max(initial=0))

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector, gathered
+from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Places, Selector
 from innet.codecs.steps import Counting
 from innet.config import Settings
 from innet.errors import ConfigError, InputError
@@ -122,14 +122,13 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         indices = yield from self._follow(self._lead(x) if leads else None, x.size, workers)
         return indices, x[indices]
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Choice:
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Places:
         if self._everything(gradient.size):
-            return None, memory + gradient
+            return None, None
         leads = self.context.worker == self.leader(workers)
         own = self._lead(memory, gradient) if leads else None
         indices = yield from self._follow(own, gradient.size, workers)
-        kernels = self.context.kernels
-        return indices, gathered(kernels, memory, indices) + gathered(kernels, gradient, indices)
+        return indices, None
 
     def _follow(
         self, own: Ints | None, size: int, workers: int

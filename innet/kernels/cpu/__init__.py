@@ -28,7 +28,7 @@ from innet.kernels.cpu.maxima import reaching_maxima
 from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel
 from innet.kernels.cpu.statistics import moments, product, smallest
-from innet.kernels.cpu.sums import add_scaled
+from innet.kernels.cpu.sums import add_scaled, low_pass
 from innet.kernels.cpu.survey import survey
 from innet.kernels.cpu.threshold import reaching, reaching_residual
 from innet.kernels.cpu.topk import top_k, top_k_residual
@@ -57,6 +57,7 @@ __all__ = [
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
+    "low_pass",
     "mark",
     "moments",
     "pack",

@@ -1,4 +1,4 @@
-"""An array and a multiple of another one."""
+"""An array and a multiple of another one; and the low-pass filter that is made of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 from numba import njit
 
 from innet import memory
-from innet.kernels.arrays import Floats
+from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import add_scaled_16, magnitude_bits
+from innet.kernels.cpu.stretches import STRETCH, put
 
 
 def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
@@ -15,6 +16,17 @@ def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
     total: Floats = memory.empty(x.size, np.float32)
     past = memory.passes_caches(total)
     return total, int(_add_scaled(x, y, np.float32(weight), total, past))
+
+
+def low_pass(
+    held: Floats, gradient: Floats, weight: float, indices: Ints, /
+) -> tuple[Floats, Floats, int]:
+    """See ``innet.kernels.Kernels.low_pass``."""
+    kept: Floats = memory.empty(held.size, np.float32)
+    sums: Floats = memory.empty(indices.size, np.float32)
+    past = memory.passes_caches(kept)
+    bits = _low_pass(held, gradient, np.float32(weight), indices, kept, sums, past)
+    return kept, sums, int(bits)
 
 
 @njit(cache=True, nogil=True)
@@ -29,3 +41,41 @@ def _add_scaled(x: Floats, y: Floats, weight: np.float32, total: Floats, past: b
         total[i] = x[i] + weight * y[i]
         largest = max(largest, magnitude_bits(total[i]))
     return np.int32(largest)
+
+
+@njit(cache=True, nogil=True)
+def _low_pass(  # noqa: PLR0917 - compiled functions are called by position
+    held: Floats,
+    gradient: Floats,
+    weight: np.float32,
+    indices: Ints,
+    kept: Floats,
+    sums: Floats,
+    past: bool,
+) -> np.int32:
+    """By the stretch: what lies at the indices, which ascend, is looked at while it is in a cache.
+
+    Returns the bits of the largest magnitude, also of what is replaced.
+    """
+    maxima = np.zeros(16, np.int32)
+    stretch = np.empty(STRETCH, np.float32)
+    stays = np.float32(1) - weight
+    largest = np.int32(0)
+    following = 0
+    for start in range(0, held.size, STRETCH):
+        end = min(start + STRETCH, held.size)
+        x, y = held[start:end], gradient[start:end]
+        whole = x.size // 16 * 16
+        for i in range(0, whole, 16):
+            add_scaled_16(x, y, i, weight, stretch, False, maxima)
+        for i in range(whole, x.size):
+            stretch[i] = x[i] + weight * y[i]
+            largest = max(largest, magnitude_bits(stretch[i]))
+        while following < indices.size and indices[following] < end:
+            place = np.uint64(indices[following] - start)
+            sums[following] = x[place] + y[place]
+            stretch[place] = stays * x[place] + np.float32(0)
+            largest = max(largest, magnitude_bits(stretch[place]))
+            following += 1
+        put(stretch, kept, start, end, past)
+    return max(largest, np.int32(maxima.max()))

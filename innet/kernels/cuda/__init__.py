@@ -26,7 +26,7 @@ from innet.kernels.cuda.maxima import reaching_maxima
 from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
 from innet.kernels.cuda.statistics import moments, product
-from innet.kernels.cuda.sums import add_scaled
+from innet.kernels.cuda.sums import add_scaled, low_pass
 from innet.kernels.cuda.survey import smallest, survey
 from innet.kernels.cuda.threshold import reaching, reaching_residual
 from innet.kernels.cuda.topk import top_k, top_k_residual
@@ -54,6 +54,7 @@ __all__ = [
     "lhc_occupancy",
     "lhc_peel",
     "lhc_unlock",
+    "low_pass",
     "mark",
     "moments",
     "pack",

@@ -1,4 +1,4 @@
-"""An array and a multiple of another one."""
+"""An array and a multiple of another one; and the low-pass filter that is made of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, floats, threads_for
+from innet.kernels.cuda.device import Array, back, empty, floats, ints, threads_for
 from innet.kernels.cuda.rounding import times_32
 from innet.kernels.cuda.survey import survey
 
@@ -16,6 +16,18 @@ def add_scaled(x: Any, y: Any, weight: float, /) -> Any:
     """See ``innet.kernels.Kernels.add_scaled``."""
     total = _scaled(floats(x), floats(y), weight)
     return back(total, x, y), survey(total)[0]
+
+
+def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, /) -> Any:
+    """See ``innet.kernels.Kernels.low_pass``."""
+    held, added, places = floats(memory), floats(gradient), ints(indices)
+    kept = _scaled(held, added, weight)
+    largest = survey(kept)[0]
+    sums = empty(places.size, np.float32)
+    stays = np.float32(1) - np.float32(weight)
+    _send[threads_for(places.size)](held, added, stays, places, kept, sums)
+    arguments = memory, gradient, indices
+    return back(kept, *arguments), back(sums, *arguments), max(largest, survey(kept)[0])
 
 
 def sum_of(x: Array, y: Array) -> Array:
@@ -33,3 +45,13 @@ def _scaled(x: Array, y: Array, weight: float) -> Array:
 def _add_scaled(x: Array, y: Array, weight: np.float32, total: Array) -> None:
     for i in range(cuda.grid(1), total.size, cuda.gridsize(1)):
         total[i] = x[i] + times_32(weight, y[i])
+
+
+@cuda.jit
+def _send(
+    held: Array, added: Array, stays: np.float32, places: Array, kept: Array, sums: Array
+) -> None:
+    for j in range(cuda.grid(1), places.size, cuda.gridsize(1)):
+        i = places[j]
+        sums[j] = held[i] + added[i]
+        kept[i] = times_32(stays, held[i]) + np.float32(0)

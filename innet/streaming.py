@@ -132,7 +132,9 @@ class Streamer:
         link = self._fabric.link(what.head)
         outbox = link.outbox
         means = link.arrival, link.reception, departure, outbox.transmission
-        counts, times = turns((link.descriptor, outbox.most), means, what, watch)
+        # Nothing is returned: to make an array of it runs Python, which a signal would break off.
+        counts, times = np.empty(_COUNTS, np.int64), np.empty(_TIMES)
+        turns((link.descriptor, outbox.most), means, what, watch, (counts, times))
         moved = Moved(counts.tolist(), times.tolist())
         outbox.dropped += moved.counts[Count.LOST]
         end.streamed(moved)
@@ -153,7 +155,8 @@ def turns(
     means: tuple[Arrival, Reception, Departure, Transmission],
     stream: Stream,
     watch: Watch,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    moved: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> None:
     """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
     Args:
@@ -161,16 +164,16 @@ def turns(
         means: room for packets that come, and that go, and for the calls.
         stream: the worker's end.
         watch: what else there may be to do.
-
-    Returns:
-        counts and times: see ``Count`` and ``Time``.
+        moved: counts and times, filled in: see ``Count`` and ``Time``.
     """
     descriptor, _ = socket
     arrival, reception, departure, transmission = means
     tally, clock = stream.notes
     offset, size = departure.offset, departure.data.shape[1]
     room = np.zeros(4, np.int64)
-    counts, times = np.zeros(_COUNTS, np.int64), np.full(_TIMES, np.inf)
+    counts, times = moved
+    counts[:] = 0
+    times[:] = np.inf
     counts[_WAITING] = stream.waiting
     times[_BOUND], times[_SILENT_FROM] = -np.inf, stream.patience[2]
     idle = 0
@@ -200,7 +203,6 @@ def turns(
             ends = wait_readable(descriptor, watch.descriptor, left, room) != 1
             clock[0] = monotonic(room)
     times[_NOW] = clock[0]
-    return counts, times
 
 
 @njit(cache=True, nogil=True)

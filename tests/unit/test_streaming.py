@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import threading
 from dataclasses import replace
@@ -186,6 +188,19 @@ def test_all_results_end_the_wait_for_more() -> None:
         late.join()
         assert end.done
         assert 0.1 <= after - now < 30.0
+
+
+def test_ctrl_c_ends_the_wait() -> None:
+    end = new_worker()
+    with link(True) as (fabric, _):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
+        pressed = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        pressed.start()
+        with pytest.raises(KeyboardInterrupt):
+            streamer.run(now)
+        pressed.join()
+        assert fabric.now() < now + 4.0
 
 
 def test_what_the_switch_says_ends_the_wait() -> None:

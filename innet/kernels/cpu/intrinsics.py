@@ -74,12 +74,6 @@ if TYPE_CHECKING:
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
 
-    def largest_sum_16(x: Floats, y: Floats, start: int) -> np.int32:
-        """The same of x + y."""
-
-    def equal_sum_16(x: Floats, y: Floats, start: int, bits: np.int32) -> np.uint32:
-        """Bit l tells whether |x + y| at start + l has these bits, for l = 0 .. 15."""
-
     def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
         """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
         Nothing checks the bounds.
@@ -324,28 +318,6 @@ else:
             return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
 
         return types.int32(x, types.int64), emit
-
-    @intrinsic
-    def largest_sum_16(_typing, x, y, _start):
-        """A sum, an and with all but the signs, a maximum across the vector."""
-
-        def emit(context, builder, signature, arguments):
-            sums = _sums_at(context, builder, signature, arguments)
-            return _largest(builder, _magnitudes(builder, sums))
-
-        return types.int32(x, y, types.int64), emit
-
-    @intrinsic
-    def equal_sum_16(_typing, x, y, _start, _bits):
-        """A sum, an and with all but the signs, a comparison."""
-
-        def emit(context, builder, signature, arguments):
-            sums = _sums_at(context, builder, signature, arguments)
-            wanted = _everywhere(builder, arguments[3], 16)
-            flags = builder.icmp_signed("==", _magnitudes(builder, sums), wanted)
-            return builder.zext(builder.bitcast(flags, _I16), _I32)
-
-        return types.uint32(x, y, types.int64, types.int32), emit
 
     @intrinsic
     def reaching_16(_typing, x, y, _start, _weight, _least):

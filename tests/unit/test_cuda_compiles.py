@@ -84,6 +84,7 @@ KERNELS = {
     "statistics._moments": "fddDD",
     "statistics._product": "iDL",
     "sums._add_scaled": "ffgf",
+    "sums._send": "ffgiff",
     "survey._smallest": "ini",
     "survey._survey": "ii",
     "topk._choose_digit": "nii",

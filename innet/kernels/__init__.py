@@ -74,8 +74,7 @@ class Kernels(Protocol):
         Returns:
             The new memory, shape (n,): memory + weight · gradient as ``add_scaled`` computes it,
             and at the indices (1 - weight) · memory + 0, each operation rounded; memory + gradient
-            at the indices, shape (m,); the bits of the largest magnitude of the new memory and of
-            memory + weight · gradient at the indices.
+            at the indices, shape (m,); the bits of the largest magnitude of the new memory.
         """
         ...
 

@@ -54,6 +54,18 @@ if TYPE_CHECKING:
         bits of its magnitude raise maxima[l] where they are larger.
         """
 
+    def low_pass_16(  # noqa: PLR0917 - compiled functions are called by position
+        x: Floats,
+        y: Floats,
+        start: int,
+        weight: np.float32,
+        flags: np.uint16,
+        total: Floats,
+        past: bool,
+        maxima: Ints,
+    ) -> None:
+        """As ``add_scaled_16``, but where bit l of the flags is set it is (1 - weight) · x + 0."""
+
     def copy_16(
         x: Floats | Ints, start: int, target: Floats | Ints, place: int, past: bool
     ) -> None:
@@ -235,28 +247,60 @@ else:
 
         return types.uint32(x, y, types.int64, types.uint32, rest, types.boolean), emit
 
+    def _noted(context: Any, builder: Any, kind: Any, maxima: Any, values: Any) -> None:
+        """Raise the maxima to the bits of the values' magnitudes."""
+        pointer = _vector_at(context, builder, kind, maxima, ir.Constant(_I64, 0))
+        before, bits = builder.load(pointer, align=4), _magnitudes(builder, values)
+        larger = builder.icmp_signed(">", bits, before)
+        builder.store(builder.select(larger, bits, before), pointer, align=4)
+
+    def _terms(
+        context: Any, builder: Any, signature: Any, arguments: Any, weight: Any
+    ) -> tuple[Any, Any]:
+        """Sixteen elements of the first of two arrays, and of the second times the weight."""
+        start = arguments[2]
+        values = []
+        for array, kind in zip(arguments[:2], signature.args[:2], strict=True):
+            pointer = _vector_at(context, builder, kind, array, start)
+            values.append(builder.load(pointer, align=4))
+        return values[0], builder.fmul(values[1], _everywhere(builder, weight, 16))
+
     @intrinsic
     def add_scaled_16(_typing, x, y, _start, _weight, total, _past, maxima):
         """A product, a sum, which are not fused, a store; a maximum."""
 
         def emit(context, builder, signature, arguments):
-            x, y, start, weight, total, past, maxima = arguments
-            values = []
-            for array, kind in ((x, signature.args[0]), (y, signature.args[1])):
-                pointer = _vector_at(context, builder, kind, array, start)
-                values.append(builder.load(pointer, align=4))
-            product = builder.fmul(values[1], _everywhere(builder, weight, 16))
+            _, _, start, weight, total, past, maxima = arguments
+            sums = builder.fadd(*_terms(context, builder, signature, arguments, weight))
             pointer = _vector_at(context, builder, signature.args[4], total, start)
-            sums = builder.fadd(values[0], product)
             _store(builder, sums, pointer, past)
-            zero = ir.Constant(_I64, 0)
-            pointer = _vector_at(context, builder, signature.args[6], maxima, zero)
-            before, bits = builder.load(pointer, align=4), _magnitudes(builder, sums)
-            larger = builder.icmp_signed(">", bits, before)
-            builder.store(builder.select(larger, bits, before), pointer, align=4)
+            _noted(context, builder, signature.args[6], maxima, sums)
             return context.get_dummy_value()
 
         numbers = types.int64, types.float32
+        return types.void(x, y, *numbers, total, types.boolean, maxima), emit
+
+    @intrinsic
+    def low_pass_16(_typing, x, y, _start, _weight, _flags, total, _past, maxima):
+        """Likewise with a further product, and a selection."""
+
+        def emit(context, builder, signature, arguments):
+            _, _, start, weight, flags, total, past, maxima = arguments
+            own, product = _terms(context, builder, signature, arguments, weight)
+            stays = builder.fsub(ir.Constant(ir.FloatType(), 1.0), weight)
+            # Adding 0 makes a +0 of -0.
+            rest = builder.fadd(
+                builder.fmul(own, _everywhere(builder, stays, 16)),
+                ir.Constant(own.type, [0.0] * 16),
+            )
+            chosen = builder.bitcast(flags, ir.VectorType(_I1, 16))
+            kept = builder.select(chosen, rest, builder.fadd(own, product))
+            pointer = _vector_at(context, builder, signature.args[5], total, start)
+            _store(builder, kept, pointer, past)
+            _noted(context, builder, signature.args[7], maxima, kept)
+            return context.get_dummy_value()
+
+        numbers = types.int64, types.float32, types.uint16
         return types.void(x, y, *numbers, total, types.boolean, maxima), emit
 
     @intrinsic

@@ -7,8 +7,8 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu.intrinsics import add_scaled_16, magnitude_bits
-from innet.kernels.cpu.stretches import STRETCH, put
+from innet.kernels.cpu.intrinsics import add_scaled_16, low_pass_16, magnitude_bits
+from innet.kernels.cpu.stretches import STRETCH
 
 
 def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
@@ -55,27 +55,30 @@ def _low_pass(  # noqa: PLR0917 - compiled functions are called by position
 ) -> np.int32:
     """By the stretch: what lies at the indices, which ascend, is looked at while it is in a cache.
 
-    Returns the bits of the largest magnitude, also of what is replaced.
+    Returns the bits of the largest magnitude.
     """
     maxima = np.zeros(16, np.int32)
-    stretch = np.empty(STRETCH, np.float32)
+    flags = np.zeros(STRETCH // 16, np.uint16)
     stays = np.float32(1) - weight
     largest = np.int32(0)
     following = 0
     for start in range(0, held.size, STRETCH):
         end = min(start + STRETCH, held.size)
-        x, y = held[start:end], gradient[start:end]
-        whole = x.size // 16 * 16
-        for i in range(0, whole, 16):
-            add_scaled_16(x, y, i, weight, stretch, False, maxima)
-        for i in range(whole, x.size):
-            stretch[i] = x[i] + weight * y[i]
-            largest = max(largest, magnitude_bits(stretch[i]))
+        whole = start + (end - start) // 16 * 16
+        flags[:] = 0
+        first = following
         while following < indices.size and indices[following] < end:
             place = np.uint64(indices[following] - start)
-            sums[following] = x[place] + y[place]
-            stretch[place] = stays * x[place] + np.float32(0)
-            largest = max(largest, magnitude_bits(stretch[place]))
+            flags[place >> np.uint64(4)] |= np.uint16(1 << (place & np.uint64(15)))
             following += 1
-        put(stretch, kept, start, end, past)
+        for i in range(start, whole, 16):
+            group = flags[(i - start) >> 4]
+            low_pass_16(held, gradient, i, weight, group, kept, past, maxima)
+        for i in range(whole, end):
+            chosen = flags[(i - start) >> 4] >> ((i - start) & 15) & 1
+            kept[i] = stays * held[i] + np.float32(0) if chosen else held[i] + weight * gradient[i]
+            largest = max(largest, magnitude_bits(kept[i]))
+        for f in range(first, following):
+            place = np.uint64(indices[f])
+            sums[f] = held[place] + gradient[place]
     return max(largest, np.int32(maxima.max()))

@@ -22,12 +22,11 @@ def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, /) -> Any:
     """See ``innet.kernels.Kernels.low_pass``."""
     held, added, places = floats(memory), floats(gradient), ints(indices)
     kept = _scaled(held, added, weight)
-    largest = survey(kept)[0]
     sums = empty(places.size, np.float32)
     stays = np.float32(1) - np.float32(weight)
     _send[threads_for(places.size)](held, added, stays, places, kept, sums)
     arguments = memory, gradient, indices
-    return back(kept, *arguments), back(sums, *arguments), max(largest, survey(kept)[0])
+    return back(kept, *arguments), back(sums, *arguments), survey(kept)[0]
 
 
 def sum_of(x: Array, y: Array) -> Array:

@@ -11,6 +11,8 @@ from innet import kernels, memory
 from innet.codecs import CodecSpec
 from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
 from innet.kernels.arrays import Floats
+from innet.participant import Participant
+from innet.words import Operation, Segment
 
 SHARE = 0.01  # of the elements of a sparse gradient that are not zero
 
@@ -33,20 +35,30 @@ class Case(NamedTuple):
     values: int | None = None
 
 
+_BITMAP = {"name": "lhc", "index": "bitmap"}  # more bytes than a filter, and less to look up
 CASES: dict[str, Case] = {
     "dense": Case("dense"),
     "dense, 256 values in a packet": Case("dense", values=256),
     "top-k 1 % by LHC": Case("topk"),
+    "top-k 1 % by LHC, a bitmap as index": Case({"preset": "topk", "carrier": _BITMAP}),
     "top-k 1 %, the union first": Case({"preset": "topk", "carrier": "union"}),
     "ScaleCom 100 x": Case("scalecom"),
     "LHC of 1 %, the same places": Case("lhc", Kind.SAME_PLACES),
+    "LHC of 1 %, the same places, a bitmap": Case(
+        {"preset": "lhc", "carrier": _BITMAP}, Kind.SAME_PLACES
+    ),
     "LHC of 1 %, own places": Case("lhc", Kind.OWN_PLACES),
+    "LHC of 1 %, own places, a bitmap": Case(
+        {"preset": "lhc", "carrier": _BITMAP}, Kind.OWN_PLACES
+    ),
 }
 MEMORY = "memory alone"
 PEELING = "memory and peeling alone"
+SENDING = "memory, peeling and network alone"
 BOUNDS = {
     MEMORY: "reads gradient and residual, writes residual and sum",
     PEELING: "likewise, and peels as many items as top-k 1 % by LHC does",
+    SENDING: "likewise, and sends a bitmap and a sketch of so many",
 }
 
 
@@ -64,7 +76,11 @@ def gradient(kind: Kind, size: int, rank: int, workers: int, alike: bool) -> Flo
 
 
 class Bounds:
-    """The part of an all-reduce with a residual that no codec can spare; that no ``lhc`` can."""
+    """The part of an all-reduce with a residual that no codec can spare; that no ``lhc`` can.
+
+    Attributes:
+        segments: the index and the sketch of as many items as top-k by LHC peels.
+    """
 
     def __init__(self, gradient: Floats, workers: int) -> None:
         self._gradient, self._residual = gradient, np.zeros_like(gradient)
@@ -76,10 +92,14 @@ class Bounds:
         assert layout is not None, "a sketch of the benchmark's size can be had"
         bitmap, sketch = self._cpu.lhc_encode(support, integers, size, layout)
         self._sketch = bitmap, sketch, size, layout
+        words = sketch // workers  # their sums stay in int32
+        self.segments = [Segment(Operation.OR, bitmap), Segment(Operation.SUM, words)]
 
-    def run(self, bound: str) -> None:
-        """Do it once."""
+    def run(self, bound: str, participant: Participant) -> None:
+        """Do it once; the participant is one of the worker's own."""
         self._residual, _ = self._cpu.add_scaled(self._residual, self._gradient, 1.0)
         memory.zeros(self._gradient.size, np.float32)
-        if bound == PEELING:
+        if bound == SENDING:
+            participant.combine(self.segments)
+        if bound != MEMORY:
             self._cpu.lhc_peel(*self._sketch)

@@ -16,19 +16,22 @@ _LARGEST = 2**31 - 1  # elements; their indices are int32
 
 class Survey(NamedTuple):
     """What the reading that finds a gradient finite tells besides: the bits of the largest
-    magnitude, and how many elements are not zero. See ``innet.kernels.Kernels.survey``.
+    magnitude, how many elements are not zero, and which, if that was asked for, as a bitmap. See
+    ``innet.kernels.Kernels.survey_and_mark``.
     """
 
     magnitude: int
     nonzero: int
+    marks: NDArray[np.int32] | None = None
 
 
-def check_gradient(x: NDArray[np.float32], worker: int = 0) -> Survey:
+def check_gradient(x: NDArray[np.float32], worker: int = 0, *, marks: bool = False) -> Survey:
     """Refuse what no codec can take.
 
     Args:
         x: must be one-dimensional, float32, finite.
         worker: whose it is, for the message.
+        marks: tell also which elements are not zero.
 
     Returns:
         What else was seen of it, so that nobody has to read it again.
@@ -37,13 +40,24 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0) -> Survey:
         GradientError: names the worker and what is wrong, with the first index that is not finite.
     """
     check_form(x, worker)
-    magnitude, nonzero, bad = kernels.get("cpu").survey(np.ascontiguousarray(x))
+    seen, bad = surveyed(kernels.get("cpu"), np.ascontiguousarray(x), marks=marks)
     if bad >= 0:
         raise GradientError(
             f"the gradient of worker {worker} is {x[bad]} at index {bad}; only finite values can "
             "be summed as integers."
         )
-    return Survey(magnitude, nonzero)
+    return seen
+
+
+def surveyed(
+    each: kernels.Kernels, x: NDArray[np.float32], *, marks: bool = False
+) -> tuple[Survey, int]:
+    """The survey by these kernels; and the first index that is not finite, or -1."""
+    if marks:
+        magnitude, nonzero, bad, bitmap = each.survey_and_mark(x)
+        return Survey(magnitude, nonzero, bitmap), bad
+    magnitude, nonzero, bad = each.survey(x)
+    return Survey(magnitude, nonzero), bad
 
 
 def check_form(x: NDArray[np.float32], worker: int = 0) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from innet import kernels as kernel_sets
 from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
-from innet.codecs.checks import Survey, check_form, check_gradient
+from innet.codecs.checks import Survey, check_form, check_gradient, surveyed
 from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
@@ -111,6 +111,7 @@ class Codec:
         self._spec = spec
         self._context = context
         self._clock = clock
+        self._saves_zeros = ZEROS in carrier.capabilities.requires
         self._busy = False
         self._optimistic = False
         self._description = " + ".join(part.describe() for part in self._parts().values())
@@ -191,7 +192,7 @@ class Codec:
         if not checked:
             check_form(gradient, self._context.worker)
             if not self.feedback.notices(self.selector):
-                seen = check_gradient(gradient, self._context.worker)
+                seen = check_gradient(gradient, self._context.worker, marks=self._saves_zeros)
         self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
@@ -302,8 +303,9 @@ class Codec:
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
         if seen is None or numbers is not gradient:
-            seen = Survey(*self._context.kernels.survey(numbers)[:2])
-        selection = Selection(size, places, numbers, *seen)
+            marks = self._saves_zeros and places is None
+            seen, _ = surveyed(self._context.kernels, numbers, marks=marks)
+        selection = Selection(size, places, numbers, seen.magnitude, seen.nonzero)
         agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
         opening = Opening(
             agreement.announce(),
@@ -314,7 +316,7 @@ class Codec:
         of_agreement, of_quantiser, of_carrier = opening.split(answers)
         agreement.check(of_agreement)
         scaling = self.quantiser.agree(of_quantiser, workers)
-        nonzero = self._without_zeros(selection)
+        nonzero = self._without_zeros(selection, seen.marks)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
@@ -366,17 +368,17 @@ class Codec:
             decode_seconds=0.0,
         )
 
-    def _without_zeros(self, selection: Selection) -> Selection:
+    def _without_zeros(self, selection: Selection, marks: Ints | None) -> Selection:
         """The selection without what is zero, if all was selected, most of it is zero, and the
         carrier saves that: nobody then writes integers for a whole gradient, or reads them.
+        ``marks`` tells what is not zero.
         """
-        saves = ZEROS in self.carrier.capabilities.requires
-        if selection.indices is not None or not saves:
+        if marks is None or selection.indices is not None:
             return selection
         if _MANY * selection.nonzero > selection.size:
             return selection
-        kernels, bits = self._context.kernels, selection.values.view(np.int32)
-        places = kernels.expand(kernels.mark(None, bits, selection.size), selection.size)
+        kernels = self._context.kernels
+        places = kernels.expand(marks, selection.size)
         return replace(
             selection, indices=places, values=gathered(kernels, selection.values, places)
         )

@@ -46,6 +46,10 @@ class Kernels(Protocol):
         """
         ...
 
+    def survey_and_mark(self, x: Floats, /) -> tuple[int, int, int, Ints]:
+        """``survey``, and from the same reading a bitmap of the elements that are not zero."""
+        ...
+
     def top_k(self, x: Floats, k: int, /) -> tuple[Ints, Floats]:
         """The k elements of largest magnitude, 0 <= k <= n; of equal ones those that come first.
 

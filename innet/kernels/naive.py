@@ -45,6 +45,11 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
     )
 
 
+def survey_and_mark(x: Floats, /) -> tuple[int, int, int, Ints]:
+    """See ``innet.kernels.Kernels.survey_and_mark``."""
+    return *survey(x), _bitmap(np.flatnonzero(x), x.size)
+
+
 def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.top_k``."""
     # By their bits, in which a NaN is larger than infinity.

@@ -41,7 +41,7 @@ def test_the_same_words_travel_as_if_all_were_quantised(carrier, quantiser, monk
     words, outcomes = reduced(carrier, quantiser)
     limbs = outcomes[0].contribution.limbs
     for outcome in outcomes:
-        assert outcome.contribution.integers.size <= SIZE * 16 // 100 * limbs
+        assert outcome.contribution.integers.size <= SIZE * 8 // 100 * limbs
         assert outcome.indices is None
         np.testing.assert_array_equal(outcome.integer_sum, integer_oracle(outcomes, SIZE * limbs))
     monkeypatch.setattr(codecs, "_MANY", SIZE + 1)

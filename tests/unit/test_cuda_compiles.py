@@ -87,6 +87,7 @@ KERNELS = {
     "sums._send": "ffgiff",
     "survey._smallest": "ini",
     "survey._survey": "ii",
+    "survey._survey_and_mark": "iiu",
     "topk._choose_digit": "nii",
     "topk._clear": "fi",
     "topk._histogram": "innii",

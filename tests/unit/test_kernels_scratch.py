@@ -44,6 +44,7 @@ FACTOR = X[: 2 * BLOCK]
 
 CASES = {
     "survey": lambda: cpu.survey(X),
+    "survey_and_mark": lambda: cpu.survey_and_mark(X),
     "top_k": lambda: cpu.top_k(X, SIZE // 10),
     "top_k of many": lambda: cpu.top_k(X, SIZE // 2),
     "top_k of equal magnitudes": lambda: cpu.top_k(ONES, SIZE // 10),

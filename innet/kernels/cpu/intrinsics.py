@@ -86,6 +86,9 @@ if TYPE_CHECKING:
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
 
+    def largest_32(x: Floats, start: int) -> np.int32:
+        """The same for l = 0 .. 31."""
+
     def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
         """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
         Nothing checks the bounds.
@@ -137,9 +140,9 @@ else:
         return builder.and_(builder.bitcast(floats, words), mask)
 
     def _largest(builder: Any, words: Any) -> Any:
-        """The maximum across a vector of 16."""
+        """The maximum across a vector."""
         kind = ir.FunctionType(_I32, [words.type])
-        name = "llvm.vector.reduce.smax.v16i32"
+        name = f"llvm.vector.reduce.smax.v{words.type.count}i32"
         return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [words])
 
     def _sums_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -359,6 +362,18 @@ else:
         def emit(context, builder, signature, arguments):
             x, start = arguments
             pointer = _vector_at(context, builder, signature.args[0], x, start)
+            return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
+
+        return types.int32(x, types.int64), emit
+
+    @intrinsic
+    def largest_32(_typing, x, _start):
+        """The same of a longer vector."""
+
+        def emit(context, builder, signature, arguments):
+            x, start = arguments
+            data = context.make_array(signature.args[0])(context, builder, x).data
+            pointer = builder.bitcast(builder.gep(data, [start]), _VECTOR.as_pointer())
             return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
 
         return types.int32(x, types.int64), emit

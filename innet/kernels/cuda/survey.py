@@ -8,7 +8,8 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cpu.threshold import least_bits
-from innet.kernels.cuda.device import Array, floats, threads_for
+from innet.kernels.cuda.device import Array, back, empty, floats, threads_for, warps_for
+from innet.kernels.cuda.warp import ballot
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 _MAGNITUDE = 0x7FFFFFFF
@@ -18,8 +19,25 @@ _NOWHERE = 2**31 - 1
 def survey(x: Any, /) -> tuple[int, int, int]:
     """See ``innet.kernels.Kernels.survey``."""
     words = floats(x).view(np.int32)
-    found = cuda.to_device(np.array([0, 0, _NOWHERE], np.int32))
+    found = _nothing_found()
     _survey[threads_for(words.size)](words, found)
+    return _told(found)
+
+
+def survey_and_mark(x: Any, /) -> tuple[int, int, int, Any]:
+    """See ``innet.kernels.Kernels.survey_and_mark``."""
+    words = floats(x).view(np.int32)
+    found, bitmap = _nothing_found(), empty(-(-words.size // 32), np.uint32)
+    _survey_and_mark[warps_for(bitmap.size)](words, found, bitmap)
+    return *_told(found), back(bitmap.view(np.int32), x)
+
+
+def _nothing_found() -> Array:
+    """The largest bits, how many are not zero, the first that is not finite."""
+    return cuda.to_device(np.array([0, 0, _NOWHERE], np.int32))
+
+
+def _told(found: Array) -> tuple[int, int, int]:
     largest, nonzero, bad = found.copy_to_host().tolist()
     return largest, nonzero, -1 if bad == _NOWHERE else bad
 
@@ -57,13 +75,6 @@ def _smallest(words: Array, least: int, found: Array) -> None:
 
 @cuda.jit
 def _survey(words: Array, found: Array) -> None:
-    """Each thread for itself, then each block in its shared memory, then all in ``found``."""
-    shared = cuda.shared.array(3, np.int32)
-    if cuda.threadIdx.x == 0:
-        shared[0] = 0
-        shared[1] = 0
-        shared[2] = _NOWHERE
-    cuda.syncthreads()
     largest = np.int32(0)
     nonzero = np.int32(0)
     bad = np.int32(_NOWHERE)
@@ -73,6 +84,38 @@ def _survey(words: Array, found: Array) -> None:
         nonzero += np.int32(bits != 0)
         if bits >= _INFINITY:
             bad = min(bad, np.int32(i))
+    _combine(largest, nonzero, bad, found)
+
+
+@cuda.jit
+def _survey_and_mark(words: Array, found: Array, bitmap: Array) -> None:
+    lane = cuda.grid(1) & 31
+    largest = np.int32(0)
+    nonzero = np.int32(0)
+    bad = np.int32(_NOWHERE)
+    for w in range(cuda.grid(1) >> 5, bitmap.size, cuda.gridsize(1) >> 5):
+        bits = np.int32(0)
+        if 32 * w + lane < words.size:
+            bits = np.int32(words[32 * w + lane] & _MAGNITUDE)
+        largest = max(largest, bits)
+        nonzero += np.int32(bits != 0)
+        if bits >= _INFINITY:
+            bad = min(bad, np.int32(32 * w + lane))
+        flags = ballot(bits != 0)
+        if lane == 0:
+            bitmap[w] = flags
+    _combine(largest, nonzero, bad, found)
+
+
+@cuda.jit(device=True)
+def _combine(largest: np.int32, nonzero: np.int32, bad: np.int32, found: Array) -> None:
+    """Each thread's own, first in its block's shared memory, then with the others in ``found``."""
+    shared = cuda.shared.array(3, np.int32)
+    if cuda.threadIdx.x == 0:
+        shared[0] = 0
+        shared[1] = 0
+        shared[2] = _NOWHERE
+    cuda.syncthreads()
     cuda.atomic.max(shared, 0, largest)
     cuda.atomic.add(shared, 1, nonzero)
     cuda.atomic.min(shared, 2, bad)

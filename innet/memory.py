@@ -21,7 +21,27 @@ _CACHED = 4 << 20  # bytes; what is larger has left a core's cache before it is 
 _KEPT = 24  # unused pieces that are kept at the most; those that have waited longest are given up
 
 # Its operations are atomic: arrays may end in any thread, and between any two steps of this one.
-_unused: deque[NDArray[np.uint8]] = deque(maxlen=_KEPT)
+_unused: deque[memoryview] = deque(maxlen=_KEPT)
+
+
+class _Loan(weakref.ref[NDArray[Any]]):
+    """A piece of memory that an array has, for as long as there is the array."""
+
+    __slots__ = ("piece", "whose")
+
+    piece: memoryview
+    whose: int  # the array's id
+
+
+_lent: dict[int, _Loan] = {}  # by the array's id
+
+
+def _returned(
+    loan: _Loan, lent: dict[int, _Loan] = _lent, unused: deque[memoryview] = _unused
+) -> None:
+    """The array is gone; as the interpreter ends, perhaps after this module's names."""
+    del lent[loan.whose]
+    unused.append(loan.piece)
 
 
 def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -32,8 +52,10 @@ def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
     piece = _take(needed)
     # A memoryview in between, so that every view of the array keeps the array alive and not only
     # the piece: the array's end is then the end of all use of the piece.
-    array = np.frombuffer(piece.data, dtype, size)
-    weakref.finalize(array, _unused.append, piece).atexit = False
+    array = np.frombuffer(piece, dtype, size)
+    loan = _Loan(array, _returned)
+    loan.piece, loan.whose = piece, id(array)
+    _lent[loan.whose] = loan
     return array
 
 
@@ -49,18 +71,19 @@ def zeros(size: int, dtype: DTypeLike) -> NDArray[Any]:
 
 def passes_caches(array: NDArray[Any]) -> bool:
     """Whether a kernel should write this array past the caches, and can: see ``split_sum_32``."""
-    return array.nbytes >= _CACHED and array.ctypes.data % _LINE == 0
+    # An array that is none of ours, or a part of one, may begin anywhere.
+    return array.nbytes >= _CACHED and id(array) in _lent
 
 
-def _take(needed: int) -> NDArray[np.uint8]:
+def _take(needed: int) -> memoryview:
     """An unused piece that suffices and is not more than twice as large, or a new one."""
     for _ in range(_KEPT):
         try:
             piece = _unused.popleft()
         except IndexError:
             break
-        if needed <= piece.size <= 2 * needed:
+        if needed <= piece.nbytes <= 2 * needed:
             return piece
         _unused.append(piece)
-    piece = np.empty(needed + _LINE, np.uint8)
-    return piece[-piece.ctypes.data % _LINE :][:needed]
+    room = np.empty(needed + _LINE, np.uint8)
+    return room[-room.ctypes.data % _LINE :][:needed].data

@@ -65,7 +65,7 @@ def test_small_arrays_and_pieces_far_too_large_are_not_bothered_with():
     memory.empty(10, np.int32)
     memory.zeros(10, np.int32)
     memory.empty(LARGE // 3, np.int32)
-    assert sorted(piece.size for piece in memory._unused) == [4 * (LARGE // 3), 4 * LARGE]
+    assert sorted(piece.nbytes for piece in memory._unused) == [4 * (LARGE // 3), 4 * LARGE]
 
 
 def test_few_are_kept():

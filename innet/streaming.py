@@ -43,16 +43,15 @@ from innet.plan import WorkerEnd
 from innet.protocol import SlotState, SlotWorker
 from innet.protocol.answers import take
 from innet.protocol.chunks import fill
-from innet.protocol.stream import Count, Moved, Stream, Time
+from innet.protocol.stream import COUNTS, Moved, Stream
 from innet.protocol.verdicts import Tally
 
 _TURNS = 1024  # looks at the socket, before Python may see that somebody has pressed Ctrl-C
 _YIELDS = 4  # in vain: what a process waits for is often being made on the same processor
 _BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState.WAITING)
-_ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(len(Count))
-_SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(len(Time))
-_COUNTS, _TIMES = len(Count), len(Time)
+_ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(COUNTS)
+_SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(_TIMES := len(Moved._fields) - COUNTS)
 _EAGAIN = errno.EAGAIN
 _NO_NAMES = np.empty((0, 16), np.uint8)
 
@@ -99,6 +98,7 @@ class Streamer:
             names=_NO_NAMES,
             name_of=np.zeros(rows, np.int64),
         )
+        self._moved = np.empty(COUNTS, np.int64), np.empty(_TIMES)
         with contextlib.suppress(StateError):  # who has left is told so when it is used
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
@@ -133,20 +133,19 @@ class Streamer:
         outbox = link.outbox
         means = link.arrival, link.reception, departure, outbox.transmission
         # Nothing is returned: to make an array of it runs Python, which a signal would break off.
-        counts, times = np.empty(_COUNTS, np.int64), np.empty(_TIMES)
-        turns((link.descriptor, outbox.most), means, what, watch, (counts, times))
-        moved = Moved(counts.tolist(), times.tolist())
-        outbox.dropped += moved.counts[Count.LOST]
+        counts, times = self._moved
+        turns((link.descriptor, outbox.most), means, what, watch, self._moved)
+        moved = Moved(*counts.tolist(), *times.tolist())
+        outbox.dropped += moved.lost
         end.streamed(moved)
-        first, stop, error = (moved.counts[each] for each in (Count.FIRST, Count.END, Count.ERROR))
-        if stop > first:  # the socket had no room, or cannot do it in this way
-            frames = departure.data[first:stop]
+        if moved.end > moved.first:  # the socket had no room, or cannot do it in this way
+            frames = departure.data[moved.first : moved.end]
             self._fabric.send(PacketBatch.uniform(frames, 0), now)
-        elif error:
-            raise failed("receiving", error)
-        if moved.counts[Count.RECEIVED]:
+        elif moved.error:
+            raise failed("receiving", moved.error)
+        if moved.received:
             self._fabric.heard()
-        return max(now, moved.times[Time.NOW])
+        return max(now, moved.now)
 
 
 @njit(cache=True, nogil=True)
@@ -164,7 +163,7 @@ def turns(
         means: room for packets that come, and that go, and for the calls.
         stream: the worker's end.
         watch: what else there may be to do.
-        moved: counts and times, filled in: see ``Count`` and ``Time``.
+        moved: counts and times, filled in: the numbers of a ``Moved``.
     """
     descriptor, _ = socket
     arrival, reception, departure, transmission = means

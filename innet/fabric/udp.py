@@ -37,13 +37,11 @@ class Link(NamedTuple):
     """A UDP fabric's socket, for compiled code.
 
     Attributes:
-        fabric: whose it is; it sends what compiled code could not.
         descriptor: of the socket.
         arrival, reception: where its packets go, see ``innet.fabric.system_calls``.
         outbox: with room for what is sent.
     """
 
-    fabric: UdpFabric
     descriptor: int
     arrival: Arrival
     reception: Reception
@@ -110,6 +108,7 @@ class UdpFabric:
         self._inbox.data[:, :_HEADERS] = _headers(switch, source, layout)
         self._ports = np.full(len(self._inbox.data), port, np.int32)
         self._options = (True, 0)  # as a new socket has them: UDP checksum, type of service
+        self._followed: NDArray[np.uint8] | None = None  # the head that the options are of
         self._socket = _connected(source, switch) if sock is None else sock
         if segments is None:
             segments = ipaddress.IPv4Address(self._socket.getpeername()[0]).is_loopback
@@ -130,9 +129,11 @@ class UdpFabric:
         """The socket as compiled code uses it, until ``close``, for frames that all begin with
         ``head``; see ``innet.streaming``.
         """
-        self._follow(head)
-        inbox, outbox = self._inbox, self._outbox
-        return Link(self, self._socket.fileno(), inbox.arrival, inbox.reception, outbox)
+        if head is not self._followed:
+            self._follow(head)
+            self._followed = head
+        inbox = self._inbox
+        return Link(self._socket.fileno(), inbox.arrival, inbox.reception, self._outbox)
 
     def heard(self) -> None:
         """Packets have come over the link."""
@@ -155,6 +156,7 @@ class UdpFabric:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, int(not options[0]))
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, options[1])
             self._options = options
+            self._followed = None
 
     def receive(self, now: float) -> PacketBatch:  # noqa: ARG002 - the kernel's time
         """What has arrived, valid until the next call; another length than the layout's stays."""

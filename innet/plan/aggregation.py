@@ -77,10 +77,12 @@ class WorkerEnd(Host, Protocol):
     """A worker's end of a protocol, as ``innet.protocol.SlotWorker`` documents it."""
 
     counters: Counters
-    result_flags: Flag
     label: int
     all_or_none: bool
     late: tuple[int, ...]
+
+    @property
+    def result_flags(self) -> Flag: ...
 
     @property
     def missing(self) -> tuple[int, ...]: ...

@@ -21,6 +21,39 @@ _AT_OPERATION, _AT_SEQUENCE, _AT_SLOT = (
 _AT_VERSION, _AT_FLAGS = offset_of("slot_version"), offset_of("flags")
 _AT_ELEMENTS = offset_of("elements")
 
+_QUEUED = 1  # innet.protocol.slots.SlotState
+
+
+@njit("i8(i8, i8, i8[::1], u1[::1], i8[::1])", cache=True, nogil=True)
+def begin(
+    first: int,
+    end: int,
+    chunks: NDArray[np.int64],
+    states: NDArray[np.uint8],
+    queue: NDArray[np.int64],
+) -> int:
+    """Put the chunks of an all-reduce into the slots and the queue, as many as there are slots.
+
+    Args:
+        first: the first chunk.
+        end: the one after the last.
+        chunks: (window,), filled in: the chunk in each slot.
+        states: (window,), filled in: those of slots that have one.
+        queue: (window,), filled in: slots whose chunks may be sent.
+
+    Returns:
+        how many chunks are in the queue.
+    """
+    window = len(chunks)
+    count = min(end - first, window)
+    for place in range(count):
+        slot = (first + place) % window
+        chunks[slot] = first + place
+        states[slot] = _QUEUED
+        queue[place] = slot
+    return count
+
+
 _FILL = (
     "void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), Tuple((i8[::1], i8)),"
     " Tuple((i4[::1], u1[::1], u2[::1])))"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,39 @@ from innet import memory
 from innet.errors import InputError
 from innet.words import Operation, Segment
 
+_INT32 = np.dtype(np.int32)
 _OPERATIONS = frozenset(Operation)
+_CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
+
+
+class _Cut(NamedTuple):
+    """How segments of given operations and lengths are cut, every time in the same way.
+
+    Attributes:
+        shape: these operations and lengths, as the tag covers them.
+        lengths: words of each segment.
+        first: each segment's first chunk; and how many chunks there are.
+        operation, elements: as in ``Message``; for many messages, so nobody writes there.
+    """
+
+    shape: str
+    lengths: tuple[int, ...]
+    first: tuple[int, ...]
+    operation: NDArray[np.uint8]
+    elements: NDArray[np.uint16]
+
+
+@lru_cache(_CUTS)
+def _cut(shape: tuple[tuple[int, int], ...], values: int) -> _Cut:
+    lengths = tuple(length for _, length in shape)
+    first = tuple(accumulate((-(-length // values) for length in lengths), initial=0))
+    operation = np.empty(first[-1], np.uint8)
+    elements = np.full(first[-1], values, np.uint16)
+    for (number, length), (begin, end) in zip(shape, pairwise(first), strict=True):
+        operation[begin:end] = number
+        if length:
+            elements[end - 1] = (length - 1) % values + 1
+    return _Cut(repr(list(shape)), lengths, first, operation, elements)
 
 
 class Message:
@@ -40,33 +74,24 @@ class Message:
     def __init__(self, segments: Sequence[Segment], values: int) -> None:
         for index, segment in enumerate(segments):
             _check(index, segment)
-        self._lengths = [len(segment.words) for segment in segments]
-        counts = (-(-length // values) for length in self._lengths)
-        self._first = list(accumulate(counts, initial=0))
-        self.chunks = self._first[-1]
-        self.combined: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32).reshape(
-            self.chunks, values
-        )
-        self.operation = np.empty(self.chunks, np.uint8)
-        self.elements = np.empty(self.chunks, np.uint16)
-        self.elements.fill(values)
-        for segment, length, (first, end) in zip(
-            segments, self._lengths, pairwise(self._first), strict=True
-        ):
-            self.operation[first:end] = segment.operation
-            if length:
-                self.elements[end - 1] = (length - 1) % values + 1
-        if len(segments) == 1:
-            # Writeable, too: compiled code takes no others, and a copy is rarely needed.
-            words = np.require(segments[0].words, requirements=["C", "A", "W"])
-            self.words: NDArray[np.int32] = words
-        else:
+        shape = tuple([(int(segment.operation), len(segment.words)) for segment in segments])
+        self._cut = _cut(shape, values)
+        self.chunks = self._cut.first[-1]
+        self._values = values
+        self._results: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32)
+        self.combined = self._results.reshape(self.chunks, values)
+        self.operation, self.elements = self._cut.operation, self._cut.elements
+        if len(segments) != 1:
             self.words = self._joined(segments, values)
+        elif (words := segments[0].words).flags.carray:
+            self.words = words
+        else:  # compiled code takes no others
+            self.words = np.require(words, requirements=["C", "A", "W"])
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each filled up with zeros to whole chunks."""
         words = memory.empty(self.chunks * values, np.int32)
-        for segment, (first, end) in zip(segments, pairwise(self._first), strict=True):
+        for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
             meant = first * values + len(segment.words)
             words[first * values : meant] = segment.words
             words[meant : end * values] = 0
@@ -74,26 +99,23 @@ class Message:
 
     def results(self) -> list[NDArray[np.int32]]:
         """One array per segment, without the filling: views of ``combined``."""
-        flat = self.combined.reshape(-1)
-        width = self.combined.shape[1]
+        values, flat = self._values, self._results
         return [
-            flat[first * width : first * width + length]
-            for first, length in zip(self._first, self._lengths, strict=False)
+            flat[first * values : first * values + length]
+            for first, length in zip(self._cut.first, self._cut.lengths, strict=False)
         ]
 
+    def tag(self, first_chunk: int, label: int) -> int:
+        """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
 
-def tag_of(segments: Sequence[Segment], first_chunk: int, label: int) -> int:
-    """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
-
-    Workers that reduce the same thing at the same point of the job agree on it; of others, whose
-    packets would be taken for one sum, all but one in 65,536 do not.
-    """
-    shape = [(int(segment.operation), len(segment.words)) for segment in segments]
-    return zlib.crc32(repr((label, first_chunk, shape)).encode()) & 0xFFFF
+        Workers that reduce the same thing at the same point of the job agree on it; of others,
+        whose packets would be taken for one sum, all but one in 65,536 do not.
+        """
+        return zlib.crc32(f"({label}, {first_chunk}, {self._cut.shape})".encode()) & 0xFFFF
 
 
 def _check(index: int, segment: Segment) -> None:
-    if segment.words.dtype != np.int32 or segment.words.ndim != 1:
+    if segment.words.dtype != _INT32 or segment.words.ndim != 1:
         raise InputError(
             f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "
             "expected int32 of shape (n,)."

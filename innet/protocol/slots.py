@@ -47,10 +47,10 @@ from innet.packets import PacketBatch
 from innet.protocol.congestion import Window
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
-from innet.protocol.message import Message, tag_of
+from innet.protocol.message import Message
 from innet.protocol.serial import sequence_of
 from innet.protocol.settings import Membership, Timing
-from innet.protocol.stream import Count, Moved, Stream, Time
+from innet.protocol.stream import Moved, Stream
 from innet.protocol.timers import SlotTimers
 from innet.protocol.verdicts import Tally, Verdict
 from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
@@ -60,8 +60,10 @@ from innet.words import Operation, Segment
 
 _TYPE_OF_SERVICE = ETHERNET_HEADER.itemsize + 1
 _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands before the values
-_OF_ALL_REDUCE = slice(4, 6)  # of answers.Member: the first chunk, and the one after the last
+_FIRST_CHUNK, _END_CHUNK = 4, 5  # of answers.Member
 _NOTHING = Message([], 1)
+_FLAGS, _IN_QUEUE, _MARKED = int(Tally.FLAGS), int(Tally.QUEUED), int(Tally.MARKED)
+_RESULT, _PARTIAL = int(Flag.RESULT), int(Flag.PARTIAL)
 
 
 class SlotState(enum.IntEnum):
@@ -85,7 +87,6 @@ class SlotWorker:
 
     Attributes:
         counters: what was sent, received and refused.
-        result_flags: flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...).
         label: what else the tag of the next all-reduce covers. Workers in processes of their own
             put the number of the all-reduce there: after a failure they may differ in it, while
             chunks begin at 0 again for all.
@@ -113,7 +114,6 @@ class SlotWorker:
         self.member = member
         self.timing = timing or Timing()
         self.counters = Counters()
-        self.result_flags = Flag(0)
         self.label = 0
         self.all_or_none = False
         self.late: tuple[int, ...] = ()
@@ -125,7 +125,6 @@ class SlotWorker:
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
-        self._tag = 0  # in its packets
         # The chunk that a slot holds or held last; of a new worker's, the one before its first.
         slots = np.arange(window, dtype=np.int64)
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
@@ -137,7 +136,9 @@ class SlotWorker:
         self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
         self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
         self._queued = 0
+        self._waiting = 0  # slots in that state
         self._held = False  # no chunk is sent that has not been sent before
+        self._flags = 0  # see result_flags
         self._message: Message | None = None
         self._head = self._new_head()
         self._terms = rules(layout), self._me()
@@ -164,22 +165,20 @@ class SlotWorker:
                 f"{self._open} chunks of the previous all-reduce have no result yet; go on with "
                 "it until it is done, or begin the next epoch with a new worker's end."
             )
-        self._message = Message(segments, self.layout.values)
+        message = self._message = Message(segments, self.layout.values)
         self._now = now
-        self._open = self._message.chunks
+        self._open = message.chunks
         self._base = self._cursor
-        self._tag = tag_of(segments, self._base, self.label)
         self._cursor += self._open
-        self.result_flags = Flag(0)
+        self._flags = 0
         self._who = np.zeros(self._open, np.uint32)
-        self._head[_AT_TAG], self._head[_AT_TAG + 1] = self._tag >> 8, self._tag & 0xFF
-        self._terms[1][_OF_ALL_REDUCE] = self._base, self._cursor
-        first = np.arange(self._base, min(self._cursor, self._base + self.member.window))
-        slots = first % self.member.window
-        self._chunk[slots] = first
-        self._state[slots] = SlotState.QUEUED
-        self._queue[: len(slots)] = slots
-        self._queued = len(slots)
+        tag = message.tag(self._base, self.label)
+        self._head[_AT_TAG], self._head[_AT_TAG + 1] = tag >> 8, tag & 0xFF
+        member = self._terms[1]
+        member[_FIRST_CHUNK], member[_END_CHUNK] = self._base, self._cursor
+        self._queued = self._chunks.begin(
+            self._base, self._cursor, self._chunk, self._state, self._queue
+        )
         self.late, self._held = (), False
 
     @property
@@ -187,7 +186,12 @@ class SlotWorker:
         """Nothing is waited for: before the first start, and once all results are in, or once it
         stopped early (``all_or_none``).
         """
-        return self._open == 0 or (self._held and not (self._state == SlotState.WAITING).any())
+        return self._open == 0 or (self._held and not self._waiting)
+
+    @property
+    def result_flags(self) -> Flag:
+        """Flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...)."""
+        return Flag(self._flags)
 
     @property
     def next_chunk(self) -> int:
@@ -248,6 +252,7 @@ class SlotWorker:
             return np.empty((0, self.layout.frame_size), np.uint8)
         slots = np.concatenate([again, fresh]) if len(again) else fresh
         self._state[fresh] = SlotState.WAITING
+        self._waiting += len(fresh)
         self._timers.start(fresh, now)
         self._timers.again(again, now)
         flags = np.zeros(len(slots), np.uint8)
@@ -277,7 +282,7 @@ class SlotWorker:
             return 0
         if not self.window.adapts:
             return self.member.window
-        return self.window.size - int(np.count_nonzero(self._state == SlotState.WAITING))
+        return self.window.size - self._waiting
 
     def _next_turn(self) -> NDArray[np.int64]:
         """The slots whose chunks are sent now for the first time."""
@@ -334,7 +339,7 @@ class SlotWorker:
         )
         self._took(answers, len(length), int(length.sum()), (now, now))
         if self.window.adapts and answers:
-            marked = int(self._notes[0][Tally.MARKED])
+            marked = int(self._notes[0][_MARKED])
             self.window.heard(answers, marked if marked >= 0 else None, unsent)
         return answers
 
@@ -343,8 +348,8 @@ class SlotWorker:
         self._now = now
         tally, clock = self._notes
         tally.fill(0)
-        tally[Tally.QUEUED], tally[Tally.MARKED] = self._queued, -1
-        clock[:] = now, self.timing.timeout, -1.0
+        tally[_IN_QUEUE], tally[_MARKED] = self._queued, -1
+        clock[0], clock[1], clock[2] = now, self.timing.timeout, -1.0
 
     def _chunks_asked(self) -> tuple[NDArray[Any], ...]:
         """Of this all-reduce, as ``take`` wants it."""
@@ -360,15 +365,16 @@ class SlotWorker:
         counters.bytes_received += size
         counters.results += answers
         tally, clock = self._notes
-        self._queued = int(tally[Tally.QUEUED])
+        self._queued = int(tally[_IN_QUEUE])
         if answers < received:
             self._count(tally.tolist())
         if answers:
             since, now = when
             self._open -= answers
+            self._waiting -= answers
             self._heard = now
-            self.result_flags |= Flag(int(tally[Tally.FLAGS])) & ~Flag.RESULT
-            if self.all_or_none and not self._held and Flag.PARTIAL in self.result_flags:
+            self._flags |= int(tally[_FLAGS]) & ~_RESULT
+            if self.all_or_none and not self._held and self._flags & _PARTIAL:
                 self.late = self.missing
                 self._held = bool(self.late)
             self._timers.heard(now, float(clock[2]), since)
@@ -395,18 +401,17 @@ class SlotWorker:
             (message.words, message.operation, message.elements),
             timers.timeouts,
             (float(timers.round_trip.timeout), float(self.timing.give_up), timers.silent_from),
-            int(np.count_nonzero(self._state == SlotState.WAITING)),
+            self._waiting,
             self._held,
-            int(Flag.PARTIAL) if asks else 0,
+            _PARTIAL if asks else 0,
         )
 
     def streamed(self, moved: Moved) -> None:
         """Take up what compiled code did with ``stream``."""
-        counts, times = moved
-        when = times[Time.SINCE], times[Time.UNTIL]
-        self._took(counts[Count.ANSWERS], counts[Count.RECEIVED], counts[Count.BYTES], when)
-        self.counters.sent += counts[Count.SENT]
-        self.counters.bytes_sent += counts[Count.SENT] * self.layout.frame_size
+        self._waiting += moved.sent
+        self._took(moved.answers, moved.received, moved.bytes, (moved.since, moved.until))
+        self.counters.sent += moved.sent
+        self.counters.bytes_sent += moved.sent * self.layout.frame_size
 
     def _me(self) -> NDArray[np.int64]:
         """As ``answers.Member``, before the first all-reduce."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,32 +36,41 @@ class Stream(NamedTuple):
     halts: int
 
 
-class Count(enum.IntEnum):
-    """Places in what compiled code counts of a ``Stream``."""
-
-    ANSWERS = 0  # packets that were
-    RECEIVED = 1  # all that came
-    BYTES = 2  # theirs
-    SENT = 3  # frames of chunks whose turn had come
-    WAITING = 4  # chunks that wait for their results now
-    FIRST = 5  # from this one of the frames that were filled last to the one before
-    END = 6  # this one, the socket has not taken them
-    LOST = 7  # frames that the interface's queue had no room for
-    ERROR = 8  # the number of the error that stopped it, or 0
-
-
-class Time(enum.IntEnum):
-    """Places among the times that it notes; infinity for none."""
-
-    SINCE = 0  # answers have come since then without a silence
-    UNTIL = 1  # when the last of them came
-    NOW = 2  # at the end
-    SILENT_FROM = 3  # answers from then on end a silence
-    BOUND = 4  # no timer runs out before
-
-
 class Moved(NamedTuple):
-    """What compiled code did with a ``Stream``: numbers by ``Count``, and by ``Time``."""
+    """What compiled code did with a ``Stream``: counts, and then times, infinity for none.
 
-    counts: list[int]
-    times: list[float]
+    Attributes:
+        answers: packets that were.
+        received: all that came.
+        bytes: theirs.
+        sent: frames of chunks whose turn had come.
+        waiting: chunks that wait for their results now.
+        first, end: from this one of the frames that were filled last to the one before that one,
+            the socket has not taken them.
+        lost: frames that the interface's queue had no room for.
+        error: the number of the error that stopped it, or 0.
+        since: answers have come since then without a silence.
+        until: when the last of them came.
+        now: the time at the end.
+        silent_from: answers from then on end a silence.
+        bound: no timer runs out before.
+    """
+
+    answers: int
+    received: int
+    bytes: int
+    sent: int
+    waiting: int
+    first: int
+    end: int
+    lost: int
+    error: int
+    since: float
+    until: float
+    now: float
+    silent_from: float
+    bound: float
+
+
+COUNTS = 9
+"""So many numbers of a ``Moved`` are counts; those after them are times."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +164,7 @@ class Participant:
         self._attempts = attempts
         self._completed = 0  # all-reduces
         self._failed: str | None = None
+        self._workers = len(plan.job.present)
         self._end = self._new_end(plan)
         self._streamer = streamer_of(self._end, self._fabric)
 
@@ -199,7 +200,7 @@ class Participant:
             )
         begun = time.perf_counter()
         flat = np.ascontiguousarray(gradient).reshape(-1)
-        before = _copied(self._end.counters)
+        before = _Packets.of(self._end.counters)
         state = codec.snapshot()
         try:
             outcome, network, without = self._until_whole(flat, codec, state)
@@ -263,6 +264,7 @@ class Participant:
         self._end = end
         self._streamer = streamer_of(self._end, self._fabric)
         self.plan = plan
+        self._workers = len(plan.job.present)
         self._failed = None
 
     def _new_end(self, plan: Plan) -> WorkerEnd:
@@ -342,7 +344,7 @@ class Participant:
 
     def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
         """The codec's rounds; the outcome, and the seconds in the network."""
-        exchange = codec.exchange(flat, len(self.plan.job.present))
+        exchange = codec.exchange(flat, self._workers)
         network = 0.0
         try:
             segments = next(exchange)
@@ -364,18 +366,18 @@ class Participant:
         self,
         flat: Vector,
         outcome: Outcome,
-        before: Counters,
+        before: _Packets,
         seconds: Seconds,
         *,
         codec: Codec,
         without: tuple[int, ...],
     ) -> Report:
-        layout, counters = self.plan.layout, self._end.counters
+        layout, now = self.plan.layout, _Packets.of(self._end.counters)
         chunks = -(-len(flat) // layout.values)
         left_out: dict[str, Any] = {"without": list(without)} if without else {}
         return Report(
             exact=None,
-            workers=len(self.plan.job.present),
+            workers=self._workers,
             codec=codec.describe(),
             program=self.plan.switches[0].program.name,
             engine=self._switch,
@@ -383,11 +385,11 @@ class Participant:
             values_per_packet=layout.values,
             elements=len(flat),
             rounds=outcome.rounds,
-            packets_sent=counters.sent - before.sent,
-            packets_received=counters.received - before.received,
-            bytes_sent=counters.bytes_sent - before.bytes_sent,
+            packets_sent=now.sent - before.sent,
+            packets_received=now.received - before.received,
+            bytes_sent=now.bytes_sent - before.bytes_sent,
             bytes_dense=chunks * layout.frame_size,
-            retransmissions=counters.retransmissions - before.retransmissions,
+            retransmissions=now.retransmissions - before.retransmissions,
             seconds=seconds,
             max_abs_error=None,
             max_abs_error_sent=None,
@@ -404,13 +406,17 @@ class _LateError(Exception):
         self.workers = workers
 
 
-def _copied(counters: Counters) -> Counters:
-    return Counters(
-        sent=counters.sent,
-        bytes_sent=counters.bytes_sent,
-        retransmissions=counters.retransmissions,
-        received=counters.received,
-    )
+class _Packets(NamedTuple):
+    """Of a worker's ``Counters``, what reports tell."""
+
+    sent: int
+    received: int
+    bytes_sent: int
+    retransmissions: int
+
+    @classmethod
+    def of(cls, counters: Counters) -> _Packets:
+        return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)
 
 
 def rehearse(codec: CodecSpec, gradient: Vector, layers: ModelLayers | None = None) -> None:

@@ -102,6 +102,6 @@ class Report(Frozen):
     @classmethod
     def _recompute(cls, data: object) -> object:
         """Lets JSON with the computed field be read back; the field follows from the others."""
-        if isinstance(data, dict):
+        if isinstance(data, dict) and "compression" in data:
             return {key: value for key, value in data.items() if key != "compression"}
         return data

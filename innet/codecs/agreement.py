@@ -38,7 +38,7 @@ class Agreement:
         Raises:
             InputError: says what this worker's codec is; every worker raises it.
         """
-        if not np.array_equal(answers[0], self._own):
+        if answers[0].tolist() != self._own.tolist():
             raise InputError(
                 f"the workers' codecs disagree; that of worker {self._worker} is: {self._common}. "
                 "Give all the same description, seed and layers, and load states of one time."

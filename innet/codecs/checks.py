@@ -12,6 +12,7 @@ from innet import kernels
 from innet.errors import GradientError, InputError
 
 _LARGEST = 2**31 - 1  # elements; their indices are int32
+_FLOAT32 = np.dtype(np.float32)
 
 
 class Survey(NamedTuple):
@@ -69,7 +70,7 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
     whose = f"the gradient of worker {worker}"
     if not isinstance(x, np.ndarray):
         raise GradientError(f"{whose} is a {type(x).__name__}; pass a NumPy array.")
-    if x.dtype != np.float32:
+    if x.dtype != _FLOAT32:
         raise GradientError(f"{whose} is {x.dtype}, not float32; convert it with .astype('f4').")
     if x.ndim != 1:
         raise GradientError(f"{whose} has shape {x.shape}; flatten it with .ravel().")

@@ -35,6 +35,7 @@ from innet.words import Segment
 
 _STATE_VERSION = 1
 _ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
+_INT32 = np.dtype(np.int32)
 _MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantised
 
 
@@ -114,6 +115,9 @@ class Codec:
         self._saves_zeros = ZEROS in carrier.capabilities.requires
         self._busy = False
         self._optimistic = False
+        self._told = f"seed {context.seed}"
+        if context.layers is not None:
+            self._told += f", layers {context.layers}"
         self._description = " + ".join(part.describe() for part in self._parts().values())
 
     @property
@@ -189,10 +193,10 @@ class Codec:
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         seen: Survey | None = None
-        if not checked:
+        if not checked and self.feedback.notices(self.selector):
             check_form(gradient, self._context.worker)
-            if not self.feedback.notices(self.selector):
-                seen = check_gradient(gradient, self._context.worker, marks=self._saves_zeros)
+        elif not checked:
+            seen = check_gradient(gradient, self._context.worker, marks=self._saves_zeros)
         self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
@@ -287,19 +291,14 @@ class Codec:
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""
         known = {kind: part.common() for kind, part in self._parts().items()}
-        said = [f"{self.describe()}, {size} elements, {workers} workers"]
-        said.append(f"seed {self._context.seed}")
-        if self._context.layers is not None:
-            said.append(f"layers {self._context.layers}")
+        said = [f"{self.describe()}, {size} elements, {workers} workers", self._told]
         said += [f"state of the {kind} {state}" for kind, state in known.items() if state]
         return ", ".join(said)
 
     def _stages(
         self, gradient: Floats, seen: Survey | None, workers: int, watch: Stopwatch
     ) -> Stages:
-        """The exchange itself; rounds and seconds are filled in by who runs it. ``seen`` is what is
-        known of the gradient.
-        """
+        """The exchange itself. ``seen`` is what is known of the gradient."""
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
         if seen is None or numbers is not gradient:
@@ -320,7 +319,8 @@ class Codec:
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            own = replace(scaling.contribute(nonzero), shared=shared)
+            own = scaling.contribute(nonzero)
+            own = replace(own, shared=True) if shared else own
             represented = scaling.represented(own) if scaling.scale else None
             if not scaling.scale:
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
@@ -343,15 +343,14 @@ class Codec:
         result = self.selector.expand(decoded, gradient.size)
         applied = self.selector.conclude(result)
         if applied is not None:
-            counted = np.zeros_like(result)
-            counted[applied] = result[applied]
-            result = counted
+            result = _only(result, applied)
         infinite = 0
         if result is not decoded:
             infinite = self._infinite(result)
         elif not scaling.finite:
             infinite = self._infinite(decoded if listed is None else listed)
         self.feedback.settle(applied)
+        watch.stop()
         return Outcome(
             sum=result,
             total=total,
@@ -361,11 +360,11 @@ class Codec:
             represented=represented,
             contribution=own,
             applied=applied,
-            rounds=0,
+            rounds=watch.rounds,
             infinite=infinite,
             details=total.details,
-            encode_seconds=0.0,
-            decode_seconds=0.0,
+            encode_seconds=watch.seconds.get("encode", 0.0),
+            decode_seconds=watch.seconds.get("decode", 0.0),
         )
 
     def _without_zeros(self, selection: Selection, marks: Ints | None) -> Selection:
@@ -411,11 +410,17 @@ class Codec:
         return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 
+def _only(values: Floats, indices: Ints) -> Floats:
+    """The values at the indices, and 0 elsewhere."""
+    left = np.zeros_like(values)
+    left[indices] = values[indices]
+    return left
+
+
 def _driven(stages: Stages, watch: Stopwatch) -> Stages:
-    """Run the stages, count the rounds, time all but the network, check what it answers."""
+    """Run the stages, time all but the network and count its rounds, check what it answers."""
     answers: list[Ints] | None = None
     overflowed: OverflowedError | None = None
-    rounds = 0
     while True:
         watch.start()
         try:
@@ -424,17 +429,10 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
             else:
                 segments = next(stages) if answers is None else stages.send(answers)
         except StopIteration as stop:
-            watch.stop()
             outcome: Outcome = stop.value
-            return replace(
-                outcome,
-                rounds=rounds,
-                encode_seconds=watch.seconds.get("encode", 0.0),
-                decode_seconds=watch.seconds.get("decode", 0.0),
-            )
-        watch.stop()
+            return outcome
+        watch.pause()
         overflowed = None
-        rounds += 1
         try:
             answers = yield segments
         except OverflowedError as error:
@@ -442,7 +440,7 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
             continue
         sent = [segment.words.shape for segment in segments]
         received = [answer.shape for answer in answers]
-        if sent != received or any(answer.dtype != np.int32 for answer in answers):
+        if sent != received or any(answer.dtype != _INT32 for answer in answers):
             raise InputError(
                 f"the network answered {received} to segments of {sent} int32 words; all workers "
                 "must use codecs of the same description and seed."

@@ -8,10 +8,16 @@ Clock = Callable[[], float]  # seconds, from any origin, never going back
 
 
 class Stopwatch:
-    """Adds up seconds by phase; stands still while the network has its turn."""
+    """Adds up seconds by phase; stands still while the network has its turn.
+
+    Attributes:
+        seconds: by phase.
+        rounds: how often the network had its turn.
+    """
 
     def __init__(self, clock: Clock, phase: str) -> None:
         self.seconds: dict[str, float] = {}
+        self.rounds = 0
         self._clock = clock
         self._phase = phase
         self._since: float | None = None
@@ -26,6 +32,11 @@ class Stopwatch:
 
     def start(self) -> None:
         self._since = self._clock()
+
+    def pause(self) -> None:
+        """The network has its turn, until ``start``."""
+        self.stop()
+        self.rounds += 1
 
     def stop(self) -> None:
         if self._since is not None:

@@ -14,6 +14,7 @@ Scratch memory stays below twice the gradient, but for peels of more than a quar
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Protocol, cast
 
 from innet.errors import UnknownNameError
@@ -434,6 +435,11 @@ def get(name: str) -> Kernels:
         raise UnknownNameError("kernels", name, _MODULES)
     if name == "cuda" and (error := gpu.missing()):
         raise error
+    return _loaded(name)
+
+
+@cache
+def _loaded(name: str) -> Kernels:
     return cast("Kernels", importlib.import_module(_MODULES[name]))
 
 

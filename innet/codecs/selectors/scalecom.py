@@ -90,6 +90,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         self._rates = parameters.rates
         if parameters.flops is not None:
             self._rates = tuple(rate_of(each) for each in parameters.flops)
+        self._split: tuple[int, list[tuple[slice, int]]] = (-1, [])  # a size and its layers
         if self._rates is not None and len(self._rates) != len(self.layers or ()):
             raise ConfigError(
                 f"selector 'scalecom': {len(self._rates)} rates for {len(self.layers or ())} "
@@ -160,11 +161,13 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
 
     def _layers(self, size: int) -> list[tuple[slice, int]]:
         """Each layer of the gradient with its rate."""
-        parts = slices(self.layers, size)
-        rates = list(self._rates or [self.parameters.rate] * len(parts))
-        if self.parameters.first_dense and len(parts) > 1:
-            rates[0] = 1
-        return list(zip(parts, rates, strict=True))
+        if self._split[0] != size:
+            parts = slices(self.layers, size)
+            rates = list(self._rates or [self.parameters.rate] * len(parts))
+            if self.parameters.first_dense and len(parts) > 1:
+                rates[0] = 1
+            self._split = size, list(zip(parts, rates, strict=True))
+        return self._split[1]
 
     def _everything(self, size: int) -> bool:
         warm = self._step < self.parameters.warmup
@@ -188,11 +191,13 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
                 indices = kernels.chunk_largest(x[layer], rate)
             else:
                 indices = kernels.chunk_largest_sum(x[layer], y[layer], rate)
-            chosen.append(indices + np.int32(layer.start))
-        return np.concatenate(chosen)
+            chosen.append(indices + np.int32(layer.start) if layer.start else indices)
+        return np.concatenate(chosen) if len(chosen) > 1 else chosen[0]
 
     def _with_whole_layers(self, chosen: Ints, size: int) -> Ints:
         """The choice, and all indices of the layers that are sent whole; ascending."""
+        if all(rate > 1 for _, rate in self._layers(size)):
+            return chosen
         parts, start = [], 0
         for layer, rate in self._layers(size):
             if rate == 1:

@@ -70,7 +70,7 @@ def zeros(size: int, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def passes_caches(array: NDArray[Any]) -> bool:
-    """Whether a kernel should write this array past the caches, and can: see ``split_sum_32``."""
+    """Whether a kernel should write this array past the caches, and can: see ``split_sum_64``."""
     # An array that is none of ours, or a part of one, may begin anywhere.
     return array.nbytes >= _CACHED and id(array) in _lent
 

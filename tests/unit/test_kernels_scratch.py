@@ -1,7 +1,8 @@
 """No kernel allocates more than twice the gradient besides its results.
 
 What Python allocates is measured. Inside compiled functions there are tables of a fixed size, a
-sample of one element in 64 and, where a peel has halted, 5 bytes for each cell.
+small sample, 4 bytes for each element whose magnitude is nearly the k-th and, where a peel has
+halted, 5 bytes for each cell.
 """
 
 from __future__ import annotations

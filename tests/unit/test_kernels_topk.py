@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from innet import kernels
+from innet.kernels.cpu import topk
+from innet.kernels.cpu.candidates import list_reaching, new_lists
 
 SIZE = 100_003
 
@@ -44,6 +46,15 @@ def striped(rng):
     return x
 
 
+def rounded(rng):
+    """Ties wherever the selection may end."""
+    return np.round(rng.standard_normal(SIZE) * 16).astype(np.float32)
+
+
+def alike_as_neighbours(rng):
+    return np.repeat(rng.standard_normal(SIZE // 8 + 1).astype(np.float32), 8)[:SIZE]
+
+
 def denormals(rng):
     bits = rng.integers(0, 2**20, SIZE, dtype=np.uint32)
     return bits.view(np.float32)
@@ -51,7 +62,17 @@ def denormals(rng):
 
 @pytest.mark.parametrize("k", [1, 100, 1000, 24_000, 60_000])
 @pytest.mark.parametrize(
-    "make", [hidden_from_a_sample, ascending, few_nonzeros, two_levels, striped, denormals]
+    "make",
+    [
+        hidden_from_a_sample,
+        ascending,
+        few_nonzeros,
+        two_levels,
+        striped,
+        rounded,
+        alike_as_neighbours,
+        denormals,
+    ],
 )
 def test_equals_sorting(make, k):
     x = make(np.random.default_rng(k))
@@ -74,3 +95,17 @@ def test_infinite_sums_count_as_the_largest():
     indices, values, _ = cpu.top_k_residual(gradient, residual, 2)
     assert indices.tolist() == [7, 99_999]
     assert np.isposinf(values).all()
+
+
+@pytest.mark.parametrize("make", [lambda rng: rng.standard_normal(SIZE, np.float32), rounded])
+@pytest.mark.parametrize("size", [topk._SMALL, 1 << 16, SIZE])
+@pytest.mark.parametrize("ratio", [0.001, 0.01, 0.2])
+def test_the_guess_suffices(make, size, ratio):
+    """Else what is selected is as right, but takes several times as long."""
+    x = make(np.random.default_rng(size))[:size]
+    k = int(ratio * size)
+    guess = topk._guess(x, np.zeros_like(x), k)
+    place, found = list_reaching(x, guess.least, new_lists(guess.room), (0, 0))
+    assert place == size
+    assert k <= found <= 2 * k + size // 32
+    assert guess.likely >= guess.least

@@ -25,20 +25,32 @@ if TYPE_CHECKING:
     def set_bits(word: np.uint32) -> int:
         """How many bits are set."""
 
+    def trailing_zeros_64(word: np.uint64) -> int:
+        """The position of the lowest set bit, 64 for zero."""
+
+    def set_bits_64(word: np.uint64) -> int:
+        """How many bits are set."""
+
     def flag_32(array: Floats | Ints, start: int, mask: np.uint32, least: np.uint32) -> np.uint32:
         """Bit j tells whether (word start + j of the array, as unsigned) & mask >= least.
 
         All 32 words must exist: nothing checks the bounds.
         """
 
-    def split_sum_32(  # noqa: PLR0917 - compiled functions are called by position
-        x: Floats, y: Floats, start: int, least: np.uint32, rest: Floats, past: bool
-    ) -> np.uint32:
-        """Bit j tells whether the bits of |x + y| at start + j reach ``least`` > 0, j = 0 .. 31.
+    def split_sum_64(  # noqa: PLR0917 - compiled functions are called by position
+        x: Floats,
+        y: Floats,
+        start: int,
+        least: np.uint32,
+        cleared: np.uint32,
+        rest: Floats,
+        past: bool,
+    ) -> np.uint64:
+        """Bit j tells whether the bits of |x + y| at start + j reach ``least`` > 0, j = 0 .. 63.
 
-        Where they do rest[start + j] becomes 0, elsewhere x + y. It is written past the caches if
-        so asked, for which rest[start] must lie at a multiple of 64 bytes. Nothing checks the
-        bounds.
+        Where they reach ``cleared`` rest[start + j] becomes 0, elsewhere x + y. It is written past
+        the caches if so asked, for which rest[start] must lie at a multiple of 64 bytes. Nothing
+        checks the bounds.
         """
 
     def add_scaled_16(  # noqa: PLR0917 - compiled functions are called by position
@@ -215,6 +227,24 @@ else:
         return types.int64(types.uint32), emit
 
     @intrinsic
+    def trailing_zeros_64(_typing, _word):
+        """The instruction cttz."""
+
+        def emit(_context, builder, _signature, arguments):
+            return builder.cttz(arguments[0], ir.Constant(_I1, 0))
+
+        return types.int64(types.uint64), emit
+
+    @intrinsic
+    def set_bits_64(_typing, _word):
+        """The instruction ctpop."""
+
+        def emit(_context, builder, _signature, arguments):
+            return builder.ctpop(arguments[0])
+
+        return types.int64(types.uint64), emit
+
+    @intrinsic
     def flag_32(_typing, array, _start, _mask, _least):
         """A load, and, compare of a vector whose 32 results are looked at as a word."""
 
@@ -230,25 +260,27 @@ else:
         return types.uint32(array, types.int64, types.uint32, types.uint32), emit
 
     @intrinsic
-    def split_sum_32(_typing, x, y, _start, _least, rest, _past):
-        """Twice a sum, a comparison, a selection and a store of sixteen."""
+    def split_sum_64(_typing, x, y, _start, _least, _cleared, rest, _past):
+        """Four times a sum, two comparisons, a selection and a store of sixteen."""
 
         def emit(context, builder, signature, arguments):
-            x, y, start, least, rest, past = arguments
-            halves = []
-            for half in range(2):
-                place = builder.add(start, ir.Constant(_I64, 16 * half))
+            x, y, start, least, cleared, rest, past = arguments
+            word = ir.Constant(_I64, 0)
+            for part in range(0, 64, 16):
+                place = builder.add(start, ir.Constant(_I64, part))
                 sums = _sums_at(context, builder, signature, (x, y, place))
                 bits = _magnitudes(builder, sums)
-                flags = builder.icmp_unsigned(">=", bits, _everywhere(builder, least, 16))
                 zero = ir.Constant(sums.type, [0.0] * 16)
-                pointer = _vector_at(context, builder, signature.args[4], rest, place)
-                _store(builder, builder.select(flags, zero, sums), pointer, past)
-                halves.append(builder.zext(builder.bitcast(flags, _I16), _I32))
-            upper = builder.shl(halves[1], ir.Constant(_I32, 16))
-            return builder.or_(halves[0], upper)
+                clear = builder.icmp_unsigned(">=", bits, _everywhere(builder, cleared, 16))
+                pointer = _vector_at(context, builder, signature.args[5], rest, place)
+                _store(builder, builder.select(clear, zero, sums), pointer, past)
+                flags = builder.icmp_unsigned(">=", bits, _everywhere(builder, least, 16))
+                flags = builder.zext(builder.bitcast(flags, _I16), _I64)
+                word = builder.or_(word, builder.shl(flags, ir.Constant(_I64, part)))
+            return word
 
-        return types.uint32(x, y, types.int64, types.uint32, rest, types.boolean), emit
+        bounds = types.uint32, types.uint32
+        return types.uint64(x, y, types.int64, *bounds, rest, types.boolean), emit
 
     def _noted(context: Any, builder: Any, kind: Any, maxima: Any, values: Any) -> None:
         """Raise the maxima to the bits of the values' magnitudes."""

@@ -12,22 +12,21 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Floats, Ints, Selected
+from innet.kernels.cpu.candidates import STRETCH, list_reaching, list_sums, new_lists
 from innet.kernels.cpu.intrinsics import magnitude_bits
-from innet.kernels.cpu.topk import STRETCH, list_reaching, list_sums
 
-_SPARE = STRETCH + 32  # room that lets a stretch be listed without looking
 _INFINITY = 0x7F800000
 
 
 def reaching(x: Floats, threshold: float, /) -> Selected:
     """See ``innet.kernels.Kernels.reaching``."""
     least = np.uint32(least_bits(threshold))
-    lists = _lists(x.size // 16 + _SPARE)
-    place, found = _advance(x, least, lists, (0, 0))
+    lists = new_lists(x.size // 16 + STRETCH)
+    place, found = list_reaching(x, least, lists, (0, 0))
     if place == x.size:
         return lists[0][:found].copy(), lists[1][:found].copy()
     lists = _longer(lists, found, _count(x[place:], None, least))
-    _, found = _advance(x, least, lists, (place, found))
+    _, found = list_reaching(x, least, lists, (place, found))
     return lists[0][:found], lists[1][:found]
 
 
@@ -37,13 +36,14 @@ def reaching_residual(
     """See ``innet.kernels.Kernels.reaching_residual``."""
     least = np.uint32(least_bits(threshold))
     rest: Floats = memory.empty(residual.size, np.float32)
-    past, terms = memory.passes_caches(rest), (residual, gradient)
-    lists = _lists(residual.size // 16 + _SPARE)
-    place, found = list_sums(terms, rest, least, lists, (0, 0), past)
+    past = memory.passes_caches(rest)
+    terms, bounds = (residual, gradient), (least, least)
+    lists = new_lists(residual.size // 16 + STRETCH)
+    place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
     if place == residual.size:
         return lists[0][:found].copy(), lists[1][:found].copy(), rest
     lists = _longer(lists, found, _count(residual[place:], gradient[place:], least))
-    _, found = list_sums(terms, rest, least, lists, (place, found), past)
+    _, found = list_sums(terms, rest, bounds, lists, (place, found), past)
     return lists[0][:found], lists[1][:found], rest
 
 
@@ -55,13 +55,9 @@ def least_bits(threshold: float) -> int:
     return bits + 1 if float(nearest) < threshold and bits < _INFINITY else bits
 
 
-def _lists(room: int) -> Selected:
-    return memory.empty(room, np.int32), memory.empty(room, np.float32)
-
-
 def _longer(lists: Selected, found: int, more: int) -> Selected:
     """The lists with room for so many more than they have."""
-    longer = _lists(found + more + _SPARE)
+    longer = new_lists(found + more + STRETCH)
     for old, new in zip(lists, longer, strict=True):
         new[:found] = old[:found]
     return longer
@@ -75,21 +71,3 @@ def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
         value = x[i] if gradient is None else x[i] + gradient[i]
         count += int(magnitude_bits(value) >= np.int32(least))
     return count
-
-
-@njit(cache=True, nogil=True)
-def _advance(
-    x: Floats, least: np.uint32, lists: Selected, progress: tuple[int, int]
-) -> tuple[int, int]:
-    """List what reaches the bits.
-
-    ``progress`` is the place to begin at and how many are listed already. It is returned as it is
-    afterwards: the place is the array's end, or where the lists might not hold another stretch.
-    """
-    place, found = progress
-    indices, _ = lists
-    while place < x.size and found + _SPARE <= indices.size:
-        end = min(place + STRETCH, x.size)
-        found = list_reaching(x[place:end], place, least, lists, found)
-        place = end
-    return place, found

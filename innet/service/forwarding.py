@@ -1,16 +1,18 @@
 """Batches of frames from the ports of a service through its program and back to the ports.
 
-Where the program is compiled, the loop around it is, too: receive, run, send and count, until
-nothing has come for a while. What Python would do between two batches costs as much as some dozens
-of packets, and more where other processes had the processor meanwhile. Left to Python is what
-seldom happens: datagrams of another length, a socket that has no room, a program that is
-interpreted.
+Where the program is compiled, the loop around it is, too: receive, run, send and count, and sleep
+where nothing comes. What Python would do between two batches costs as much as some dozens of
+packets, and more where other processes had the processor meanwhile. Left to Python is what seldom
+happens: clients that say something, datagrams of another length, a socket that has no room, a
+program that is interpreted.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import select
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ from innet.fabric.system_calls import (
     monotonic,
     receive_datagrams,
     send_packets,
+    wait_readable,
 )
 from innet.packets import PacketBatch
 from innet.service.board import Board
@@ -36,11 +39,26 @@ _EAGAIN = errno.EAGAIN
 _NO_MEMORY = -1
 
 
+class Wake(NamedTuple):
+    """What ends a sleep besides frames.
+
+    Attributes:
+        descriptor: something that can be read; -1 for none.
+        until: the time, by ``time.monotonic``; where it is over, nobody sleeps.
+    """
+
+    descriptor: int
+    until: float
+
+
+NEVER_ASLEEP = Wake(-1, 0.0)
+
+
 class Moved(NamedTuple):
     """What ``turns`` did, and what it left to Python.
 
     Attributes:
-        looks: at the socket.
+        looks: at the socket, since it slept.
         received: datagrams.
         strangers: frames of senders that were not admitted.
         lost: packets that the interface's queue had no room for.
@@ -80,24 +98,26 @@ class Forwarding:
         self._embedding = board.switch.embed(ports.packets)
         self.run(0)  # compiled now, not when a packet waits
 
-    def run(self, most: int) -> int:
-        """Move what has arrived and what arrives meanwhile.
+    def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
+        """Move what has arrived and what arrives meanwhile, and sleep where nothing does.
 
         Args:
-            most: how often to look at the socket.
+            most: how often to look at the socket without a sleep, in which ``wake`` is seen.
+            wake: what ends a sleep, and this.
 
         Returns:
-            how many looks are left; 0 if nothing came any more.
+            how many looks are left; 0 if there is something else to do, or nothing came any more.
 
         Raises:
             NetworkError: the socket's interface is gone.
         """
         if self._embedding is None:
-            return self._interpret(most)
+            return self._interpret(most, wake)
         counts = self._traffic.counts
         program = self._embedding.begin()
         try:
-            moved = Moved(*turns(most, self._ports.cables(), program, self._board.begun, counts))
+            begun, cables = self._board.begun, self._ports.cables()
+            moved = Moved(*turns(most, cables, program, begun, counts, wake))
         finally:
             self._embedding.end()
         self._ports.counts.received += moved.received
@@ -118,19 +138,32 @@ class Forwarding:
             raise failed("receiving", moved.error)
         return 0
 
-    def _interpret(self, most: int) -> int:
-        idle = 0
-        for look in range(most):
+    def _interpret(self, most: int, wake: Wake) -> int:
+        looks, idle = 0, 0
+        while looks < most:
+            looks += 1
             before = self._ports.counts.received
             self._arrive(self._ports.receive())
             if self._ports.strays:
-                return most - look - 1
-            if self._ports.counts.received == before:
-                if idle == _YIELDS:
-                    break
+                return most - looks
+            if self._ports.counts.received > before:
+                continue
+            if idle < _YIELDS:
                 idle += 1
                 os.sched_yield()
+            elif self._sleeps(wake):
+                looks, idle = 0, 0
+            else:
+                break
         return 0
+
+    def _sleeps(self, wake: Wake) -> bool:
+        """Whether it slept and only frames have ended that."""
+        left = wake.until - time.monotonic()
+        if left <= 0:
+            return False
+        sources = [self._ports.fileno(), *(each for each in (wake.descriptor,) if each >= 0)]
+        return select.select(sources, [], [], left)[0] == sources[:1]
 
     def _arrive(self, packets: PacketBatch) -> None:
         self._traffic.arrive(packets)
@@ -144,23 +177,24 @@ class Forwarding:
 
 
 @njit(cache=True, nogil=True)
-def turns(
-    most: int, cables: Cables, program: Embedded, begun: float, counts: Counts
+def turns(  # noqa: PLR0917 - compiled functions are called by position
+    most: int, cables: Cables, program: Embedded, begun: float, counts: Counts, wake: Wake
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Receive, run, send and count.
+    """Receive, run, send and count; sleep where nothing has come for a while.
 
     Args:
-        most: how many looks at the socket.
+        most: how many looks at the socket without a sleep.
         cables: a Cables.
         program: an Embedded.
         begun: when the program's clock began.
         counts: a Counts.
+        wake: a Wake.
 
     Returns:
         what ``Moved`` has.
     """
     segment = cables.segment
-    words = np.zeros(2, np.int64)
+    words = np.zeros(4, np.int64)
     idle = 0
     looks, received, strangers, lost, error, unsorted = 0, 0, 0, 0, 0, 0
     first, kept, done, produced = 0, 0, 0, 0
@@ -170,10 +204,16 @@ def turns(
             cables.descriptor, cables.arrival, cables.reception, cables.offset, segment
         )
         if count == 0:
-            if idle == _YIELDS or error != _EAGAIN:
+            if error != _EAGAIN:
                 break
-            idle += 1
-            let_others_run()
+            if idle < _YIELDS:
+                idle += 1
+                let_others_run()
+                continue
+            left = wake.until - monotonic(words)
+            if left <= 0 or wait_readable(cables.descriptor, wake.descriptor, left, words) != 1:
+                break
+            looks, idle = 0, 0
             continue
         received += count
         if not np.all(cables.arrival.length[:count] == segment):

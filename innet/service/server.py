@@ -1,7 +1,7 @@
 """The built-in switch as a service: one process, a UDP socket for frames, TCP for control.
 
-A loop moves batches of frames through the program and answers clients between two of them. It keeps
-no time but for clients who say nothing.
+A loop moves batches of frames through the program, sleeps where none come, and answers clients
+between two of them. It keeps no time but for clients who say nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from innet.service.control import (
     check_versions,
     decode,
 )
-from innet.service.forwarding import Forwarding
+from innet.service.forwarding import Forwarding, Wake
 from innet.service.jobs import Jobs, RunningJob
 from innet.service.places import Places, check_servable, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
@@ -39,7 +39,7 @@ from innet.wire import Layout
 
 T = TypeVar("T")
 
-_TURN = 1.0  # seconds between two looks at silent clients
+_TURN = 1.0  # seconds between two looks at silent clients, and at what a signal has asked for
 _LOOKS = 64  # at frames, before clients are looked at again
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
@@ -106,8 +106,7 @@ class SwitchService:
             self._board = Board(self.places, settings.engine)
             self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
             self._forwarding = Forwarding(self._ports, self._board, self._traffic)
-            self._selector = selectors.DefaultSelector()
-            self._selector.register(self._ports.fileno(), selectors.EVENT_READ)
+            self._selector = selectors.EpollSelector()  # of all but frames
             self._connections = Connections(listener, self._selector)
         except BaseException:
             listener.close()
@@ -136,8 +135,8 @@ class SwitchService:
         try:
             look = time.monotonic() + _TURN
             while self._running:
-                now = time.monotonic()
-                self._turn(self._selector.select(max(0.0, look - now)))
+                self._forward(look)
+                self._turn(self._selector.select(0))
                 if time.monotonic() >= look:
                     look = time.monotonic() + _TURN
                     for client in self._connections.expire(time.monotonic()):
@@ -230,8 +229,6 @@ class SwitchService:
                 self._connections.accept(time.monotonic())
             elif isinstance(key.data, Client):
                 self._connections.serve(key.data, events, heard)
-            elif key.fileobj == self._ports.fileno():
-                self._forward()
             else:
                 self._answer_threads()
         for client, line in heard.lines:
@@ -239,10 +236,11 @@ class SwitchService:
         for client in heard.gone:
             self._jobs.gone(client.number)
 
-    def _forward(self) -> None:
-        looks = _LOOKS
+    def _forward(self, until: float = 0.0) -> None:
+        """Move frames until there is something else to do, or it is ``until`` and none come."""
+        looks, wake = _LOOKS, Wake(self._selector.fileno(), until)
         while looks:
-            looks = self._forwarding.run(looks)
+            looks = self._forwarding.run(looks, wake)
             if self._ports.strays:
                 self._look_at_strays()
 

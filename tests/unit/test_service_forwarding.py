@@ -129,3 +129,21 @@ def test_a_socket_that_is_gone_is_told(engine):
         service._ports.close()
         with pytest.raises(NetworkError, match="receiving packets failed: Bad file descriptor"):
             service._forward()
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_frames_that_come_one_by_one_do_not_wake_the_rest(stack, engine, monkeypatch):
+    service = stack.enter_context(serving(engine=engine))
+    pair = joined(service, stack)
+    sent = [frames_of(each, seed, 20) for seed, each in enumerate(pair)]
+    service.ask(lambda: None)  # what joining has left to do is done
+    turns, turn = [], service._turn
+    monkeypatch.setattr(service, "_turn", lambda ready: (turns.append(ready), turn(ready)))
+    begun = time.monotonic()
+    for rows in zip(*sent, strict=True):
+        for each, row in zip(pair, rows, strict=True):
+            each.fabric._socket.send(row)
+        for each in pair:
+            np.testing.assert_array_equal(answers(each, 1)[0], sum(words_of(np.array(rows))))
+        time.sleep(0.002)
+    assert len(turns) <= 2 + (time.monotonic() - begun)

@@ -132,14 +132,17 @@ def test_bitmaps_and_scatter(fast, case):
     assert_same(naive.scatter(indices, dense[indices], dense.size), dense)
 
 
-@pytest.mark.parametrize("density", [0, 0.001, 0.02, 0.1, 1])
-def test_bits_of_any_density_are_listed(density):
+@pytest.mark.parametrize("size", [2970, 3000])  # an odd number of words and an even one
+@pytest.mark.parametrize("density", [0, 0.001, 0.01, 0.03, 0.08, 0.5, 1])
+def test_bits_of_any_density_are_listed(density, size):
     # The CPU's kernel lists few bits, some and many in different ways.
-    places = np.flatnonzero(np.random.default_rng(0).random(3000) < density).astype(np.int32)
-    bitmap = naive.mark(places, np.ones_like(places), 3000)
-    assert_same(kernels.get("cpu").expand(bitmap, 3000), places)
+    places = np.flatnonzero(np.random.default_rng(0).random(size) < density).astype(np.int32)
+    bitmap = naive.mark(places, np.ones_like(places), size)
+    assert_same(cpu.expand(bitmap, size), places)
     bitmap[50] = -1  # one word that has more than the others
-    assert_same(kernels.get("cpu").expand(bitmap, 3000), naive.expand(bitmap, 3000))
+    assert_same(cpu.expand(bitmap, size), naive.expand(bitmap, size))
+    bitmap[-1] = -1
+    assert_same(cpu.expand(bitmap, size), naive.expand(bitmap, size))
 
 
 @each_compiled
@@ -180,6 +183,16 @@ def test_sketch(fast, case):
         assert not (asked & ~missing).any()
         rest = bitmap & ~asked
         assert not naive.lhc_peel(rest, sketch, dense.size, layout)[1].any()
+
+
+@pytest.mark.parametrize("density", [0, 0.001, 0.05, 1])
+def test_filter_of_many_blocks(density):
+    # The CPU's kernels hash some hundred blocks of 32 side by side.
+    size, shape = 20_011, Filter(900, 7, 3)
+    bitmap = bitmap_of(np.random.default_rng(0).random(size) < density)
+    filled = naive.bloom_fill(bitmap, shape)
+    assert_same(cpu.bloom_fill(bitmap, shape), filled)
+    assert_same(cpu.bloom_members(filled, size, shape), naive.bloom_members(filled, size, shape))
 
 
 @each_compiled

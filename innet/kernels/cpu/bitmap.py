@@ -9,9 +9,8 @@ from innet import memory
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
 
-# Places that ``list_bits`` writes to for each word, whatever is set in it: to look how many are
-# would be to guess a branch that nobody can.
-AT_ONCE = 4
+_ONE = np.uint64(1)
+AT_ONCE = 16  # places past the last index that ``list_bits`` may write to
 
 
 def popcount(bitmap: Ints, /) -> int:
@@ -39,12 +38,7 @@ def expand_words(words: Words) -> Ints:
     """The indices of all set bits, ascending."""
     count = int(_popcount(words))
     indices: Ints = memory.empty(count + AT_ONCE, np.int32)
-    if count < words.size // 7:  # most words are empty, which a branch may well expect
-        _list_few(words, indices)
-    elif count < words.size:
-        _list_some(words, indices)
-    else:
-        list_bits(words, 0, indices)
+    _list_so_many(words, 0, count, indices)
     return indices[:count]
 
 
@@ -62,39 +56,63 @@ def list_bits(words: Words, base: int, indices: Ints) -> int:
 
     ``indices`` has ``AT_ONCE`` places more than that, which are overwritten.
     """
-    return _list(words, base, indices, AT_ONCE)
+    count = _popcount(words)
+    _list_so_many(words, base, count, indices)
+    return count
 
 
 @njit(cache=True, nogil=True)
-def _list_some(words: Words, indices: Ints) -> None:
-    """``list_bits`` where few words have more than two bits."""
-    _list(words, 0, indices, AT_ONCE // 2)
+def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
+    """``list_bits`` of words that have so many: the more, the more places are written at once."""
+    found, pairs = 0, words.size // 2
+    if count < words.size // 10:
+        found = _list_few(words, base, indices)
+    elif count < words.size * 6 // 10:
+        found = _list(words, base, indices, 2)
+    elif count < words.size * 14 // 10:
+        found = _list(words, base, indices, 4)
+    elif count < words.size * 4:
+        found = _list(words, base, indices, 8)
+    else:
+        found = _list(words, base, indices, AT_ONCE)
+    for w in range(2 * pairs, words.size):
+        word = np.uint64(words[w])
+        while word != np.uint64(0):
+            indices[found] = base + 32 * w + trailing_zeros(word)
+            word &= word - _ONE
+            found += 1
 
 
 @njit(cache=True, inline="always")
 def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
-    """``at_once`` is a constant to the compiler, as this is written into its callers."""
+    """For each two words so many places are written, whatever is set in them: to look how many are
+    would be to guess a branch that nobody can. Only if there are more, they are a loop.
+
+    ``at_once`` is a constant to the compiler, as this is written into its callers.
+    """
     found = 0
-    for w in range(words.size):
-        word = words[w]
-        first = base + 32 * w
-        count = set_bits(word)
+    for p in range(words.size // 2):
+        pair = np.uint64(words[2 * p]) | (np.uint64(words[2 * p + 1]) << np.uint64(32))
+        first = base + 64 * p
+        count = set_bits(pair)
         for k in range(found, found + at_once):
-            indices[k] = first + trailing_zeros(word)
-            word &= word - np.uint32(1)
+            indices[k] = first + trailing_zeros(pair)
+            pair &= pair - _ONE
         for k in range(found + at_once, found + count):
-            indices[k] = first + trailing_zeros(word)
-            word &= word - np.uint32(1)
+            indices[k] = first + trailing_zeros(pair)
+            pair &= pair - _ONE
         found += count
     return found
 
 
 @njit(cache=True, nogil=True)
-def _list_few(words: Words, indices: Ints) -> None:
+def _list_few(words: Words, base: int, indices: Ints) -> int:
+    """Most words are empty, which a branch may well expect."""
     found = 0
-    for w in range(words.size):
-        word = words[w]
-        while word != np.uint32(0):
-            indices[found] = 32 * w + trailing_zeros(word)
-            word &= word - np.uint32(1)
+    for p in range(words.size // 2):
+        pair = np.uint64(words[2 * p]) | (np.uint64(words[2 * p + 1]) << np.uint64(32))
+        while pair != np.uint64(0):
+            indices[found] = base + 64 * p + trailing_zeros(pair)
+            pair &= pair - _ONE
             found += 1
+    return found

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     def prefetch(array: Any, index: int) -> None:
         """Ask for the cache line of array[index], which must exist, to be there soon."""
 
-    def trailing_zeros(word: np.uint32) -> int:
-        """The position of the lowest set bit, 32 for zero."""
+    def trailing_zeros(word: np.uint32 | np.uint64) -> int:
+        """The position of the lowest set bit, for zero the number of bits."""
 
-    def set_bits(word: np.uint32) -> int:
+    def set_bits(word: np.uint32 | np.uint64) -> int:
         """How many bits are set."""
 
     def trailing_zeros_64(word: np.uint64) -> int:
@@ -208,23 +208,23 @@ else:
         return types.void(array, types.int64), emit
 
     @intrinsic
-    def trailing_zeros(_typing, _word):
+    def trailing_zeros(_typing, word):
         """The instruction cttz."""
 
         def emit(_context, builder, _signature, arguments):
             defined_at_zero = ir.Constant(_I1, 0)
             return builder.zext(builder.cttz(arguments[0], defined_at_zero), _I64)
 
-        return types.int64(types.uint32), emit
+        return types.int64(word), emit
 
     @intrinsic
-    def set_bits(_typing, _word):
+    def set_bits(_typing, word):
         """The instruction ctpop."""
 
         def emit(_context, builder, _signature, arguments):
             return builder.zext(builder.ctpop(arguments[0]), _I64)
 
-        return types.int64(types.uint32), emit
+        return types.int64(word), emit
 
     @intrinsic
     def trailing_zeros_64(_typing, _word):

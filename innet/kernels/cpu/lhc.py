@@ -3,9 +3,12 @@
 Compiled functions get the layout as one tuple ``hashing`` = (part, starts, log2(lanes), seed,
 turns), where turns[j] is the lowest bit of turn j: its length is the number of hashes, which the
 compiler knows, as it is part of the type, so that loops over the hashes leave no branch behind.
+Part and starts are of 32 bits: what is known to fit into 32 bits is multiplied faster in vectors.
 
-Elements are hashed by the strip, which compiles to vector instructions: their cells come to lie in
-``Strip`` = (elements, z0 to z2 of their blocks, their cells by hash).
+Elements are hashed by the strip, which compiles to vector instructions. A ``Strip`` is one array,
+with the rows ``ITEM``, ``Z0`` to ``Z2``, and from ``CELLS`` on their cells by hash. Those who work
+on a strip pass no array on, and take no views: each costs atomic operations, for all arrays at
+hand, that with so few elements take as long as the work.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
 from innet.kernels.cpu.marks import mark_sparse, mark_word
 from innet.kernels.layout import SketchLayout
 
-Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, tuple[np.uint64, ...]]
+Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...]]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
-Hashes = NDArray[np.uint64]
-Strip = tuple[Hashes, Hashes, Hashes]  # shapes (n,), (3, n), (hashes, n)
+Strip = NDArray[np.uint64]  # shape (CELLS + hashes, n)
 
 STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
+ITEM, Z0, Z1, Z2, CELLS = range(5)  # rows of a strip
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -56,8 +59,8 @@ def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
 def hashing_of(layout: SketchLayout) -> Hashing:
     """The layout as compiled functions take it."""
     return (
-        np.uint64(layout.part),
-        np.uint64(layout.starts),
+        np.uint32(layout.part),
+        np.uint32(layout.starts),
         np.uint64(layout.lanes.bit_length() - 1),
         np.uint64(layout.seed),
         tuple(np.uint64(36 + 7 * j) for j in range(layout.hashes)),
@@ -81,7 +84,7 @@ def first_word(item: np.uint64, hashing: Hashing) -> np.uint64:
 @njit(cache=True, nogil=True)
 def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
     """The segment of the first row."""
-    return ((z0 & _LOW) * hashing[1]) >> _HALF
+    return ((z0 & _LOW) * np.uint64(hashing[1])) >> _HALF
 
 
 @njit(cache=True, nogil=True)
@@ -96,7 +99,8 @@ def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
 def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64:
     """The item's j-th cell, given its block's hash. Unsigned, so that nothing wraps around."""
     z0, z1, z2 = words
-    part, _, shift, _, turns = hashing
+    _, _, shift, _, turns = hashing
+    part = np.uint64(hashing[0])
     half = z1 & _LOW
     if j == 1:
         half = z1 >> _HALF
@@ -104,7 +108,7 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
         half = z2 & _LOW
     elif j == 3:
         half = z2 >> _HALF
-    row = (first_segment(z0, hashing) + np.uint64(j)) * part + ((half * part) >> _HALF)
+    row = first_segment(z0, hashing) * part + np.uint64(j) * part + ((half * part) >> _HALF)
     lane = (item + (z0 >> turns[j])) & ((_ONE << shift) - _ONE)
     return (row << shift) + lane
 
@@ -112,22 +116,40 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
 @njit(cache=True, nogil=True)
 def new_strip(size: int, hashing: Hashing) -> Strip:
     """Room for so many elements, each of them element 0."""
-    hashes = len(hashing[4])
-    items = np.zeros(size, np.uint64)
-    return items, np.empty((3, size), np.uint64), np.empty((hashes, size), np.uint64)
+    return np.zeros((CELLS + len(hashing[4]), size), np.uint64)
+
+
+@njit(cache=True, nogil=True)
+def load_strip(listed: Ints, start: int, count: int, strip: Strip) -> None:
+    """Have these of the listed elements hashed next."""
+    for b in range(count):
+        strip[ITEM, b] = np.uint64(listed[np.uint64(start + b)])
 
 
 @njit(cache=True, nogil=True)
 def hash_strip(strip: Strip, hashing: Hashing) -> None:
     """Hash all elements of the strip, also those that were left in it from before."""
-    items, words, cells = strip
-    z0, z1, z2 = words[0], words[1], words[2]
-    for b in range(items.size):
-        z0[b], z1[b], z2[b] = hash_of(items[b], hashing)
-    for j in range(len(hashing[4])):
-        own = cells[j]
-        for b in range(items.size):
-            own[b] = cell_of((z0[b], z1[b], z2[b]), j, items[b], hashing)
+    part, _, shift, _, turns = hashing
+    size = strip.shape[1]
+    for b in range(size):
+        strip[Z0, b] = first_word(strip[ITEM, b], hashing)
+    for b in range(size):
+        strip[Z1, b] = mix(strip[Z0, b] + _GOLDEN)
+    for b in range(size):
+        strip[Z2, b] = mix(strip[Z1, b] + _GOLDEN)
+    for j in range(len(turns)):
+        begin = np.uint64(j) * part
+        upper = _HALF * np.uint64(j & 1)
+        for b in range(size):
+            half = (strip[Z1 + (j >> 1), b] >> upper) & _LOW
+            base = first_segment(strip[Z0, b], hashing) * part + begin
+            strip[CELLS + j, b] = base + ((half * part) >> _HALF)
+    if shift:  # with one lane the rows are the cells
+        lane = (_ONE << shift) - _ONE
+        for j in range(len(turns)):
+            for b in range(size):
+                turned = (strip[ITEM, b] + (strip[Z0, b] >> turns[j])) & lane
+                strip[CELLS + j, b] = (strip[CELLS + j, b] << shift) + turned
 
 
 @njit(cache=True, nogil=True)
@@ -139,19 +161,24 @@ def sign_of(z0: np.uint64, j: int) -> np.int64:
 @njit(cache=True, nogil=True)
 def _add_all(indices: Ints, integers: Ints, strip: Strip, hashing: Hashing, sketch: Ints) -> None:
     """Add the integers at the indices to their cells."""
-    items, words, cells = strip
     for start in range(0, indices.size, STRIP):
         count = min(STRIP, indices.size - start)
-        for b in range(count):
-            items[b] = np.uint64(indices[start + b])
+        load_strip(indices, start, count, strip)
         hash_strip(strip, hashing)
-        for b in range(count):
-            integer = np.int64(integers[start + b])
-            for j in range(len(hashing[4])):
-                cell = cells[j, b]
-                negate = sign_of(words[0, b], j)
-                # Added up in 64 bits and stored in 32: modulo 2**32.
-                sketch[cell] = np.int32(sketch[cell] + ((integer ^ negate) - negate))
+        _add(integers, start, count, strip, hashing, sketch)
+
+
+@njit(cache=True, nogil=True)
+def _add(  # noqa: PLR0917 - compiled functions are called by position
+    integers: Ints, start: int, count: int, strip: Strip, hashing: Hashing, sketch: Ints
+) -> None:
+    for b in range(count):
+        integer = np.int64(integers[np.uint64(start + b)])
+        for j in range(len(hashing[4])):
+            cell = strip[CELLS + j, b]
+            negate = sign_of(strip[Z0, b], j)
+            # Added up in 64 bits and stored in 32: modulo 2**32.
+            sketch[cell] = np.int32(sketch[cell] + ((integer ^ negate) - negate))
 
 
 @njit(cache=True, nogil=True)
@@ -180,12 +207,10 @@ def _encode_sparse(
 @njit(cache=True, nogil=True)
 def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
     strip = new_strip(STRIP, hashing)
-    items, _, cells = strip
     for start in range(0, listed.size, STRIP):
         count = min(STRIP, listed.size - start)
-        for b in range(count):
-            items[b] = np.uint64(listed[start + b])
+        load_strip(listed, start, count, strip)
         hash_strip(strip, hashing)
         for b in range(count):
             for j in range(len(hashing[4])):
-                counts[cells[j, b]] += 1
+                counts[strip[CELLS + j, b]] += 1

@@ -12,37 +12,47 @@ the sum, modulo 2**64, of a word for each element that it holds,
     bit 6: whether it was negated
     bits 0 .. 5: 1
 
-so that the lowest bits count them, and when they say 1 the others are those of the one that is
-left, whatever carries there were between them. The highest bit of the count is set as long as the
+less 1, so that the lowest bits count them, and when they say 0 one is left and the others are its
+own, whatever carries there were between them. The highest bit of the count is set as long as the
 cell has not been looked at; so nobody takes it for one that holds an element alone before. A cell
-has no room for more elements than 31, nor for numbers of 2**25: such sketches are rare (the
+has no room for more elements than 32, nor for numbers of 2**25: such sketches are rare (the
 former have many times too few cells), and are peeled by ``innet.kernels.cpu.unlock``.
+
+The words of cells that hold an element alone wait on a stack, where those that were found last are
+taken first, as long as they are in the first cache.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from innet import memory
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import expand_words, without_tail
 from innet.kernels.cpu.intrinsics import prefetch
 from innet.kernels.cpu.lhc import (
+    CELLS,
+    ITEM,
     STRIP,
+    Z0,
     Hashing,
+    Strip,
     first_segment,
     first_word,
     hash_strip,
     hashing_of,
+    load_strip,
     new_strip,
 )
 from innet.kernels.cpu.unlock import States, peel_any
 from innet.kernels.layout import SketchLayout
 
-_BATCH = 32  # cells whose elements are hashed side by side: nothing waits for the memory
-_ENOUGH = np.uint64(64)  # cells in the queue with which it goes on; few, so that they stay cached
-_SWEPT = 64  # cells that are looked at where the queue has fewer
+Words64 = NDArray[np.uint64]  # the words of a strip's elements: shape (hashes or more, n)
+
+_BATCH = 64  # elements that are hashed side by side and taken out then
+_SWEPT = 64  # cells that are looked at where fewer elements wait; few, so that they stay cached
 _MOST = 1 << 25  # items that have numbers
 _UNSEEN = np.uint64(1 << 5)  # the count's highest bit
 _COUNT = np.uint64((1 << 6) - 1)
@@ -60,7 +70,7 @@ def lhc_peel(
 ) -> tuple[tuple[Ints, Ints], Ints]:
     """See ``innet.kernels.Kernels.lhc_peel``.
 
-    Scratch: 12 bytes for each cell, 12 for each element that is looked for, a copy of the bitmap;
+    Scratch: 16 bytes for each cell, 12 for each element that is looked for, a copy of the bitmap;
     less than twice the gradient where fewer than a quarter of the elements are looked for.
     """
     hashing = hashing_of(layout)
@@ -69,12 +79,14 @@ def lhc_peel(
     order = _sorted(items, layout, places)
     states = memory.empty(layout.cells, np.uint64)
     values = memory.empty(order.size, np.int32)
+    recovered = 0
     if items.size < _MOST and _occupy(order, hashing, sketch, states):
-        _peel(order, hashing, states, memory.empty(layout.cells + 1, np.int32), values)
+        recovered = _peel(order, hashing, states, memory.empty(layout.cells + 1, np.uint64), values)
     else:
         peel_any(order, hashing, states, sketch.copy(), values)
     missing = memory.zeros(-(-size // 32), np.uint32)
-    _list_missing(order, values, missing)
+    if recovered < order.size:
+        _list_missing(order, values, missing)
     integers = values
     if layout.coupled:
         integers = memory.empty(items.size, np.int32)
@@ -131,108 +143,171 @@ def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool
     hashes = len(hashing[4])
     segment = int(hashing[0] << hashing[2])
     strip = new_strip(STRIP, hashing)
-    items, words, cells = strip
-    z0 = words[0]
-    own = np.empty((hashes, STRIP), np.uint64)
-    counted = _UNSEEN  # while no count has reached it: one does not pass it without clearing it
+    words = np.empty((hashes, STRIP), np.uint64)
     begun = 0
     for start in range(0, order.size, STRIP):
         count = min(STRIP, order.size - start)
-        for b in range(count):
-            items[b] = np.uint64(order[start + b])
+        load_strip(order, start, count, strip)
         hash_strip(strip, hashing)
-        last = _NONE
-        for b in range(count):
-            last = max(last, first_segment(z0[b], hashing))
-        end = (int(last) + hashes) * segment
+        end = (int(first_segment(strip[Z0, count - 1], hashing)) + hashes) * segment
         if end > begun:
-            _begin(sketch[begun:end], states[begun:end])
+            _begin(begun, end, sketch, states)
             begun = end
-        for j in range(hashes):
-            word = own[j]
-            for b in range(STRIP):
-                negated = (z0[b] >> np.uint64(32 - 6 + j)) & _NEGATED
-                word[b] = (np.uint64(start + b) << _NUMBER) + negated + _ONE
-        for b in range(count):
-            for j in range(hashes):
-                cell = cells[j, b]
-                state = states[cell] + own[j, b]
-                states[cell] = state
-                counted &= state
-    _begin(sketch[begun:], states[begun:])
+        _spell(start, strip, words)
+        if not _add(count, strip, words, hashing, states):
+            return False
+    _begin(begun, states.size, sketch, states)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _begin(begin: int, end: int, sketch: Ints, states: States) -> None:
+    """Have these cells hold nothing, and not be seen."""
+    for c in range(np.uint64(begin), np.uint64(end)):
+        states[c] = (np.uint64(sketch[c]) << _HALF) + (_UNSEEN - _ONE)
+
+
+@njit(cache=True, nogil=True)
+def _spell(start: int, strip: Strip, words: Words64) -> None:
+    """The words, without integers, of elements that are numbered from ``start`` on."""
+    for j in range(words.shape[0]):
+        for b in range(words.shape[1]):
+            negated = (strip[Z0, b] >> np.uint64(32 - 6 + j)) & _NEGATED
+            words[j, b] = (np.uint64(start + b) << _NUMBER) + negated + _ONE
+
+
+@njit(cache=True, nogil=True)
+def _add(count: int, strip: Strip, words: Words64, hashing: Hashing, states: States) -> bool:
+    """Add the words to the elements' cells; returns whether these have room for them."""
+    counted = _UNSEEN  # while no count has reached it: one does not pass it without clearing it
+    for b in range(count):
+        for j in range(len(hashing[4])):
+            cell = strip[CELLS + j, b]
+            state = states[cell] + words[j, b]
+            states[cell] = state
+            counted &= state
     return bool(counted != _NONE)
 
 
 @njit(cache=True, nogil=True)
-def _begin(sketch: Ints, states: States) -> None:
-    for c in range(states.size):
-        states[c] = (np.uint64(sketch[c]) << _HALF) | _UNSEEN
-
-
-@njit(cache=True, nogil=True)
-def _peel(order: Ints, hashing: Hashing, states: States, queue: Ints, values: Ints) -> None:
+def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: Ints) -> int:
     """Peel until nothing moves. The bits in ``order`` of what was recovered are inverted.
 
-    A cell comes to hold one element once at the most, so that the queue cannot overflow. Where it
-    has few cells left, some more are looked at: all that is touched stays near them.
+    A cell comes to hold one element once at the most, so that the stack cannot overflow. Where it
+    has few left, some more cells are looked at: all that is touched stays near them.
+
+    What is taken from the stack is hashed only when the batch before has been taken out of its
+    cells: by then it is written, and vectors of it can be read without a wait.
+
+    Returns:
+        How many elements were recovered.
     """
     hashes = len(hashing[4])
     strip = new_strip(_BATCH, hashing)
-    items, cells, z0 = strip[0], strip[2], strip[1][0]
-    homes = np.empty(_BATCH, np.uint64)  # the cells that hold them alone
-    found = np.empty(_BATCH, np.uint64)  # what is in these
+    words = np.empty((1 + hashes, _BATCH), np.uint64)
+    waiting = np.zeros((2, _BATCH), np.uint64)
     # An item that is alone in a cell before ``seen`` has no cell after the next segments.
     ahead = hashes * int(hashing[0] << hashing[2])
-    seen = fetched = 0
-    head = tail = _NONE
+    seen = fetched = recovered = 0
+    top = ready = _NONE
     while True:
-        while seen < states.size and tail - head < _ENOUGH:
+        while seen < states.size and top < np.uint64(_BATCH):
             end = min(seen + _SWEPT, states.size)
-            tail = _look(seen, end, states, queue, tail)
+            top = _look(seen, end, states, stack, top)
             seen = end
             fetched = _fetch(fetched, seen + ahead, states, order, values)
-        if head == tail:
-            break
-        ready = 0
-        for q in range(head, min(tail, head + np.uint64(_BATCH))):
-            cell = np.uint64(queue[q])
-            homes[ready] = cell
-            found[ready] = states[cell]
-            ready += int((states[cell] & _COUNT) == _ONE)
-        head = min(tail, head + np.uint64(_BATCH))
-        for b in range(ready):
-            items[b] = np.uint64(order[(found[b] & _LOW) >> _NUMBER])
+        if top == _NONE and ready == _NONE:
+            return recovered
+        _load(waiting, strip)
         hash_strip(strip, hashing)
-        for b in range(ready):
-            state = found[b]
-            if states[homes[b]] != state:  # peeled from another of its cells
-                continue
-            number = (state & _LOW) >> _NUMBER
-            negate = -np.int64((state >> _SIGN) & _ONE)
-            value = (np.int64(state >> _HALF) ^ negate) - negate
-            values[number] = np.int32(value)
-            order[number] = ~order[number]
-            base = (number << _NUMBER) | _ONE
-            added = (np.uint64(value) << _HALF) + base
-            negated = (np.uint64(-value) << _HALF) + (base | _NEGATED)
-            for j in range(hashes):
-                cell = cells[j, b]
-                # A selection, no branch: signs cannot be guessed.
-                left = states[cell] - (negated if (z0[b] >> np.uint64(32 + j)) & _ONE else added)
-                states[cell] = left
-                queue[tail] = np.int32(cell)
-                tail += np.uint64((left & _COUNT) == _ONE)
+        _spell_out(waiting, strip, words)
+        bottom = top - min(top, np.uint64(_BATCH))
+        taken = _take(bottom, top, stack, order, waiting)
+        top, more = _subtract(ready, strip, words, hashing, order, values, states, stack, bottom)
+        recovered += more
+        ready = taken
 
 
 @njit(cache=True, nogil=True)
-def _look(begin: int, end: int, states: States, queue: Ints, tail: np.uint64) -> np.uint64:
-    """Have the cells seen, and append those that hold one element to the queue."""
-    for cell in range(begin, end):
+def _look(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
+    """Have the cells seen, and put the words of those that hold one element onto the stack."""
+    for cell in range(np.uint64(begin), np.uint64(end)):
         state = states[cell] - _UNSEEN
         states[cell] = state
-        queue[tail] = cell
-        tail += np.uint64((state & _COUNT) == _ONE)
-    return tail
+        stack[top] = state
+        top += np.uint64((state & _COUNT) == _NONE)
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _take(
+    bottom: np.uint64, top: np.uint64, stack: States, order: Ints, waiting: Words64
+) -> np.uint64:
+    """Have the stack's elements from ``bottom`` on wait, with the words that they were found by,
+    unless they were recovered from another of their cells; returns how many do.
+    """
+    ready = _NONE
+    for q in range(bottom, top):
+        state = stack[q]
+        item = order[(state & _LOW) >> _NUMBER]
+        waiting[0, ready] = np.uint64(item)
+        waiting[1, ready] = state
+        ready += np.uint64(item >= 0)
+    return ready
+
+
+@njit(cache=True, nogil=True)
+def _load(waiting: Words64, strip: Strip) -> None:
+    for b in range(waiting.shape[1]):
+        strip[ITEM, b] = waiting[0, b]
+
+
+@njit(cache=True, nogil=True)
+def _spell_out(waiting: Words64, strip: Strip, words: Words64) -> None:
+    """The elements' words, with their integers: as if nothing was negated, and in each cell."""
+    for b in range(waiting.shape[1]):
+        state = waiting[1, b]
+        negate = _NONE - ((state >> _SIGN) & _ONE)
+        high = ((state & ~_LOW) ^ negate) - negate
+        words[0, b] = high + (state & _LOW & ~_NEGATED) + _ONE
+    for j in range(words.shape[0] - 1):
+        for b in range(waiting.shape[1]):
+            word = words[0, b]
+            negate = _NONE - ((strip[Z0, b] >> np.uint64(32 + j)) & _ONE)
+            high = ((word & ~_LOW) ^ negate) - negate
+            words[1 + j, b] = high + (word & _LOW) + (negate & _NEGATED)
+
+
+@njit(cache=True, nogil=True)
+def _subtract(  # noqa: PLR0917 - compiled functions are called by position
+    ready: np.uint64,
+    strip: Strip,
+    words: Words64,
+    hashing: Hashing,
+    order: Ints,
+    values: Ints,
+    states: States,
+    stack: States,
+    top: np.uint64,
+) -> tuple[np.uint64, int]:
+    """Take elements out of their cells; returns the stack's new top and how many they were."""
+    twice = 0
+    for b in range(ready):
+        word = words[0, b]
+        number = (word & _LOW) >> _NUMBER
+        item = order[number]
+        if item < 0:  # recovered from another of its cells
+            twice += 1
+            continue
+        order[number] = ~item
+        values[number] = np.int32(word >> _HALF)
+        for j in range(len(hashing[4])):
+            cell = strip[CELLS + j, b]
+            left = states[cell] - words[1 + j, b]
+            states[cell] = left
+            stack[top] = left
+            top += np.uint64((left & _COUNT) == _NONE)
+    return top, int(ready) - twice
 
 
 @njit(cache=True, nogil=True)

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import expand_words, without_tail
 from innet.kernels.cpu.lhc import (
+    CELLS,
     STRIP,
+    Z0,
     Hashing,
     cell_of,
     first_segment,
     hash_of,
     hash_strip,
     hashing_of,
+    load_strip,
     new_strip,
     sign_of,
 )
@@ -94,23 +97,21 @@ def occupy(order: Ints, hashing: Hashing, states: States) -> None:
     hashes = len(hashing[4])
     segment = int(hashing[0] << hashing[2])
     strip = new_strip(STRIP, hashing)
-    items, words, cells = strip
     cleared = 0
     for start in range(0, order.size, STRIP):
         count = min(STRIP, order.size - start)
-        for b in range(count):
-            items[b] = np.uint64(order[start + b])
+        load_strip(order, start, count, strip)
         hash_strip(strip, hashing)
         last = np.uint64(0)
         for b in range(count):
-            last = max(last, first_segment(words[0, b], hashing))
+            last = max(last, first_segment(strip[Z0, b], hashing))
         end = (int(last) + hashes) * segment
         if end > cleared:
             states[cleared:end] = np.uint64(0)
             cleared = end
         for b in range(count):
             for j in range(hashes):
-                states[cells[j, b]] += _ALONE + np.uint64(start + b)
+                states[strip[CELLS + j, b]] += _ALONE + np.uint64(start + b)
     states[cleared:] = np.uint64(0)
 
 

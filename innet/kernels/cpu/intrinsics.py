@@ -106,6 +106,11 @@ if TYPE_CHECKING:
         Nothing checks the bounds.
         """
 
+    def below_16(array: Ints, start: int, value: np.int32) -> int:
+        """How many of array[start + l] are below the value, for l = 0 .. 15. Nothing checks the
+        bounds.
+        """
+
 else:
     from llvmlite import ir
     from numba import types
@@ -429,3 +434,16 @@ else:
             return builder.zext(builder.bitcast(flags, _I16), _I64)
 
         return types.uint64(x, y, types.int64, types.float64, types.float64), emit
+
+    @intrinsic
+    def below_16(_typing, array, _start, _value):
+        """A load, a comparison, a count of the bits of its result."""
+
+        def emit(context, builder, signature, arguments):
+            array, start, value = arguments
+            pointer = _vector_at(context, builder, signature.args[0], array, start)
+            loaded = builder.load(pointer, align=4)
+            flags = builder.icmp_signed("<", loaded, _everywhere(builder, value, 16))
+            return builder.zext(builder.ctpop(builder.bitcast(flags, _I16)), _I64)
+
+        return types.int64(array, types.int64, types.int32), emit

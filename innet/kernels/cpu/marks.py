@@ -7,7 +7,7 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu.intrinsics import flag_32
+from innet.kernels.cpu.intrinsics import below_16, flag_32
 
 
 def mark(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
@@ -22,7 +22,7 @@ def mark(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
 
 def align(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
     """See ``innet.kernels.Kernels.align``."""
-    found: Ints = memory.empty(places.size, np.int32)
+    found: Ints = memory.zeros(places.size, np.int32)
     _align(indices, integers, places, found)
     return found
 
@@ -55,15 +55,21 @@ def _mark_dense(integers: Ints, bitmap: Words) -> None:
 
 @njit(cache=True, nogil=True)
 def _align(indices: Ints, integers: Ints, places: Ints, found: Ints) -> None:
-    following = p = 0
-    while p < places.size and following < indices.size:
-        place = places[p]
-        while following < indices.size and indices[following] < place:
+    """Sixteen places at a time, of which one is found without a branch: which of them have an
+    integer cannot be guessed.
+    """
+    following = 0
+    whole = places.size // 16 * 16
+    for start in range(0, whole, 16):
+        last = places[start + 15]
+        while following < indices.size and indices[following] <= last:
+            index = indices[following]
+            p = start + below_16(places, start, index)
+            if places[p] == index:
+                found[p] = integers[following]
             following += 1
-        if following < indices.size:
-            # Without a branch: which of the places have an integer cannot be guessed.
-            same = int(indices[following] == place)
-            found[p] = integers[following] & np.int32(-same)
-            following += same
-            p += 1
-    found[p:] = 0
+    for p in range(whole, places.size):
+        while following < indices.size and indices[following] < places[p]:
+            following += 1
+        if following < indices.size and indices[following] == places[p]:
+            found[p] = integers[following]

@@ -20,6 +20,8 @@ _LINE = 64  # bytes; pieces begin at a multiple, as writing past the caches asks
 _CACHED = 4 << 20  # bytes; what is larger has left a core's cache before it is read again
 _KEPT = 24  # unused pieces that are kept at the most; those that have waited longest are given up
 
+_begin: Any = (ctypes.c_char * 0).from_buffer  # sooner than to ask an array where it is
+
 # Its operations are atomic: arrays may end in any thread, and between any two steps of this one.
 _unused: deque[memoryview] = deque(maxlen=_KEPT)
 
@@ -65,7 +67,7 @@ def zeros(size: int, dtype: DTypeLike) -> NDArray[Any]:
         return np.zeros(size, dtype)
     array = empty(size, dtype)
     # Unlike NumPy's fill, the C library's does not read what it overwrites.
-    ctypes.memset(array.ctypes.data, 0, array.nbytes)
+    ctypes.memset(_begin(array), 0, array.nbytes)
     return array
 
 

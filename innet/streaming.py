@@ -53,7 +53,6 @@ _QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(COUNTS)
 _SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(_TIMES := len(Moved._fields) - COUNTS)
 _EAGAIN = errno.EAGAIN
-_NO_NAMES = np.empty((0, 16), np.uint8)
 
 
 class Linked(Fabric, Protocol):
@@ -87,17 +86,10 @@ class Streamer:
     def __init__(self, end: SlotWorker, fabric: Linked) -> None:
         self._end = end
         self._fabric = fabric
-        size, offset = end.layout.frame_size, end.layout.header_offset
-        at_once = min(MOST_SEGMENTS, LONGEST_DATAGRAM // (size - offset))
+        size, self._offset = end.layout.frame_size, end.layout.header_offset
+        at_once = min(MOST_SEGMENTS, LONGEST_DATAGRAM // (size - self._offset))
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
-        self._departure = Departure(
-            data=np.empty((rows, size), np.uint8),
-            length=np.full(rows, size, np.int32),
-            offset=offset,
-            rows=np.arange(rows),
-            names=_NO_NAMES,
-            name_of=np.zeros(rows, np.int64),
-        )
+        self._frames = np.empty((rows, size), np.uint8)
         self._moved = np.empty(COUNTS, np.int64), np.empty(_TIMES)
         with contextlib.suppress(StateError):  # who has left is told so when it is used
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
@@ -127,20 +119,21 @@ class Streamer:
 
     def _turn(self, now: float, watch: Watch) -> float:
         """Until Python has something to do; the time then."""
-        end, departure = self._end, self._departure
+        end, frames = self._end, self._frames
         what = end.stream(now)
         link = self._fabric.link(what.head)
         outbox = link.outbox
-        means = link.arrival, link.reception, departure, outbox.transmission
+        means = link.arrival, link.reception, frames, outbox.transmission
+        socket = link.descriptor, self._offset, outbox.most
         # Nothing is returned: to make an array of it runs Python, which a signal would break off.
         counts, times = self._moved
-        turns((link.descriptor, outbox.most), means, what, watch, self._moved)
+        turns(socket, means, what, watch, self._moved)
         moved = Moved(*counts.tolist(), *times.tolist())
         outbox.dropped += moved.lost
         end.streamed(moved)
         if moved.end > moved.first:  # the socket had no room, or cannot do it in this way
-            frames = departure.data[moved.first : moved.end]
-            self._fabric.send(PacketBatch.uniform(frames, 0), now)
+            left = PacketBatch.uniform(frames[moved.first : moved.end], 0)
+            self._fabric.send(left, now)
         elif moved.error:
             raise failed("receiving", moved.error)
         if moved.received:
@@ -150,8 +143,8 @@ class Streamer:
 
 @njit(cache=True, nogil=True)
 def turns(
-    socket: tuple[int, int],
-    means: tuple[Arrival, Reception, Departure, Transmission],
+    socket: tuple[int, int, int],
+    means: tuple[Arrival, Reception, NDArray[np.uint8], Transmission],
     stream: Stream,
     watch: Watch,
     moved: tuple[NDArray[np.int64], NDArray[np.float64]],
@@ -159,16 +152,17 @@ def turns(
     """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
     Args:
-        socket: its descriptor, and how many packets go as one datagram.
-        means: room for packets that come, and that go, and for the calls.
+        socket: its descriptor, how many bytes of a frame do not pass it, and how many packets go
+            as one datagram.
+        means: room for packets that come, and for frames that go, and for the calls.
         stream: the worker's end.
         watch: what else there may be to do.
         moved: counts and times, filled in: the numbers of a ``Moved``.
     """
-    descriptor, _ = socket
-    arrival, reception, departure, transmission = means
+    descriptor, offset, _ = socket
+    arrival, reception, frames, transmission = means
     tally, clock = stream.notes
-    offset, size = departure.offset, departure.data.shape[1]
+    size = frames.shape[1]
     room = np.zeros(4, np.int64)
     counts, times = moved
     counts[:] = 0
@@ -179,7 +173,7 @@ def turns(
     ends = False
     for _ in range(_TURNS):
         if tally[_QUEUED] > 0 and not stream.held and tally[_FLAGS] & stream.halts == 0:
-            _send_queued(socket, (departure, transmission), stream, counts, times)
+            _send_queued(socket, (frames, transmission), stream, counts, times)
         if ends or counts[_ERROR] != 0 or counts[_WAITING] == 0:
             break
         count, error = receive_datagrams(descriptor, arrival, reception, offset, size - offset)
@@ -235,33 +229,29 @@ def _take(
 
 @njit(cache=True, nogil=True)
 def _send_queued(
-    socket: tuple[int, int],
-    room: tuple[Departure, Transmission],
+    socket: tuple[int, int, int],
+    room: tuple[NDArray[np.uint8], Transmission],
     stream: Stream,
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
     """Send the chunks in the queue, as many at once as the frames have room for."""
-    descriptor, segments = socket
-    departure, transmission = room
+    descriptor, offset, segments = socket
+    frames, transmission = room
     tally, clock = stream.notes
     queue, queued = stream.slots[2], tally[_QUEUED]
-    no_flags = np.zeros(len(departure.rows), np.uint8)
-    where = stream.slots[0], stream.terms[1][4]
+    operation, elements, _, _ = stream.chunks
+    rows, size = frames.shape
+    no_flags, order = np.zeros(rows, np.uint8), np.arange(rows)
+    length, nobody = np.full(rows, size, np.int32), np.empty((0, 16), np.uint8)
+    where, message = (stream.slots[0], stream.terms[1][4]), (stream.words, operation, elements)
     sent = 0
     while sent < queued and counts[_ERROR] == 0:
-        end = min(queued - sent, len(departure.rows))
+        end = min(queued - sent, rows)
         slots = queue[sent : sent + end]
         _start(slots, clock[0], stream)
-        fill(departure.data[:end], stream.head, (slots, no_flags[:end]), where, stream.message)
-        leaving = Departure(
-            departure.data[:end],
-            departure.length[:end],
-            departure.offset,
-            departure.rows[:end],
-            departure.names,
-            departure.name_of[:end],
-        )
+        fill(frames[:end], stream.head, (slots, no_flags[:end]), where, message)
+        leaving = Departure(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
         first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission)
         sent += end
         counts[_FIRST], counts[_END], counts[_ERROR] = first, end, error

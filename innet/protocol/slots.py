@@ -141,6 +141,7 @@ class SlotWorker:
         self._flags = 0  # see result_flags
         self._message: Message | None = None
         self._head = self._new_head()
+        self._frame_size = layout.frame_size
         self._terms = rules(layout), self._me()
         self._slots = self._chunk, self._state, self._queue, *self._timers.arrays()
         self._notes = np.zeros(Tally.LENGTH, np.int64), np.zeros(3)
@@ -398,7 +399,7 @@ class SlotWorker:
             self._chunks_asked(),
             self._notes,
             self._head,
-            (message.words, message.operation, message.elements),
+            message.words,
             timers.timeouts,
             (float(timers.round_trip.timeout), float(self.timing.give_up), timers.silent_from),
             self._waiting,
@@ -411,7 +412,7 @@ class SlotWorker:
         self._waiting += moved.sent
         self._took(moved.answers, moved.received, moved.bytes, (moved.since, moved.until))
         self.counters.sent += moved.sent
-        self.counters.bytes_sent += moved.sent * self.layout.frame_size
+        self.counters.bytes_sent += moved.sent * self._frame_size
 
     def _me(self) -> NDArray[np.int64]:
         """As ``answers.Member``, before the first all-reduce."""

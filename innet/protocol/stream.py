@@ -14,7 +14,7 @@ class Stream(NamedTuple):
     Attributes:
         terms, slots, chunks, notes: what ``take`` wants.
         head: of frames.
-        message: words, operations and elements of chunks.
+        words: of all chunks, see ``fill``.
         timeouts: (window,) float64, of each slot.
         patience: the time-out of a chunk that is sent for the first time; after how long it is
             given up; and the time from which results end a silence, of which Python is told.
@@ -28,7 +28,7 @@ class Stream(NamedTuple):
     chunks: tuple[Any, ...]
     notes: tuple[Any, ...]
     head: NDArray[np.uint8]
-    message: tuple[Any, ...]
+    words: NDArray[np.int32]
     timeouts: NDArray[np.float64]
     patience: tuple[float, float, float]
     waiting: int

@@ -290,9 +290,10 @@ class Codec:
 
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""
-        known = {kind: part.common() for kind, part in self._parts().items()}
         said = [f"{self.describe()}, {size} elements, {workers} workers", self._told]
-        said += [f"state of the {kind} {state}" for kind, state in known.items() if state]
+        for kind, part in self._parts().items():
+            if state := part.common():
+                said.append(f"state of the {kind} {state}")
         return ", ".join(said)
 
     def _stages(
@@ -438,10 +439,17 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
         except OverflowedError as error:
             overflowed = error
             continue
+        _check_answers(segments, answers)
+
+
+def _check_answers(segments: list[Segment], answers: list[Ints]) -> None:
+    matching = len(answers) == len(segments)
+    for segment, answer in zip(segments, answers, strict=False):
+        matching &= answer.shape == segment.words.shape and answer.dtype == _INT32
+    if not matching:
         sent = [segment.words.shape for segment in segments]
         received = [answer.shape for answer in answers]
-        if sent != received or any(answer.dtype != _INT32 for answer in answers):
-            raise InputError(
-                f"the network answered {received} to segments of {sent} int32 words; all workers "
-                "must use codecs of the same description and seed."
-            )
+        raise InputError(
+            f"the network answered {received} to segments of {sent} int32 words; all workers "
+            "must use codecs of the same description and seed."
+        )

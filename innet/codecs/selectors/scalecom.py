@@ -7,7 +7,7 @@ distributed training", NeurIPS 2020 (cyclic local top-k, their CLT-k).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -60,6 +60,22 @@ def rate_of(flops: float) -> int:
     return next(rate for least, rate in _RULE if flops >= least)
 
 
+class _Division(NamedTuple):
+    """How a gradient is divided.
+
+    Attributes:
+        size: its elements.
+        layers: each layer's place and rate.
+        led: how many indices the leader chooses; 0 where every layer is sent whole.
+        mixed: some layers are sent whole.
+    """
+
+    size: int
+    layers: tuple[tuple[slice, int], ...]
+    led: int
+    mixed: bool
+
+
 class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
 
@@ -90,7 +106,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         self._rates = parameters.rates
         if parameters.flops is not None:
             self._rates = tuple(rate_of(each) for each in parameters.flops)
-        self._split: tuple[int, list[tuple[slice, int]]] = (-1, [])  # a size and its layers
+        self._last: _Division | None = None
         if self._rates is not None and len(self._rates) != len(self.layers or ()):
             raise ConfigError(
                 f"selector 'scalecom': {len(self._rates)} rates for {len(self.layers or ())} "
@@ -141,8 +157,8 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
                 f"worker {worker} takes part in an all-reduce of {workers} workers; to take turns "
                 f"in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
             )
-        count = sum(self._count(layer, rate) for layer, rate in self._layers(size) if rate > 1)
-        words = np.zeros(count, np.int32) if own is None else own + np.int32(1)
+        led = self._division(size).led
+        words = np.zeros(led, np.int32) if own is None else own + np.int32(1)
         (answer,) = yield [Segment(Operation.OR, words)]
         indices = self._with_whole_layers(answer - np.int32(1), size)
         # No leader leaves zeros, two of them a mixture.
@@ -159,19 +175,21 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         self._step += 1
         return None
 
-    def _layers(self, size: int) -> list[tuple[slice, int]]:
-        """Each layer of the gradient with its rate."""
-        if self._split[0] != size:
+    def _division(self, size: int) -> _Division:
+        """That of a gradient of this size, made anew if the last one was of another."""
+        if self._last is None or self._last.size != size:
             parts = slices(self.layers, size)
             rates = list(self._rates or [self.parameters.rate] * len(parts))
             if self.parameters.first_dense and len(parts) > 1:
                 rates[0] = 1
-            self._split = size, list(zip(parts, rates, strict=True))
-        return self._split[1]
+            layers = tuple(zip(parts, rates, strict=True))
+            led = sum(self._count(layer, rate) for layer, rate in layers if rate > 1)
+            self._last = _Division(size, layers, led, 1 in rates)
+        return self._last
 
     def _everything(self, size: int) -> bool:
         warm = self._step < self.parameters.warmup
-        return warm or size == 0 or all(rate == 1 for _, rate in self._layers(size))
+        return warm or size == 0 or self._division(size).led == 0
 
     def _count(self, layer: slice, rate: int) -> int:
         size: int = layer.stop - layer.start
@@ -181,7 +199,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         """This worker's choice of x, or of x + y, in the layers that are not sent whole."""
         kernels = self.context.kernels
         chosen = []
-        for layer, rate in self._layers(x.size):
+        for layer, rate in self._division(x.size).layers:
             if rate == 1:
                 continue
             if self.parameters.exact:
@@ -196,10 +214,11 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
 
     def _with_whole_layers(self, chosen: Ints, size: int) -> Ints:
         """The choice, and all indices of the layers that are sent whole; ascending."""
-        if all(rate > 1 for _, rate in self._layers(size)):
+        division = self._division(size)
+        if not division.mixed:
             return chosen
         parts, start = [], 0
-        for layer, rate in self._layers(size):
+        for layer, rate in division.layers:
             if rate == 1:
                 parts.append(np.arange(layer.start, layer.stop, dtype=np.int32))
             else:

@@ -107,5 +107,20 @@ def test_the_guess_suffices(make, size, ratio):
     guess = topk._guess(x, np.zeros_like(x), k)
     place, found = list_reaching(x, guess.least, new_lists(guess.room), (0, 0))
     assert place == size
-    assert k <= found <= 2 * k + size // 32
+    assert k <= found <= 2 * k + size // 16
     assert guess.likely >= guess.least
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 1000, 20_000])
+@pytest.mark.parametrize(
+    ("least", "bound"), [(0, 2**31), (0x3F800000, 0x3F801000), (0x7F7FFFFF, 0x7F800002), (0, 2)]
+)
+def test_the_kth_magnitude_is_that_of_sorting(size, least, bound):
+    """Whatever the range: all bits, few, infinity and what is no number, hardly any."""
+    rng = np.random.default_rng(size)
+    bits = rng.integers(least, bound, size, dtype=np.uint32)
+    x = (bits | rng.integers(0, 2, size, dtype=np.uint32) << np.uint32(31)).view(np.float32)
+    order = np.argsort(-bits.astype(np.int64), kind="stable")
+    for k in {1, size // 3 + 1, size}:
+        last = order[k - 1]
+        assert topk._kth_magnitude(x, k) == (bits[last], last)

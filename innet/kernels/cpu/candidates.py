@@ -21,7 +21,7 @@ from innet.kernels.cpu.intrinsics import (
 )
 
 STRETCH = 2048  # elements that are listed before their values are fetched
-_AT_ONCE = 2  # places that are written to for each 64 elements, as ``list_bits`` does
+AT_ONCE = 2  # places that are written to for each 64 elements, as ``list_bits`` does
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
@@ -34,13 +34,38 @@ def new_lists(room: int) -> Selected:
 def _list_64(flags: np.uint64, first: int, indices: Ints, found: int) -> int:
     """Append ``first`` + the position of each bit; returns how many there are now."""
     end = found + set_bits_64(flags)
-    for k in range(found, found + _AT_ONCE):
+    for k in range(found, found + AT_ONCE):
         indices[k] = first + trailing_zeros_64(flags)
         flags &= flags - np.uint64(1)
-    for k in range(found + _AT_ONCE, end):
+    for k in range(found + AT_ONCE, end):
         indices[k] = first + trailing_zeros_64(flags)
         flags &= flags - np.uint64(1)
     return end
+
+
+@njit(cache=True, nogil=True)
+def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) -> int:
+    """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
+    many there are.
+
+    ``places`` has ``AT_ONCE`` places more than that, which are overwritten.
+    """
+    found = 0
+    whole = x.size - x.size % 64
+    for i in range(0, whole, 64):
+        flags = np.uint64(_between_32(x, i, least, bound))
+        upper = np.uint64(_between_32(x, i + 32, least, bound))
+        found = _list_64(flags | (upper << np.uint64(32)), i, places, found)
+    for i in range(whole, x.size):
+        places[found] = i
+        found += int(np.int64(least) <= magnitude_bits(x[i]) < np.int64(bound))
+    return found
+
+
+@njit(cache=True, inline="always")
+def _between_32(x: Floats, start: int, least: np.uint32, bound: np.uint32) -> np.uint32:
+    reaching = flag_32(x, start, _MAGNITUDE, least)
+    return reaching & ~flag_32(x, start, _MAGNITUDE, bound)
 
 
 @njit(cache=True, nogil=True)

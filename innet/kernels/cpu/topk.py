@@ -17,13 +17,21 @@ from numba import njit
 
 from innet import memory
 from innet.kernels.arrays import Floats, Ints, Selected
-from innet.kernels.cpu.candidates import STRETCH, list_reaching, list_sums, new_lists
-from innet.kernels.cpu.intrinsics import magnitude_bits
+from innet.kernels.cpu.candidates import (
+    AT_ONCE,
+    STRETCH,
+    list_between,
+    list_reaching,
+    list_sums,
+    new_lists,
+)
+from innet.kernels.cpu.intrinsics import magnitude_bits, prefetch
 from innet.kernels.cpu.sums import add_scaled
 
 _SMALL = 1 << 15  # below this a select over everything is as fast as sampling
 _TOGETHER = 4  # neighbours of the sample: they come with one access to the memory
 _DEVIATIONS = 6  # by how many the sample may be wrong
+_AHEAD = 16  # places whose memory is asked for before they are written
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
 
 
@@ -48,16 +56,12 @@ def top_k(x: Floats, k: int, /) -> Selected:
     guess = _guess(x, None, k)
     lists = new_lists(guess.room)
     place, found = list_reaching(x, guess.least, lists, (0, 0))
-    if place < x.size:
-        return _exact(x, k)
-    if found >= k:
-        bits, last = _kth_magnitude(lists[1][:found], k)
-        chosen = new_lists(k + 1)
-        _keep(lists, found, bits, last, chosen)
-        return chosen[0][:k], chosen[1][:k]
-    if guess.least == _TINIEST:
+    if place == x.size and found >= k:
+        indices, values = lists[0][:found], lists[1][:found]
+        return _pick(indices, values, k, *_kth_magnitude(values, k))
+    if place == x.size and guess.least == _TINIEST:
         # All that is not zero, and the first zeros to make up the number.
-        return _collect(x, k, 0, _nth_zero(x, k - found))
+        return _pick(None, x, k, 0, _nth_zero(x, k - found))
     return _exact(x, k)
 
 
@@ -71,11 +75,10 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints,
         past = memory.passes_caches(rest)
         place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
         if place == residual.size and found >= k:
-            bits, last = _kth_magnitude(lists[1][:found], k)
-            chosen = new_lists(k + 1)
-            _keep(lists, found, bits, last, chosen)
-            _mend(lists, found, bits, last, int(guess.likely), rest)
-            return chosen[0][:k], chosen[1][:k], rest
+            indices, values = lists[0][:found], lists[1][:found]
+            bits, last = _kth_magnitude(values, k)
+            _mend(indices, values, bits, last, int(guess.likely), rest)
+            return *_pick(indices, values, k, bits, last), rest
     rest, _ = add_scaled(residual, gradient, 1.0)
     indices, values = _exact(rest, k)
     _clear(rest, indices)
@@ -121,7 +124,16 @@ def _exact(x: Floats, k: int) -> Selected:
         return np.empty(0, np.int32), np.empty(0, np.float32)
     if k == x.size:
         return np.arange(k, dtype=np.int32), x.copy()
-    return _collect(x, k, *_kth_magnitude(x, k))
+    return _pick(None, x, k, *_kth_magnitude(x, k))
+
+
+def _pick(indices: Ints | None, values: Floats, k: int, bits: int, last: int) -> Selected:
+    """The k of the candidates whose magnitude is above these bits, or has them and comes no later
+    than the ``last`` of them; without indices everything is a candidate.
+    """
+    chosen = new_lists(k + 1)
+    _copy_selected(indices, values, bits, last, chosen)
+    return chosen[0][:k], chosen[1][:k]
 
 
 @njit(cache=True, nogil=True)
@@ -133,17 +145,25 @@ def _sample(x: Floats, y: Floats | None, count: int) -> Floats:
     groups = count // _TOGETHER
     sample = np.empty(groups * _TOGETHER, np.float32)
     piece = np.uint64((x.size - _TOGETHER) // groups)
-    fraction = np.uint64(0)
     for j in range(groups):
-        fraction += np.uint64(0x9E3779B97F4A7C15)
-        offset = ((fraction >> np.uint64(32)) * piece) >> np.uint64(32)
-        first = np.int64(np.uint64(j) * piece + offset)
+        first = _place(j, piece)
+        ahead = _place(min(j + _AHEAD, groups - 1), piece)
+        prefetch(x, ahead)
+        if y is not None:
+            prefetch(y, ahead)
         for i in range(_TOGETHER):
             value = x[first + i]
             if y is not None:
                 value += y[first + i]
             sample[j * _TOGETHER + i] = value
     return sample
+
+
+@njit(cache=True, inline="always")
+def _place(j: int, piece: np.uint64) -> int:
+    """Within the j-th piece."""
+    fraction = np.uint64(j) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+    return int(np.uint64(j) * piece + ((fraction * piece) >> np.uint64(32)))
 
 
 @njit(cache=True, nogil=True)
@@ -153,41 +173,48 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
     Returns:
         Its bits, and the index of the last element of that magnitude that is among the k largest.
     """
-    largest = np.int32(0)
+    smallest, largest = np.int32(0x7FFFFFFF), np.int32(0)
     for i in range(x.size):
+        smallest = min(smallest, magnitude_bits(x[i]))
         largest = max(largest, magnitude_bits(x[i]))
-    # The first digit tells 32 magnitudes of the same exponent apart: few elements share that of the
-    # k-th, and it is seldom the same for neighbours, whose counts would wait for each other.
-    count = np.zeros(1 << 13, np.int32)
+    least, span = int(smallest), int(largest) - int(smallest)
+    # The first digit parts the range that there is, however narrow, into many: few elements share
+    # that of the k-th, and it is seldom the same for neighbours, whose counts would wait for each
+    # other. More values than elements would only have to be searched.
+    shift = 0
+    while span >> shift >= min(x.size, 1 << 13):
+        shift += 1
+    count = np.zeros(max((span >> shift) + 1, 1 << 9), np.int32)
     for i in range(x.size):
-        count[np.uint64(magnitude_bits(x[i])) >> np.uint64(18)] += 1
-    prefix, left = _descend(count[: (largest >> 18) + 1], k)
-    places = np.empty(count[prefix] + 1, np.int32)
-    found = 0
-    for i in range(x.size):
-        # Written in any case, as a branch might be guessed wrongly: hence the place more.
-        places[found] = i
-        found += int(magnitude_bits(x[i]) >> 18 == prefix)
-    for shift in (9, 0):
-        count[: 1 << 9] = 0
+        count[np.uint64(magnitude_bits(x[i]) - smallest) >> np.uint64(shift)] += 1
+    prefix, left = _descend(count, span >> shift, k)
+    places = np.empty(count[prefix] + AT_ONCE, np.int32)
+    lower = least + (prefix << shift)
+    found = list_between(x, np.uint32(lower), np.uint32(lower + (1 << shift)), places)
+    while shift > 0:
+        above = shift
+        shift = max(0, shift - 9)
+        mask = (1 << (above - shift)) - 1
+        count[: mask + 1] = 0
         for j in range(found):
-            bits = magnitude_bits(x[np.uint64(places[j])])
-            # Of the last digit, only what shares all before it counts.
-            if bits >> (shift + 9) == prefix:
-                count[(bits >> shift) & 0x1FF] += 1
-        digit, left = _descend(count[: 1 << 9], left)
-        prefix = (prefix << 9) | digit
+            bits = magnitude_bits(x[places[j]]) - least
+            # Only what shares all digits before it counts.
+            if bits >> above == prefix:
+                count[(bits >> shift) & mask] += 1
+        digit, left = _descend(count, mask, left)
+        prefix = (prefix << (above - shift)) | digit
     j = -1
     while left > 0:
         j += 1
-        left -= int(magnitude_bits(x[np.uint64(places[j])]) == prefix)
-    return prefix, int(places[j])
+        left -= int(magnitude_bits(x[places[j]]) - least == prefix)
+    return least + prefix, int(places[j])
 
 
 @njit(cache=True, nogil=True)
-def _descend(count: Ints, k: int) -> tuple[int, int]:
-    """The digit that the k-th largest has, and how many of those k have that digit."""
-    digit = count.size - 1
+def _descend(count: Ints, digit: int, k: int) -> tuple[int, int]:
+    """The digit that the k-th largest has, where the largest has ``digit``; and how many of those k
+    have that digit.
+    """
     while count[digit] < k:
         k -= count[digit]
         digit -= 1
@@ -195,49 +222,35 @@ def _descend(count: Ints, k: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _keep(lists: Selected, found: int, bits: int, last: int, chosen: Selected) -> None:
-    """Copy the selected of the candidates, in order; ``chosen`` has one place more.
-
-    Up to the ``last`` those are selected whose magnitude has these bits.
-    """
-    indices, values = chosen
+def _copy_selected(
+    indices: Ints | None, values: Floats, bits: int, last: int, chosen: Selected
+) -> None:
+    """See ``_pick``; ``chosen`` has one place more."""
     kept = 0
-    for start, end, least in ((0, last + 1, bits), (last + 1, found, bits + 1)):
+    for start, end, least in ((0, last + 1, bits), (last + 1, values.size, bits + 1)):
         for i in range(start, end):
             # Written whether selected or not: a branch here would be guessed wrongly too often.
-            indices[kept] = lists[0][i]
-            values[kept] = lists[1][i]
-            kept += int(magnitude_bits(lists[1][i]) >= least)
+            chosen[0][kept] = i if indices is None else indices[i]
+            chosen[1][kept] = values[i]
+            kept += int(magnitude_bits(values[i]) >= least)
 
 
 @njit(cache=True, nogil=True)
 def _mend(  # noqa: PLR0917 - compiled functions are called by position
-    lists: Selected, found: int, bits: int, last: int, cleared: int, rest: Floats
+    indices: Ints, values: Floats, bits: int, last: int, cleared: int, rest: Floats
 ) -> None:
     """``rest``, which is 0 in the place of what reaches ``cleared``, becomes so in the place of the
-    selected, and has the values of the others. They were guessed wrongly only near the bound.
+    selected, see ``_pick``, and has the values of the others.
     """
     lower, upper = min(bits, cleared), max(bits, cleared)
-    for i in range(found):
-        magnitude = magnitude_bits(lists[1][i])
-        if lower <= magnitude <= upper:
-            selected = magnitude > bits or (magnitude == bits and i <= last)
-            rest[np.uint64(lists[0][i])] = np.float32(0) if selected else lists[1][i]
-
-
-@njit(cache=True, nogil=True)
-def _collect(x: Floats, k: int, bits: int, last: int) -> Selected:
-    """The k elements above the magnitude, and those of that magnitude up to the ``last``."""
-    indices = np.empty(k + 1, np.int32)
-    values = np.empty(k + 1, np.float32)
-    kept = 0
-    for start, end, least in ((0, last + 1, bits), (last + 1, x.size, bits + 1)):
-        for i in range(start, end):
-            # As in ``_keep``.
-            indices[kept] = i
-            values[kept] = x[i]
-            kept += int(magnitude_bits(x[i]) >= least)
-    return indices[:k], values[:k]
+    places = np.empty(values.size + AT_ONCE, np.int32)
+    wrong = list_between(values, np.uint32(lower), np.uint32(upper + 1), places)
+    for j in range(wrong):
+        i = places[j]
+        prefetch(rest, indices[places[min(j + _AHEAD, wrong - 1)]])
+        magnitude = magnitude_bits(values[i])
+        selected = magnitude > bits or (magnitude == bits and i <= last)
+        rest[indices[i]] = np.float32(0) if selected else values[i]
 
 
 @njit(cache=True, nogil=True)

@@ -17,22 +17,22 @@ _FLOAT32 = np.dtype(np.float32)
 
 class Survey(NamedTuple):
     """What the reading that finds a gradient finite tells besides: the bits of the largest
-    magnitude, how many elements are not zero, and which, if that was asked for, as a bitmap. See
-    ``innet.kernels.Kernels.survey_and_mark``.
+    magnitude, how many elements are not zero, and, if that was asked for and they are few, indices
+    and values of these. See ``innet.kernels.Kernels.survey_and_pick``.
     """
 
     magnitude: int
     nonzero: int
-    marks: NDArray[np.int32] | None = None
+    picks: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None
 
 
-def check_gradient(x: NDArray[np.float32], worker: int = 0, *, marks: bool = False) -> Survey:
+def check_gradient(x: NDArray[np.float32], worker: int = 0, one_in: int | None = None) -> Survey:
     """Refuse what no codec can take.
 
     Args:
         x: must be one-dimensional, float32, finite.
         worker: whose it is, for the message.
-        marks: tell also which elements are not zero.
+        one_in: pick what is not zero if that is at most one element in so many; None: do not.
 
     Returns:
         What else was seen of it, so that nobody has to read it again.
@@ -41,7 +41,7 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0, *, marks: bool = Fal
         GradientError: names the worker and what is wrong, with the first index that is not finite.
     """
     check_form(x, worker)
-    seen, bad = surveyed(kernels.get("cpu"), np.ascontiguousarray(x), marks=marks)
+    seen, bad = surveyed(kernels.get("cpu"), np.ascontiguousarray(x), one_in)
     if bad >= 0:
         raise GradientError(
             f"the gradient of worker {worker} is {x[bad]} at index {bad}; only finite values can "
@@ -51,12 +51,12 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0, *, marks: bool = Fal
 
 
 def surveyed(
-    each: kernels.Kernels, x: NDArray[np.float32], *, marks: bool = False
+    each: kernels.Kernels, x: NDArray[np.float32], one_in: int | None = None
 ) -> tuple[Survey, int]:
     """The survey by these kernels; and the first index that is not finite, or -1."""
-    if marks:
-        magnitude, nonzero, bad, bitmap = each.survey_and_mark(x)
-        return Survey(magnitude, nonzero, bitmap), bad
+    if one_in is not None:
+        magnitude, nonzero, bad, picks = each.survey_and_pick(x, x.size // one_in)
+        return Survey(magnitude, nonzero, picks), bad
     magnitude, nonzero, bad = each.survey(x)
     return Survey(magnitude, nonzero), bad
 

@@ -27,7 +27,6 @@ from innet.codecs.parts import (
     Selection,
     Selector,
     Total,
-    gathered,
 )
 from innet.codecs.stopwatch import Clock, Stopwatch
 from innet.errors import InputError, OverflowedError, StateError
@@ -112,7 +111,7 @@ class Codec:
         self._spec = spec
         self._context = context
         self._clock = clock
-        self._saves_zeros = ZEROS in carrier.capabilities.requires
+        self._one_in = _MANY if ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._optimistic = False
         self._told = f"seed {context.seed}"
@@ -196,7 +195,8 @@ class Codec:
         if not checked and self.feedback.notices(self.selector):
             check_form(gradient, self._context.worker)
         elif not checked:
-            seen = check_gradient(gradient, self._context.worker, marks=self._saves_zeros)
+            one_in = self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
+            seen = check_gradient(gradient, self._context.worker, one_in)
         self.check(gradient)
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
@@ -303,8 +303,8 @@ class Codec:
         indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
         if seen is None or numbers is not gradient:
-            marks = self._saves_zeros and places is None
-            seen, _ = surveyed(self._context.kernels, numbers, marks=marks)
+            one_in = self._one_in if places is None else None
+            seen, _ = surveyed(self._context.kernels, numbers, one_in)
         selection = Selection(size, places, numbers, seen.magnitude, seen.nonzero)
         agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
         opening = Opening(
@@ -316,7 +316,7 @@ class Codec:
         of_agreement, of_quantiser, of_carrier = opening.split(answers)
         agreement.check(of_agreement)
         scaling = self.quantiser.agree(of_quantiser, workers)
-        nonzero = self._without_zeros(selection, seen.marks)
+        nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
@@ -368,21 +368,6 @@ class Codec:
             decode_seconds=watch.seconds.get("decode", 0.0),
         )
 
-    def _without_zeros(self, selection: Selection, marks: Ints | None) -> Selection:
-        """The selection without what is zero, if all was selected, most of it is zero, and the
-        carrier saves that: nobody then writes integers for a whole gradient, or reads them.
-        ``marks`` tells what is not zero.
-        """
-        if marks is None or selection.indices is not None:
-            return selection
-        if _MANY * selection.nonzero > selection.size:
-            return selection
-        kernels = self._context.kernels
-        places = kernels.expand(marks, selection.size)
-        return replace(
-            selection, indices=places, values=gathered(kernels, selection.values, places)
-        )
-
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
     ) -> Floats:
@@ -416,6 +401,16 @@ def _only(values: Floats, indices: Ints) -> Floats:
     left = np.zeros_like(values)
     left[indices] = values[indices]
     return left
+
+
+def _without_zeros(selection: Selection, seen: Survey) -> Selection:
+    """The selection without what is zero, if all was selected, most of it is zero, and the carrier
+    saves that: nobody then writes integers for a whole gradient, or reads them.
+    """
+    if seen.picks is None or selection.indices is not None:
+        return selection
+    indices, values = seen.picks
+    return replace(selection, indices=indices, values=values)
 
 
 def _driven(stages: Stages, watch: Stopwatch) -> Stages:

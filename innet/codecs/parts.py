@@ -381,8 +381,3 @@ class Feedback(Part[P]):
         all). What the worker sent for others is kept for the next time.
         """
         del applied
-
-
-def gathered(kernels: Kernels, x: Floats, indices: Ints) -> Floats:
-    """The elements at the indices."""
-    return kernels.gather_blocks(x.view(np.int32), indices, 1).view(np.float32)

@@ -47,8 +47,12 @@ class Kernels(Protocol):
         """
         ...
 
-    def survey_and_mark(self, x: Floats, /) -> tuple[int, int, int, Ints]:
-        """``survey``, and from the same reading a bitmap of the elements that are not zero."""
+    def survey_and_pick(
+        self, x: Floats, most: int, /
+    ) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
+        """``survey``, and from the same reading the elements that are not zero: their indices,
+        ascending, and their values, both of shape (m,). None where there are more than ``most``.
+        """
         ...
 
     def top_k(self, x: Floats, k: int, /) -> tuple[Ints, Floats]:

@@ -45,9 +45,10 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
     )
 
 
-def survey_and_mark(x: Floats, /) -> tuple[int, int, int, Ints]:
-    """See ``innet.kernels.Kernels.survey_and_mark``."""
-    return *survey(x), _bitmap(np.flatnonzero(x), x.size)
+def survey_and_pick(x: Floats, most: int, /) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
+    """See ``innet.kernels.Kernels.survey_and_pick``."""
+    indices = np.flatnonzero(x).astype(np.int32)
+    return *survey(x), (indices, x[indices]) if indices.size <= most else None
 
 
 def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:

@@ -19,6 +19,8 @@ def assert_same(one, other):
         assert one.dtype == other.dtype
         assert one.shape == other.shape
         assert one.tobytes() == other.tobytes()
+    elif one is None:
+        assert other is None
     else:
         assert type(one) is type(other) is int
         assert one == other

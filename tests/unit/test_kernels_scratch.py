@@ -45,7 +45,8 @@ FACTOR = X[: 2 * BLOCK]
 
 CASES = {
     "survey": lambda: cpu.survey(X),
-    "survey_and_mark": lambda: cpu.survey_and_mark(X),
+    "survey_and_pick": lambda: cpu.survey_and_pick(DENSE.view(np.float32), SIZE // 4),
+    "survey_and_pick, too many": lambda: cpu.survey_and_pick(X, SIZE // 8),
     "top_k": lambda: cpu.top_k(X, SIZE // 10),
     "top_k of many": lambda: cpu.top_k(X, SIZE // 2),
     "top_k of equal magnitudes": lambda: cpu.top_k(ONES, SIZE // 10),

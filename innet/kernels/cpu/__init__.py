@@ -29,7 +29,7 @@ from innet.kernels.cpu.packing import pack, unpack
 from innet.kernels.cpu.peel import lhc_peel
 from innet.kernels.cpu.statistics import moments, product, smallest
 from innet.kernels.cpu.sums import add_scaled, low_pass
-from innet.kernels.cpu.survey import survey, survey_and_mark
+from innet.kernels.cpu.survey import survey, survey_and_pick
 from innet.kernels.cpu.threshold import reaching, reaching_residual
 from innet.kernels.cpu.topk import top_k, top_k_residual
 from innet.kernels.cpu.unlock import lhc_unlock
@@ -76,7 +76,7 @@ __all__ = [
     "smallest",
     "split",
     "survey",
-    "survey_and_mark",
+    "survey_and_pick",
     "top_k",
     "top_k_residual",
     "unpack",

@@ -94,12 +94,13 @@ def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
     for p in range(words.size // 2):
         pair = np.uint64(words[2 * p]) | (np.uint64(words[2 * p + 1]) << np.uint64(32))
         first = base + 64 * p
+        place = np.uint64(found)  # unsigned, so that nothing wraps around
         count = set_bits(pair)
-        for k in range(found, found + at_once):
-            indices[k] = first + trailing_zeros(pair)
+        for k in range(at_once):
+            indices[place + np.uint64(k)] = first + trailing_zeros(pair)
             pair &= pair - _ONE
-        for k in range(found + at_once, found + count):
-            indices[k] = first + trailing_zeros(pair)
+        for k in range(at_once, count):
+            indices[place + np.uint64(k)] = first + trailing_zeros(pair)
             pair &= pair - _ONE
         found += count
     return found

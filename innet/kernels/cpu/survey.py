@@ -6,11 +6,20 @@ import numpy as np
 from numba import njit
 
 from innet import memory
-from innet.kernels.arrays import Floats, Ints, Words
-from innet.kernels.cpu.intrinsics import flag_32, largest_32, magnitude_bits, set_bits
+from innet.kernels.arrays import Floats, Ints
+from innet.kernels.cpu.intrinsics import (
+    flag_32,
+    largest_32,
+    magnitude_bits,
+    set_bits,
+    trailing_zeros,
+)
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
+_ONE = np.uint64(1)
+_AT_ONCE = 2  # picks that are written for each 64 elements at the least
+_BEYOND = 128  # places past the last pick that may be written to
 
 
 def survey(x: Floats, /) -> tuple[int, int, int]:
@@ -19,11 +28,14 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
     return int(largest), int(nonzero), _first_bad(x, largest)
 
 
-def survey_and_mark(x: Floats, /) -> tuple[int, int, int, Ints]:
-    """See ``innet.kernels.Kernels.survey_and_mark``."""
-    bitmap: Words = memory.empty(-(-x.size // 32), np.uint32)
-    largest, nonzero = _survey_and_mark(x, bitmap)
-    return int(largest), int(nonzero), _first_bad(x, largest), bitmap.view(np.int32)
+def survey_and_pick(x: Floats, most: int, /) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
+    """See ``innet.kernels.Kernels.survey_and_pick``."""
+    most = min(most, x.size)
+    indices: Ints = memory.empty(most + _BEYOND, np.int32)
+    values: Floats = memory.empty(most + _BEYOND, np.float32)
+    largest, nonzero = _survey_and_pick(x, most, indices, values)
+    picks = (indices[:nonzero], values[:nonzero]) if nonzero <= most else None
+    return int(largest), int(nonzero), _first_bad(x, largest), picks
 
 
 def _first_bad(x: Floats, largest: np.int32) -> int:
@@ -43,21 +55,42 @@ def _survey(x: Floats) -> tuple[np.int32, int]:
 
 
 @njit(cache=True, nogil=True)
-def _survey_and_mark(x: Floats, bitmap: Words) -> tuple[np.int32, int]:
+def _survey_and_pick(x: Floats, most: int, indices: Ints, values: Floats) -> tuple[np.int32, int]:
+    """Where there are more, the lists are left unfinished and the rest is only surveyed.
+
+    Of 64 elements so many as usual are written, whatever there is, as in ``bitmap``. For that the
+    element after them must exist: it is what is found at the place of a bit that there is not.
+    """
     largest = np.int32(0)
-    nonzero = 0
-    whole = x.size // 32
-    for w in range(whole):
-        largest = max(largest_32(x, 32 * w), largest)
-        bitmap[w] = flag_32(x, 32 * w, _MAGNITUDE, np.uint32(1))
-        nonzero += set_bits(bitmap[w])
-    if whole < bitmap.size:
-        bitmap[whole] = 0
-    for i in range(32 * whole, x.size):
+    nonzero = start = 0
+    while start + 64 < x.size and nonzero <= most:
+        largest = max(largest_32(x, start), largest_32(x, start + 32), largest)
+        flags = np.uint64(flag_32(x, start, _MAGNITUDE, np.uint32(1)))
+        flags |= np.uint64(flag_32(x, start + 32, _MAGNITUDE, np.uint32(1))) << np.uint64(32)
+        count = set_bits(flags)
+        place = np.uint64(nonzero)  # unsigned, so that nothing wraps around
+        for k in range(_AT_ONCE):
+            own = np.uint64(start + trailing_zeros(flags))
+            indices[place + np.uint64(k)] = own
+            values[place + np.uint64(k)] = x[own]
+            flags &= flags - _ONE
+        for k in range(_AT_ONCE, count):
+            own = np.uint64(start + trailing_zeros(flags))
+            indices[place + np.uint64(k)] = own
+            values[place + np.uint64(k)] = x[own]
+            flags &= flags - _ONE
+        nonzero += count
+        start += 64
+    if nonzero > most:
+        of_rest, others = _survey(x[start:])
+        return max(largest, of_rest), nonzero + others
+    for i in range(start, x.size):
         bits = magnitude_bits(x[i])
         largest = max(bits, largest)
-        nonzero += bits != 0
-        bitmap[whole] |= np.uint32(bits != 0) << np.uint32(i - 32 * whole)
+        if bits != 0:
+            indices[nonzero] = i
+            values[nonzero] = x[i]
+            nonzero += 1
     return largest, nonzero
 
 

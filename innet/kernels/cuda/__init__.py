@@ -27,7 +27,7 @@ from innet.kernels.cuda.packing import pack, unpack
 from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
 from innet.kernels.cuda.statistics import moments, product
 from innet.kernels.cuda.sums import add_scaled, low_pass
-from innet.kernels.cuda.survey import smallest, survey, survey_and_mark
+from innet.kernels.cuda.survey import smallest, survey, survey_and_pick
 from innet.kernels.cuda.threshold import reaching, reaching_residual
 from innet.kernels.cuda.topk import top_k, top_k_residual
 
@@ -73,7 +73,7 @@ __all__ = [
     "smallest",
     "split",
     "survey",
-    "survey_and_mark",
+    "survey_and_pick",
     "top_k",
     "top_k_residual",
     "unpack",

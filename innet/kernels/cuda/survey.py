@@ -8,6 +8,8 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cpu.threshold import least_bits
+from innet.kernels.cuda.bitmap import expand
+from innet.kernels.cuda.blocks import gather_blocks
 from innet.kernels.cuda.device import Array, back, empty, floats, threads_for, warps_for
 from innet.kernels.cuda.warp import ballot
 
@@ -24,12 +26,18 @@ def survey(x: Any, /) -> tuple[int, int, int]:
     return _told(found)
 
 
-def survey_and_mark(x: Any, /) -> tuple[int, int, int, Any]:
-    """See ``innet.kernels.Kernels.survey_and_mark``."""
+def survey_and_pick(x: Any, most: int, /) -> tuple[int, int, int, Any]:
+    """See ``innet.kernels.Kernels.survey_and_pick``."""
     words = floats(x).view(np.int32)
     found, bitmap = _nothing_found(), empty(-(-words.size // 32), np.uint32)
     _survey_and_mark[warps_for(bitmap.size)](words, found, bitmap)
-    return *_told(found), back(bitmap.view(np.int32), x)
+    largest, nonzero, bad = _told(found)
+    picks = None
+    if nonzero <= most:
+        indices = expand(bitmap.view(np.int32), words.size)
+        values = gather_blocks(words, indices, 1).view(np.float32)
+        picks = back(indices, x), back(values, x)
+    return largest, nonzero, bad, picks
 
 
 def _nothing_found() -> Array:

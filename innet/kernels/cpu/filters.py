@@ -47,15 +47,15 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     steps = np.empty(_STRIP, np.uint32)
     wanted = np.empty(_STRIP, np.uint32)
     turned = np.empty(_STRIP, np.uint32)
-    b = 0
-    while b < bitmap.size:
-        ready = 0
-        while b < bitmap.size and ready < _STRIP:
+    b, size = np.uint64(0), np.uint64(bitmap.size)  # unsigned, so that nothing wraps around
+    while b < size:
+        ready = np.uint64(0)
+        while b < size and ready < np.uint64(_STRIP):
             # Without a branch: which blocks are empty cannot be guessed.
-            blocks[ready] = np.uint64(b)
+            blocks[ready] = b
             given[ready] = bitmap[b]
-            ready += int(bitmap[b] != np.uint32(0))
-            b += 1
+            ready += np.uint64(bitmap[b] != np.uint32(0))
+            b += _ONE
         for i in range(_STRIP):
             z = mix(blocks[i] * _GOLDEN + seed)
             places[i] = np.uint32(z & _LOW)

@@ -97,15 +97,15 @@ def _dequantise_past(integers: Ints, step: float, values: Floats) -> None:
 
 @njit(cache=True, nogil=True)
 def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
-    """By the stretch: indices ascend."""
+    """By the stretch: indices ascend. What counts is unsigned, so that nothing wraps around."""
     stretch = np.zeros(STRETCH, np.int32)
-    following = 0
+    following, items = np.uint64(0), np.uint64(indices.size)
     for start in range(0, dense.size, STRETCH):
         end = min(start + STRETCH, dense.size)
         first = following
-        while following < indices.size and indices[following] < end:
+        while following < items and indices[following] < end:
             stretch[np.uint64(indices[following] - start)] = integers[following]
-            following += 1
+            following += np.uint64(1)
         put(stretch, dense, start, end, past)
         for i in range(first, following):
             stretch[np.uint64(indices[i] - start)] = 0

@@ -28,7 +28,7 @@ from innet.kernels.cpu.candidates import (
 from innet.kernels.cpu.intrinsics import magnitude_bits, prefetch
 from innet.kernels.cpu.sums import add_scaled
 
-_SMALL = 1 << 15  # below this a select over everything is as fast as sampling
+_SMALL = 1 << 13  # below this a select over everything is as fast as sampling
 _TOGETHER = 4  # neighbours of the sample: they come with one access to the memory
 _DEVIATIONS = 6  # by how many the sample may be wrong
 _AHEAD = 16  # places whose memory is asked for before they are written

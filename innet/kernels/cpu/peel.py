@@ -61,6 +61,7 @@ _SIGN = np.uint64(6)
 _NUMBER = np.uint64(7)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_RECOVERED = np.int32(-(2**31))  # the highest bit of an element that is known
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
 
@@ -191,7 +192,7 @@ def _add(count: int, strip: Strip, words: Words64, hashing: Hashing, states: Sta
 
 @njit(cache=True, nogil=True)
 def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: Ints) -> int:
-    """Peel until nothing moves. The bits in ``order`` of what was recovered are inverted.
+    """Peel until nothing moves. What was recovered is negative in ``order``.
 
     A cell comes to hold one element once at the most, so that the stack cannot overflow. Where it
     has few left, some more cells are looked at: all that is touched stays near them.
@@ -223,9 +224,9 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
         _spell_out(waiting, strip, words)
         bottom = top - min(top, np.uint64(_BATCH))
         taken = _take(bottom, top, stack, order, waiting)
-        top, more = _subtract(ready, strip, words, hashing, order, values, states, stack, bottom)
-        recovered += more
+        top = _subtract(ready, strip, words, hashing, values, states, stack, bottom)
         ready = taken
+        recovered += int(ready)
 
 
 @njit(cache=True, nogil=True)
@@ -249,7 +250,9 @@ def _take(
     ready = _NONE
     for q in range(bottom, top):
         state = stack[q]
-        item = order[(state & _LOW) >> _NUMBER]
+        number = (state & _LOW) >> _NUMBER
+        item = order[number]
+        order[number] = item | _RECOVERED
         waiting[0, ready] = np.uint64(item)
         waiting[1, ready] = state
         ready += np.uint64(item >= 0)
@@ -284,30 +287,22 @@ def _subtract(  # noqa: PLR0917 - compiled functions are called by position
     strip: Strip,
     words: Words64,
     hashing: Hashing,
-    order: Ints,
     values: Ints,
     states: States,
     stack: States,
     top: np.uint64,
-) -> tuple[np.uint64, int]:
-    """Take elements out of their cells; returns the stack's new top and how many they were."""
-    twice = 0
+) -> np.uint64:
+    """Take elements out of their cells; returns the stack's new top."""
     for b in range(ready):
         word = words[0, b]
-        number = (word & _LOW) >> _NUMBER
-        item = order[number]
-        if item < 0:  # recovered from another of its cells
-            twice += 1
-            continue
-        order[number] = ~item
-        values[number] = np.int32(word >> _HALF)
+        values[(word & _LOW) >> _NUMBER] = np.int32(word >> _HALF)
         for j in range(len(hashing[4])):
             cell = strip[CELLS + j, b]
             left = states[cell] - words[1 + j, b]
             states[cell] = left
             stack[top] = left
             top += np.uint64((left & _COUNT) == _NONE)
-    return top, int(ready) - twice
+    return top
 
 
 @njit(cache=True, nogil=True)

@@ -28,6 +28,16 @@ def test_survey(fast, data):
 
 
 @each_compiled
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 128, 129, 200])
+def test_picks_up_to_the_last_element_and_to_as_many_as_are_asked_for(fast, size):
+    x = np.zeros(size, np.float32)
+    for first in (size - 1, size // 2, 0):
+        x[first:] = -1.5
+        for most in (0, size - first - 1, size - first, size):
+            assert_same(fast.survey_and_pick(x, most), naive.survey_and_pick(x, most))
+
+
+@each_compiled
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize(("size", "index"), [(1, 0), (1000, 999), (1000, 500)])
 def test_survey_finds_the_first_value_that_is_not_finite(fast, bad, size, index):

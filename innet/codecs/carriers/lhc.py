@@ -102,8 +102,8 @@ class Lhc(CensusCarrier[LhcSettings]):
         if chosen.filter is not None:
             union = kernels.bloom_members(union, size, chosen.filter)
         found, missing = kernels.lhc_peel(union, summed, size, layout)
-        asked = 0
-        if missing.any():
+        asked, stalled = 0, kernels.popcount(missing)
+        if stalled:
             asked = yield from self._repair(contribution, found, missing, summed, chosen)
         listed, integers = found
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
@@ -121,7 +121,7 @@ class Lhc(CensusCarrier[LhcSettings]):
             "lanes": layout.lanes,
             "cells_per_item": layout.cells / max(items, 1),
             "index_bits": 32 * index.size,
-            "stalled_items": kernels.popcount(missing),
+            "stalled_items": stalled,
             "repair_words": asked,
             "repair_rounds": int(asked > 0),
         }

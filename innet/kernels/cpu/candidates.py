@@ -15,57 +15,21 @@ from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.intrinsics import (
     flag_32,
     magnitude_bits,
-    set_bits_64,
+    set_bits,
     split_sum_64,
-    trailing_zeros_64,
+    trailing_zeros,
 )
 
 STRETCH = 2048  # elements that are listed before their values are fetched
-AT_ONCE = 2  # places that are written to for each 64 elements, as ``list_bits`` does
+AT_ONCE = 4  # places that are written to for each 64 elements, as ``list_bits`` does
+_MORE_AT_ONCE = 12  # likewise, where more than ``_MANY`` of a stretch were listed
+_MANY = STRETCH // 32
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def new_lists(room: int) -> Selected:
     """Arrays for so many indices and values."""
     return memory.empty(room, np.int32), memory.empty(room, np.float32)
-
-
-@njit(cache=True, inline="always")
-def _list_64(flags: np.uint64, first: int, indices: Ints, found: int) -> int:
-    """Append ``first`` + the position of each bit; returns how many there are now."""
-    end = found + set_bits_64(flags)
-    for k in range(found, found + AT_ONCE):
-        indices[k] = first + trailing_zeros_64(flags)
-        flags &= flags - np.uint64(1)
-    for k in range(found + AT_ONCE, end):
-        indices[k] = first + trailing_zeros_64(flags)
-        flags &= flags - np.uint64(1)
-    return end
-
-
-@njit(cache=True, nogil=True)
-def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) -> int:
-    """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
-    many there are.
-
-    ``places`` has ``AT_ONCE`` places more than that, which are overwritten.
-    """
-    found = 0
-    whole = x.size - x.size % 64
-    for i in range(0, whole, 64):
-        flags = np.uint64(_between_32(x, i, least, bound))
-        upper = np.uint64(_between_32(x, i + 32, least, bound))
-        found = _list_64(flags | (upper << np.uint64(32)), i, places, found)
-    for i in range(whole, x.size):
-        places[found] = i
-        found += int(np.int64(least) <= magnitude_bits(x[i]) < np.int64(bound))
-    return found
-
-
-@njit(cache=True, inline="always")
-def _between_32(x: Floats, start: int, least: np.uint32, bound: np.uint32) -> np.uint32:
-    reaching = flag_32(x, start, _MAGNITUDE, least)
-    return reaching & ~flag_32(x, start, _MAGNITUDE, bound)
 
 
 @njit(cache=True, nogil=True)
@@ -80,14 +44,15 @@ def list_reaching(
     """
     indices, values = lists
     start, found = progress
+    listed = found
     while start < x.size and found + STRETCH <= indices.size:
+        many, listed = found - listed > _MANY, found
         end = min(start + STRETCH, x.size)
         whole = end - (end - start) % 64
-        listed = found
-        for i in range(start, whole, 64):
-            flags = np.uint64(flag_32(x, i, _MAGNITUDE, least))
-            upper = np.uint64(flag_32(x, i + 32, _MAGNITUDE, least))
-            found = _list_64(flags | (upper << np.uint64(32)), i, indices, found)
+        if many:
+            found = _reach(x, start, whole, least, indices, found, _MORE_AT_ONCE)
+        else:
+            found = _reach(x, start, whole, least, indices, found, AT_ONCE)
         for i in range(whole, end):
             indices[found] = i
             found += int(magnitude_bits(x[i]) >= np.int32(least))
@@ -113,13 +78,15 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
     least, cleared = bounds
     indices, values = lists
     start, found = progress
+    listed = found
     while start < x.size and found + STRETCH <= indices.size:
+        many, listed = found - listed > _MANY, found
         end = min(start + STRETCH, x.size)
         whole = end - (end - start) % 64
-        listed = found
-        for i in range(start, whole, 64):
-            flags = split_sum_64(x, y, i, least, cleared, rest, past)
-            found = _list_64(flags, i, indices, found)
+        if many:
+            found = _split(terms, rest, bounds, past, start, whole, indices, found, _MORE_AT_ONCE)
+        else:
+            found = _split(terms, rest, bounds, past, start, whole, indices, found, AT_ONCE)
         for i in range(whole, end):
             value = x[i] + y[i]
             bits = magnitude_bits(value)
@@ -131,3 +98,72 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
             values[j] = x[place] + y[place]
         start = end
     return start, found
+
+
+@njit(cache=True, nogil=True)
+def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) -> int:
+    """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
+    many there are.
+
+    ``places`` has ``AT_ONCE`` places more than that, which are overwritten.
+    """
+    found = 0
+    whole = x.size - x.size % 64
+    for i in range(0, whole, 64):
+        flags = _flag_64(x, i, least) & ~_flag_64(x, i, bound)
+        found = _list_64(flags, i, places, found, AT_ONCE)
+    for i in range(whole, x.size):
+        places[found] = i
+        found += int(np.int64(least) <= magnitude_bits(x[i]) < np.int64(bound))
+    return found
+
+
+@njit(cache=True, inline="always")
+def _reach(  # noqa: PLR0917 - written into its callers, where ``at_once`` is a constant
+    x: Floats, start: int, end: int, least: np.uint32, indices: Ints, found: int, at_once: int
+) -> int:
+    """The indices of ``list_reaching``, of 64 elements at a time; returns how many there are."""
+    for i in range(start, end, 64):
+        found = _list_64(_flag_64(x, i, least), i, indices, found, at_once)
+    return found
+
+
+@njit(cache=True, inline="always")
+def _split(  # noqa: PLR0917 - as ``_reach``
+    terms: tuple[Floats, Floats],
+    rest: Floats,
+    bounds: tuple[np.uint32, np.uint32],
+    past: bool,
+    start: int,
+    end: int,
+    indices: Ints,
+    found: int,
+    at_once: int,
+) -> int:
+    """The same of ``list_sums``; and ``rest``."""
+    for i in range(start, end, 64):
+        flags = split_sum_64(terms[0], terms[1], i, bounds[0], bounds[1], rest, past)
+        found = _list_64(flags, i, indices, found, at_once)
+    return found
+
+
+@njit(cache=True, inline="always")
+def _flag_64(x: Floats, start: int, least: np.uint32) -> np.uint64:
+    """Bit j tells whether the magnitude's bits at start + j reach ``least``, for j = 0 .. 63."""
+    lower = np.uint64(flag_32(x, start, _MAGNITUDE, least))
+    upper = np.uint64(flag_32(x, start + 32, _MAGNITUDE, least))
+    return lower | (upper << np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _list_64(flags: np.uint64, first: int, indices: Ints, found: int, at_once: int) -> int:
+    """Append ``first`` + the position of each bit; returns how many there are now."""
+    place = np.uint64(found)  # unsigned, so that nothing wraps around
+    count = set_bits(flags)
+    for k in range(at_once):
+        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        flags &= flags - np.uint64(1)
+    for k in range(at_once, count):
+        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        flags &= flags - np.uint64(1)
+    return found + count

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     def set_bits(word: np.uint32 | np.uint64) -> int:
         """How many bits are set."""
 
-    def trailing_zeros_64(word: np.uint64) -> int:
-        """The position of the lowest set bit, 64 for zero."""
-
-    def set_bits_64(word: np.uint64) -> int:
-        """How many bits are set."""
-
     def flag_32(array: Floats | Ints, start: int, mask: np.uint32, least: np.uint32) -> np.uint32:
         """Bit j tells whether (word start + j of the array, as unsigned) & mask >= least.
 
@@ -230,24 +224,6 @@ else:
             return builder.zext(builder.ctpop(arguments[0]), _I64)
 
         return types.int64(word), emit
-
-    @intrinsic
-    def trailing_zeros_64(_typing, _word):
-        """The instruction cttz."""
-
-        def emit(_context, builder, _signature, arguments):
-            return builder.cttz(arguments[0], ir.Constant(_I1, 0))
-
-        return types.int64(types.uint64), emit
-
-    @intrinsic
-    def set_bits_64(_typing, _word):
-        """The instruction ctpop."""
-
-        def emit(_context, builder, _signature, arguments):
-            return builder.ctpop(arguments[0])
-
-        return types.int64(types.uint64), emit
 
     @intrinsic
     def flag_32(_typing, array, _start, _mask, _least):

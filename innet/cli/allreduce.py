@@ -46,13 +46,25 @@ def allreduce(
     racks: RacksOption = None,
     depth: DepthOption = None,
     seed: SeedOption = None,
-    loss: Annotated[float | None, typer.Option(help="Share of packets that are lost.")] = None,
-    duplicate: Annotated[float | None, typer.Option(help="Share that arrives twice.")] = None,
-    reorder: Annotated[float | None, typer.Option(help="Share that others overtake.")] = None,
-    corrupt: Annotated[float | None, typer.Option(help="Share with wrong bits.")] = None,
-    truncate: Annotated[float | None, typer.Option(help="Share that arrives cut short.")] = None,
-    mark: Annotated[float | None, typer.Option(help="Share that congestion marks.")] = None,
-    delay: Annotated[float | None, typer.Option(help="Seconds on each link.")] = None,
+    loss: Annotated[
+        float | None, typer.Option(help="Share of packets that are lost. [default: 0]")
+    ] = None,
+    duplicate: Annotated[
+        float | None, typer.Option(help="Share that arrives twice. [default: 0]")
+    ] = None,
+    reorder: Annotated[
+        float | None, typer.Option(help="Share that others overtake. [default: 0]")
+    ] = None,
+    corrupt: Annotated[
+        float | None, typer.Option(help="Share with wrong bits. [default: 0]")
+    ] = None,
+    truncate: Annotated[
+        float | None, typer.Option(help="Share that arrives cut short. [default: 0]")
+    ] = None,
+    mark: Annotated[
+        float | None, typer.Option(help="Share that congestion marks. [default: 0]")
+    ] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds on each link. [default: 0]")] = None,
     crash: Annotated[
         list[str] | None,
         typer.Option(

@@ -28,6 +28,7 @@ app = typer.Typer(
     name="innet",
     help="Gradients compressed by workers, summed by P4 switch programs, decoded by workers.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -31,7 +31,9 @@ def demo(
     framework: Annotated[
         str | None, typer.Option(help="What computes gradients: numpy or torch. [default: numpy]")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, batches, hashes.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of weights, batches, hashes. [default: 0]")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML; options given here win.")
     ] = None,

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from innet.experiments.throughput import Measure
     from innet.record.throughput import Point
 
-app = typer.Typer(help="Experiments that sweep over settings.", no_args_is_help=True)
+app = typer.Typer(
+    help="Experiments that sweep over settings.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 
 @app.callback()

@@ -88,8 +88,12 @@ def net(
     reorder: Annotated[
         float | None, typer.Option(help="Share of packets held back. [default: 0]")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Of every link, Mbit/s.")] = None,
-    delay: Annotated[float | None, typer.Option(help="Of every link, one way, ms.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Of every link, Mbit/s. [default: no limit]")
+    ] = None,
+    delay: Annotated[
+        float | None, typer.Option(help="Of every link, one way, ms. [default: 0]")
+    ] = None,
     delay_by: Annotated[
         str | None,
         typer.Option(help="netem or workers. [default: netem, where the kernel has it]"),

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 CodecOption = Annotated[
-    str | None, typer.Option("--codec", "-c", help="A codec; `innet codecs` lists them.")
+    str | None,
+    typer.Option("--codec", "-c", help="A codec; `innet codecs` lists them. [default: dense]"),
 ]
 SetOption = Annotated[
     list[str] | None,

@@ -13,7 +13,11 @@ from innet import programs
 from innet.cli.output import err, out, say_json, write_text
 from innet.errors import InputError, UnknownNameError
 
-app = typer.Typer(help="P4 programs: list, compile, export, check.", no_args_is_help=True)
+app = typer.Typer(
+    help="P4 programs: list, compile, export, check.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
 
 P4cOption = Annotated[
     Path | None, typer.Option("--p4c", help="The compiler. [default: p4c-bm2-ss or p4c on PATH]")

@@ -14,6 +14,7 @@ from innet.cli.output import err, out, say_json, write_text
 app = typer.Typer(
     help="Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 _WIDEST = 10_000

@@ -45,7 +45,9 @@ def train(
         str | None,
         typer.Option(help="test, or validation to choose settings by. [default: test]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, batches, hashes.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of weights, batches, hashes. [default: 0]")
+    ] = None,
     framework: Annotated[
         str | None,
         typer.Option(help="What computes gradients: numpy or torch. [default: the model's]"),

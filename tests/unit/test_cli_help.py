@@ -1,0 +1,59 @@
+"""What ``--help`` says: everything that is written for it, and defaults that are true."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.config import AllReduceSettings, DemoSettings, ThroughputSettings, TrainSettings
+
+
+def walk(command, path=()):
+    """All commands below one, by the words that call them."""
+    if not hasattr(command, "commands"):
+        return {path: command}
+    found = {}
+    for name, each in command.commands.items():
+        found |= walk(each, (*path, name))
+    return found
+
+
+COMMANDS = walk(typer.main.get_command(app))
+SETTINGS = {
+    ("allreduce",): AllReduceSettings,
+    ("demo",): DemoSettings,
+    ("train",): TrainSettings,
+    ("experiment", "throughput"): ThroughputSettings,
+}
+
+
+def plain(text):
+    """Without marks of code, and with one space wherever there are any."""
+    return re.sub(r"\s+", " ", text.replace("`", ""))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_shows_all_that_is_written_for_it(path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = plain(CliRunner().invoke(app, [*path, "--help"]).stdout)
+    written = [getattr(each, "help", None) for each in COMMANDS[path].params]
+    assert [each for each in written if each and plain(each) not in shown] == []
+
+
+@pytest.mark.parametrize(("path", "settings"), SETTINGS.items())
+def test_defaults_are_those_of_the_settings(path, settings):
+    compared = 0
+    for each in COMMANDS[path].params:
+        said = re.search(r"\[default: (.*)\]", each.help or "")
+        field = settings.model_fields.get(each.name)
+        if said is None or field is None or field.default is None:
+            continue
+        default = field.default if isinstance(field.default, tuple) else (field.default,)
+        shown = ", ".join(f"{it:g}" if isinstance(it, float) else str(it) for it in default)
+        assert said[1] == shown, each.name
+        compared += 1
+    assert compared > 4

@@ -62,19 +62,19 @@ ALL = (EVERYBODY, Flag.RESULT)
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "added"),
     [
-        [0b111],
-        [0b001, 0b010, 0b100],
-        [0b011, 0b100],
-        [0b001, 0b001, 0b110],  # a copy
-        [0b001, 0b111],  # more than is counted takes its place
-        [0b011, 0b110, 0b100],  # an overlap is refused
-        [0b101, 0b110, 0b111],
+        ([0b111], 1),
+        ([0b001, 0b010, 0b100], 3),
+        ([0b011, 0b100], 2),
+        ([0b001, 0b001, 0b110], 2),  # a copy
+        ([0b001, 0b111], 2),  # more than is counted takes its place
+        ([0b011, 0b110, 0b100], 2),  # an overlap is refused
+        ([0b101, 0b110, 0b111], 2),
     ],
     ids=str,
 )
-def test_each_worker_counts_once(parts):
+def test_each_worker_counts_once(parts, added):
     """A worker's word is ten to the power of its index, so a sum says who is in it."""
 
     def value(bits):
@@ -83,11 +83,13 @@ def test_each_worker_counts_once(parts):
     for together in (True, False):
         end = server()
         frames = [packet(bits, value(bits)) for bits in parts]
-        for batch in [np.concatenate(frames)] if together else frames:
-            end.receive(batch, 0.0)
+        batches = [np.concatenate(frames)] if together else frames
+        assert sum(end.receive(batch, 0.0) for batch in batches) == added
         assert answers(end) == [(*ALL, 111)]
         assert end.done
         assert end.counters.results == 1
+        assert end.counters.received == len(parts)
+        assert end.counters.bytes_received == sum(frame.size for frame in frames)
 
 
 def test_a_resent_contribution_is_answered_and_a_copy_is_not():
@@ -103,6 +105,32 @@ def test_a_resent_contribution_is_answered_and_a_copy_is_not():
     assert answers(end) == [(1, Flag.RESULT, 3)]
     assert end.counters.duplicates == 3
     assert end.counters.retransmissions == 1
+    assert end.counters.refused == {}
+
+
+def test_a_chunk_is_closed_without_those_who_lack_at_the_second_question():
+    """From then on its result is what it is, whoever asks again or comes late."""
+    first = Flag.RESEND | Flag.PARTIAL
+    second = first | Flag.URGENCY
+    end = server(3)
+    end.receive(packet(0b001, 1), 0.0)
+    end.receive(packet(0b010, 10, worker=1), 0.0)
+    end.receive(packet(0b001, 1, flags=first), 0.0)
+    assert answers(end) == []
+    end.receive(packet(0b001, 1, flags=second), 0.0)
+    lacking = Flag.RESULT | Flag.PARTIAL
+    assert answers(end) == [(EVERYBODY, lacking, 11)]
+    end.receive(packet(0b010, 10, worker=1, flags=second), 0.0)
+    end.receive(packet(0b100, 100, worker=2, flags=second), 0.0)
+    assert answers(end) == [(1, lacking, 11), (2, lacking, 11)]
+    assert end.counters.refused == {"late": 1}
+    assert (end.counters.results, end.counters.retransmissions) == (1, 2)
+
+
+def test_urgency_alone_closes_nothing():
+    end = server(2)
+    end.receive(packet(0b01, 1, flags=Flag.URGENCY), 0.0)
+    assert answers(end) == []
 
 
 @pytest.mark.parametrize(
@@ -111,6 +139,8 @@ def test_a_resent_contribution_is_answered_and_a_copy_is_not():
         (Operation.SUM, (LARGEST, 1), -LARGEST - 1, Flag.OVERFLOW),
         (Operation.SUM, (-LARGEST, -2), LARGEST, Flag.OVERFLOW),
         (Operation.SUM, (LARGEST, -1), LARGEST - 1, 0),
+        (Operation.SUM, (1, -3), -2, 0),
+        (Operation.SUM, (-1, 3), 2, 0),
         (Operation.MAX, (-5, 3), 3, 0),
         (Operation.OR, (0b1100, 0b0101), 0b1101, 0),
     ],
@@ -122,6 +152,13 @@ def test_operations_and_overflow(operation, words, expected, marks):
     assert answers(end) == [(EVERYBODY, Flag.RESULT | marks, expected)]
 
 
+def test_an_overflow_marks_its_own_chunk_alone():
+    end = server(2)
+    for bits in (0b01, 0b10):
+        end.receive(np.concatenate([packet(bits, LARGEST), packet(bits, 1, chunk=1)]), 0.0)
+    assert answers(end) == [(EVERYBODY, Flag.RESULT | Flag.OVERFLOW, -2), (*ALL, 2)]
+
+
 def test_marks_and_exponents_travel_with_the_result():
     end = server(2)
     end.receive(packet(0b01, 1, flags=Flag.ECN, exponent=9), 0.0)
@@ -130,6 +167,7 @@ def test_marks_and_exponents_travel_with_the_result():
     assert header["flags"] == Flag.RESULT | Flag.ECN
     assert header["exponent"] == 9
     assert (header["bitmap"], header["count"]) == (3, 2)
+    assert header["message"] == 5
     assert end.collisions == 1
 
 

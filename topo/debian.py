@@ -33,7 +33,8 @@ def _system_packages() -> Iterator[None]:
 with _system_packages():
     try:
         from mininet.cli import CLI
-        from mininet.link import Link, TCLink
+        from mininet.link import Link, TCIntf
+        from mininet.log import error as log_error
         from mininet.log import setLogLevel
         from mininet.net import VERSION, Mininet
         from mininet.node import Host, Switch
@@ -52,7 +53,8 @@ __all__ = [
     "Link",
     "Mininet",
     "Switch",
-    "TCLink",
+    "TCIntf",
     "Topo",
+    "log_error",
     "setLogLevel",
 ]

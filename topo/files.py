@@ -4,37 +4,74 @@
      "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
      "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
 
-A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s. A switch
-may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json, "cli_input": a
-file of simple_switch_CLI's commands. Files are looked for beside the topology, and in the folders
-above it, as the tutorials name them.
+A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s, at most
+1,000. A switch may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json,
+"cli_input": a file of simple_switch_CLI's commands. Files are looked for beside the topology, and
+in the folders above it, as the tutorials name them.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, PlainValidator
 
 from innet.config import Settings, validate
 from innet.errors import ConfigError, UnknownNameError
-from innet.switch import load_program
+from innet.tools.opening import open_document, program_in
 from topo.debian import Topo
 from topo.nodes import P4Host
 from topo.runtime_json import commands as runtime_commands
 from topo.topologies import SWITCHES, SwitchKind
 
-LinkWords = tuple[str, str] | tuple[str, str, str | int] | tuple[str, str, str | int, float | int]
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
+_FASTEST = 1000  # Mbit/s, what Mininet's links can have
+
+
+def _link(words: Any) -> tuple[Any, ...]:
+    """A link as the file says it, if it is one."""
+    if not isinstance(words, list) or not 2 <= len(words) <= 4:
+        raise ValueError(
+            'give ["NODE", "NODE", DELAY, RATE], of which the last two can be left out'
+        )
+    if not all(isinstance(end, str) for end in words[:2]):
+        raise ValueError("its ends are names of nodes")
+    delay = words[2] if len(words) > 2 else 0
+    rate = words[3] if len(words) > 3 else _FASTEST
+    if not isinstance(delay, str | int | float):
+        raise ValueError('the delay is a number of milliseconds, or a text such as "5ms"')
+    if not (isinstance(rate, int | float) and 0 < rate <= _FASTEST):
+        raise ValueError(f"the rate is a number of Mbit/s above 0, at most {_FASTEST}")
+    return tuple(words)
+
+
+def _address(text: str) -> str:
+    """An IPv4 address, with or without the length of its prefix."""
+    ipaddress.IPv4Interface(text)
+    return text
+
+
+def _mac(text: str) -> str:
+    if not _MAC.fullmatch(text):
+        raise ValueError("give a MAC address such as 08:00:00:00:01:11")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Mac = Annotated[str, AfterValidator(_mac)]
+LinkWords = Annotated[tuple[Any, ...], PlainValidator(_link)]
 
 
 class HostDescription(Settings):
     """A host: its address with prefix length, MAC address, and commands to run on it."""
 
-    ip: str | None = None
-    mac: str | None = None
+    ip: Address | None = None
+    mac: Mac | None = None
     commands: tuple[str, ...] = Field(default=(), strict=False)
 
 
@@ -70,13 +107,15 @@ def load(path: Path) -> TopologyFile:
         raise ConfigError(f"the topology {path} is no valid JSON: {error}.") from None
     if not isinstance(document, dict):
         raise ConfigError(f"the topology {path} must be a JSON object with hosts and links.")
-    document["links"] = [
-        tuple(each) if isinstance(each, list) else each for each in document.get("links", [])
-    ]
     found = validate(TopologyFile, document, source=str(path))
+    taken: set[tuple[str, int]] = set()
     for link in found.links:
         for end in link[:2]:
-            _end(found, str(end), path)
+            name, port = _end(found, end, path)
+            if port is not None and (name, port) in taken:
+                raise ConfigError(f"{path}: two links at {end}; a port has one.")
+            if port is not None:
+                taken.add((name, port))
     return found
 
 
@@ -137,7 +176,7 @@ class FileTopo(Topo):
                 **(switch_options or {}),
             )
         for link in found.links:
-            (a, port_a), (b, port_b) = (_end(found, str(end), path) for end in link[:2])
+            (a, port_a), (b, port_b) = (_end(found, end, path) for end in link[:2])
             self.addLink(a, b, port1=port_a, port2=port_b, **_limits(link))
 
 
@@ -160,12 +199,12 @@ def beside(path: Path, name: str) -> Path:
 
 def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
     if switch.cli_input is not None:
-        lines = beside(path, switch.cli_input).read_text(encoding="utf-8").splitlines()
-        return [line for line in lines if line.partition("#")[0].strip()]
+        text = beside(path, switch.cli_input).read_text(encoding="utf-8", errors="replace")
+        return [line for line in text.splitlines() if line.partition("#")[0].strip()]
     if switch.runtime_json is None:
         return []
-    load_program(program)  # a clear message, if it is none
-    document = json.loads(program.read_text(encoding="utf-8"))
+    document = open_document(program)
+    program_in(document, program)  # a clear message, if it is none
     return runtime_commands(beside(path, switch.runtime_json), document)
 
 

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any
 
 from innet.errors import InnetError, InputError, NetworkError
-from topo.debian import Link, Mininet, TCLink, Topo, setLogLevel
+from topo.debian import Link, Mininet, Topo, setLogLevel
+from topo.links import LimitedLink
 from topo.nodes import P4Switch
 
 _PREFIX = "innet-net-"
@@ -57,7 +58,7 @@ def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
                 net = Mininet(
                     topo=None,
                     controller=None,
-                    link=TCLink if limited else Link,
+                    link=LimitedLink if limited else Link,
                     build=False,
                     ipBase="10.0.0.0/16",
                 )

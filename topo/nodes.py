@@ -20,7 +20,7 @@ from innet.switch.bmv2 import find_simple_switch
 from innet.switch.bmv2_choice import Controls
 from innet.switch.bmv2_session import refused
 from topo import processes
-from topo.debian import Host, Switch
+from topo.debian import Host, Switch, log_error
 from topo.namespaces import listens, network_namespace_of, set_mtu, turn_offloads_off
 from topo.processes import NodeProcess
 
@@ -36,7 +36,7 @@ class P4Host(Host):
     Args:
         neighbours: IPv4 address -> MAC address, which ARP need not ask for.
         interface: what to call its interface; by default Mininet's name, such as h1-eth0.
-        commands: to run once it is there.
+        commands: to run once it is there; one that fails is told, and the next one is run.
         mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
     """
 
@@ -56,7 +56,11 @@ class P4Host(Host):
             default.rename(interface)
         prepare(self, mtu)
         for command in commands:
-            self.cmd(command)
+            said = self.cmd(command).strip()
+            status = self.cmd("echo $?").strip()
+            if status != "0":  # as where a tool is missing; the others may do
+                why = said or "it said nothing"
+                log_error(f"{self.name}: `{command}` failed with status {status}: {why}\n")
         if neighbours and default is not None:
             self.cmd(
                 "; ".join(

@@ -9,7 +9,7 @@ from typing import Any
 
 from innet import programs
 from innet.errors import InputError
-from innet.switch import load_program
+from innet.tools.opening import open_document, program_in
 from innet.wire import Endpoint
 from topo.debian import Topo
 from topo.files import FileTopo, limited
@@ -55,7 +55,8 @@ def run(
     """Bring a network up, let ``inspect`` look at it, and take it down.
 
     Args:
-        program: P4, which p4c compiles, or BMv2 JSON; None if the topology names its own.
+        program: P4, which p4c compiles, or BMv2 JSON, plain or compressed; None if the
+            topology names its own.
         inspect: called with Mininet's network.
         topology: a file in the JSON of p4lang's tutorials; a star without one.
         hosts: of a star.
@@ -95,17 +96,19 @@ def compiled(program: Path, folder: Path) -> Path:
         MissingToolError: it is P4, and there is no p4c.
         ProgramError: p4c refuses it, or it is no program.
     """
-    if program.suffix != ".p4":
-        load_program(program)
-        return program.resolve()
-    path = folder / f"{program.stem}.json"
-    path.write_text(json.dumps(programs.compile_p4(program)), encoding="utf-8")
+    if program.suffix == ".p4":
+        document = programs.compile_p4(program)
+    else:
+        document = open_document(program)
+        program_in(document, program)
+    path = folder / f"{program.name.partition('.')[0]}.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
     return path
 
 
 def _lines(path: Path) -> tuple[str, ...]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     return tuple(line for line in text.splitlines() if line.partition("#")[0].strip())

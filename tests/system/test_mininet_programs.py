@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -15,11 +16,13 @@ from innet.cli import app
 from innet.errors import ConfigError, UnknownNameError
 
 if not missing():
-    from topo.files import load
+    from topo.files import FileTopo, load
+    from topo.own import compiled
 
 ROOT = Path(__file__).parents[2]
 FORWARD = ROOT / "p4/examples/forward.json"
 RULES = ROOT / "p4/examples/forward.commands"
+NO_TEXT = ROOT / "docs/images/demo.png"
 
 pytestmark = [
     pytest.mark.mininet,
@@ -73,7 +76,7 @@ def topology(tmp_path, **changes):
             "h1": {
                 "ip": "10.0.1.1/24",
                 "mac": "08:00:00:00:01:11",
-                "commands": ["route add default gw 10.0.1.10 dev eth0"],
+                "commands": ["route add default gw 10.0.1.10 dev eth0", "no-such-command --now"],
             },
             "h2": {"ip": "10.0.2.2/24", "mac": "08:00:00:00:02:22", "commands": []},
         },
@@ -121,6 +124,7 @@ def test_a_tutorials_topology_loads(tmp_path):
     )
     assert "ForwardIngress.forwarded[1]= (60 bytes, 1 packets)" in said
     assert "default via 10.0.1.10 dev eth0" in said
+    assert "h1: `no-such-command --now` failed with status 127" in said
     assert "s1-eth2<->s2-eth3" in said
 
 
@@ -129,7 +133,16 @@ def test_a_tutorials_topology_loads(tmp_path):
     [
         ({"links": [["h1", "s1-p1"], ["h9", "s1-p2"]]}, UnknownNameError, "'h9' of the links"),
         ({"links": [["h1", "s3-p1"]]}, UnknownNameError, "unknown host or switch 's3-p1'"),
-        ({"links": [["h1"]]}, ConfigError, "links"),
+        ({"links": [["h1"]]}, ConfigError, "of which the last two can be left out"),
+        ({"links": "h1-s1"}, ConfigError, "links"),
+        ({"links": [["h1", 3]]}, ConfigError, "names of nodes"),
+        ({"links": [["h1", "s1-p1", None]]}, ConfigError, "a number of milliseconds"),
+        ({"links": [["h1", "s1-p1", "0", 0]]}, ConfigError, "Mbit/s above 0, at most 1000"),
+        ({"links": [["h1", "s1-p1", "0", -5]]}, ConfigError, "Mbit/s above 0, at most 1000"),
+        ({"links": [["h1", "s1-p1", "0", 10_000]]}, ConfigError, "Mbit/s above 0, at most 1000"),
+        ({"links": [["h1", "s1-p1"], ["s1-p1", "s2-p1"]]}, ConfigError, "two links at s1-p1"),
+        ({"hosts": {"h1": {"ip": "10.0.0.300/24"}}}, ConfigError, "300"),
+        ({"hosts": {"h1": {"mac": "08:00:00:00:01"}}}, ConfigError, "give a MAC address such as"),
         ({"hosts": {"h1": {"adress": "10.0.0.1"}}}, ConfigError, "unknown key 'hosts.h1.adress'"),
         ({"hosts": 3}, ConfigError, "hosts"),
     ],
@@ -137,6 +150,16 @@ def test_a_tutorials_topology_loads(tmp_path):
 def test_what_is_wrong_in_a_topology_is_named(tmp_path, change, error, words):
     with pytest.raises(error, match=words):
         load(topology(tmp_path, **change))
+
+
+def test_a_program_may_be_compressed(tmp_path):
+    squeezed = tmp_path / "squeezed.json.gz"
+    squeezed.write_bytes(gzip.compress(FORWARD.read_bytes()))
+    path = compiled(squeezed, tmp_path)
+    assert json.loads(path.read_text()) == json.loads(FORWARD.read_text())
+    topo = FileTopo(topology(tmp_path), squeezed)
+    (command,) = topo.nodeInfo("s1")["commands"]
+    assert command.startswith("table_add ForwardIngress.addresses ForwardIngress.forward")
 
 
 def test_files_that_are_no_topology(tmp_path):
@@ -156,6 +179,7 @@ def test_files_that_are_no_topology(tmp_path):
         (["--p4", str(FORWARD)], "add --cli"),
         (["--p4", str(FORWARD), "--cli", "--switch", "tofino"], "unknown kind of switch 'tofino'"),
         (["--p4", str(FORWARD), "--cli", "--commands", "none"], "cannot read none"),
+        (["--p4", str(FORWARD), "--cli", "--commands", str(NO_TEXT)], "unknown command"),
         (["--topology", "none.json", "--cli"], "cannot read the topology none.json"),
     ],
 )

@@ -11,12 +11,14 @@ from support.mininet import KINDS, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.errors import InputError
+from innet.errors import InnetError, InputError
 
 if not missing():
     from topo import allreduce
     from topo.doctor import has_feature
+    from topo.network import network
     from topo.settings import NetSettings
+    from topo.topologies import Links, PlanTopo
 
 pytestmark = [
     pytest.mark.mininet,
@@ -121,6 +123,21 @@ def test_windows_fit_the_queues_of_links_with_a_rate():
     assert settings(window=None, rate=10.0, jobs=2).completed().window == 16
     assert settings(window=None, rate=10.0, jobs=32, workers=1, racks=1).completed().window == 1
     assert settings(window=128, rate=10.0, jobs=2).completed().window == 128
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ({"delay": "soon"}, "the kernel refused `tc qdisc add dev .* delay soon"),
+        ({"rate": 5000.0}, "a rate of 5000 Mbit/s"),
+    ],
+)
+def test_links_are_as_asked_for_or_not_at_all(tmp_path, links, words):
+    topo = PlanTopo(
+        settings(workers=2, racks=1).shared_plan(), links=Links(**links), folder=tmp_path
+    )
+    with pytest.raises(InnetError, match=words), network(topo, limited=True):
+        pass
 
 
 def test_netem_delays_links():

@@ -103,6 +103,8 @@ class Courier:
             switch="service",
             timing=replace(TIMING, give_up=deadline),
         )
+        self._closing = threading.Lock()
+        self._closed = False
         self._queue: queue.SimpleQueue[Errand | threading.Event | None] = queue.SimpleQueue()
         # A daemon: a script that ends without closing anything must end.
         self._thread = threading.Thread(target=self._run, name="innet courier", daemon=True)
@@ -124,8 +126,12 @@ class Courier:
         return codec
 
     def put(self, errand: Errand) -> None:
-        """Carry it out when its turn comes."""
-        self._queue.put(errand)
+        """Carry it out when its turn comes; once it is closed, the errand fails."""
+        with self._closing:
+            if not self._closed:
+                self._queue.put(errand)
+                return
+        errand.fail(StateError(f"worker {self.worker} has left its job; join a new one."))
 
     def renew(self) -> None:
         """Begin again after a failure: wait for all workers, and go on under the next epoch.
@@ -146,9 +152,11 @@ class Courier:
     def close(self, deadline: float = 10.0) -> None:
         """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""
         atexit.unregister(self.close)
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join(deadline)
+        with self._closing:
+            if not self._closed:
+                self._queue.put(None)
+            self._closed = True
+        self._thread.join(deadline)
         self._member.leave()
 
     def _run(self) -> None:

@@ -6,6 +6,7 @@ model.register_comm_hook(state, ddp_hook)
 
 # Annotations are not postponed here: PyTorch compares those of the hook with its own types.
 
+from innet.errors import InputError
 from innet.torch.flat import torch
 from innet.torch.hook_state import HookState
 
@@ -30,6 +31,11 @@ def ddp_hook(
         InnetError: the bucket cannot be reduced; the others are told, and raise as well.
     """
     del sharded
+    if not isinstance(state, HookState):
+        raise InputError(
+            f"the hook's state is a {type(state).__name__}; register it with one of its own: "
+            "model.register_comm_hook(HookState(...), ddp_hook)."
+        )
     return state.reduce(bucket)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.errors import StateError
 from innet.record import Report
 from innet.torch.courier import Courier
 from innet.torch.flat import torch
@@ -109,17 +110,21 @@ class Gathering:
 
 
 class Refusal:
-    """An errand that carries nothing but an error."""
+    """An errand that carries nothing but an error.
+
+    Of the error it keeps what it says: the error itself holds the frames of ``backward`` and with
+    them the wrapped model, whose parameters nobody could wrap anew as long as it is there.
+    """
 
     meant = "nothing"
 
     def __init__(self, error: Exception, courier: Courier) -> None:
         self.promise = Promise()
         self.codec = courier.build_codec("dense")
-        self._error = error
+        self._said = str(error)
 
     def load(self) -> Vector:
-        raise self._error
+        raise StateError(self._said)
 
     def deliver(self, total: Vector, report: Report) -> None:
         del total, report

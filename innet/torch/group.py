@@ -259,6 +259,8 @@ def _fits(tensor: torch.Tensor, operation: Any) -> bool:
         and tensor.layout == torch.strided
         and tensor.device.type == "cpu"
         and tensor.numel() > 0
+        # Elements of an expanded tensor share memory: there is nowhere to put their sums.
+        and (0 not in tensor.stride() or tensor.numel() == 1)
     )
 
 

@@ -206,6 +206,11 @@ class HookState:
 
     def _take(self, courier: Courier, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
         buffer, parameters = bucket.buffer(), bucket.parameters()
+        if buffer.layout != torch.strided:
+            raise InputError(
+                f"the gradient of a parameter of shape {tuple(parameters[0].shape)} is sparse; the "
+                "hook takes dense ones. Make the layer with sparse=False, or leave the hook out."
+            )
         if buffer.dtype not in DTYPES:
             raise InputError(
                 f"a bucket of {buffer.dtype}; gradients of {', '.join(map(str, DTYPES))} can be "
@@ -236,7 +241,8 @@ class HookState:
         if place is None or gradient.numel() != place.unit.sizes[place.position]:
             raise StateError(
                 f"a bucket holds a parameter of shape {tuple(parameter.shape)} that was not there "
-                "in the first iteration; make a new HookState when the model changes."
+                "in the first iteration; make a new HookState when the model changes, and one for "
+                "each of several models."
             )
         return place.unit, place.position
 
@@ -250,7 +256,7 @@ class HookState:
     ) -> None:
         """Make units of the parameters of a bucket of the first iteration."""
         shapes = [tuple(parameter.shape) for parameter in parameters]
-        enough = max(1, int(self.unit_cap_mb * _MEGABYTE / 4))
+        enough = self.unit_cap_mb * _MEGABYTE / 4
         for part in cut([numel(shape) for shape in shapes], enough):
             its_shapes = tuple(shapes[i] for i in part)
             unit = Unit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -54,10 +55,10 @@ class Settings:
         that ``INNET_KEY_FILE`` names.
 
         Raises:
-            InputError: the deadline is not positive, or the key's file cannot be read.
+            InputError: the deadline is not positive or infinite, or the key's file cannot be read.
         """
-        if not deadline > 0:
-            raise InputError(f"a deadline of {deadline} s; give a positive number.")
+        if not 0 < deadline < math.inf:
+            raise InputError(f"a deadline of {deadline} s; give a positive, finite number.")
         if key is None:
             key = environment.get("INNET_KEY") or _key_in(environment.get("INNET_KEY_FILE"))
         return cls(

@@ -63,7 +63,7 @@ def layers(shapes: Sequence[Shape]) -> ModelLayers:
     return [shape or (1,) for shape in shapes]
 
 
-def cut(sizes: Sequence[int], enough: int) -> list[range]:
+def cut(sizes: Sequence[int], enough: float) -> list[range]:
     """Where to cut a bucket of parameters into units of ``enough`` elements.
 
     From the end, since the gradients of the last parameters come first. As in PyTorch's buckets,
@@ -71,7 +71,7 @@ def cut(sizes: Sequence[int], enough: int) -> list[range]:
 
     Args:
         sizes: elements of each parameter, in the order of the model.
-        enough: elements, at least 1.
+        enough: elements; infinity makes one unit of all.
 
     Returns:
         Indices of the parameters of each unit, that of the last parameters first.

@@ -468,6 +468,9 @@ def the_group_leaves_the_rest_to_gloo():
             dist.all_reduce(tensor, operation, group=group)
             assert tensor.tolist() == [expected] * 4
         dist.all_reduce(torch.zeros(0), group=group)
+        expanded = torch.ones(1).expand(5)
+        dist.all_reduce(expanded, group=group)
+        assert expanded.tolist() == [4.0] * 5
         dist.barrier(group=group)
         found = [None] * 4
         dist.all_gather_object(found, {"rank": rank}, group=group)

@@ -9,6 +9,7 @@ FOLDER/RANK.json: {case: {"said": ..., "seconds": ...}}. After ``SECONDS`` it en
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import sys
@@ -139,6 +140,51 @@ def a_model_that_grows(at):
     state = hook_at(at["switch"])
     backward(state)
     said = error_of(lambda: backward(state, layers=3))
+    state.close()
+    return said
+
+
+@case
+def a_model_that_is_wrapped_anew(at):
+    """As the error of the case before asks for; whose traceback must not keep the old wrapper."""
+    net = wrapped(None).module
+    state = hook_at(at["switch"])
+    backward(state)
+    gc.disable()  # it would find the old wrapper in a cycle, some time
+
+    def backward_of_net(state):
+        model = DistributedDataParallel(net)
+        model.register_comm_hook(state, ddp_hook)
+        loss_of(model).backward()
+
+    said = error_of(lambda: backward_of_net(state))
+    assert "make a new HookState" in said
+    state.close()
+    state = hook_at(at["switch"])
+    said = error_of(lambda: backward_of_net(state))
+    gc.enable()
+    state.close()
+    return said
+
+
+class Words(torch.nn.Module):
+    """With a layer whose gradients are sparse."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(20, 12, sparse=True)
+        self.last = torch.nn.Linear(12, 12)
+
+    def forward(self, x):
+        return self.last(self.words(x.abs().long()))
+
+
+@case
+def sparse_gradients(at):
+    state = hook_at(at["switch"])
+    model = DistributedDataParallel(Words())
+    model.register_comm_hook(state, ddp_hook)
+    said = error_of(lambda: loss_of(model).backward())
     state.close()
     return said
 

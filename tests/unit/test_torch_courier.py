@@ -217,6 +217,16 @@ def test_closing_twice_is_fine():
         all_couriers[0].close()
 
 
+def test_an_errand_for_a_closed_courier_fails():
+    with couriers() as all_couriers:
+        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
+        all_couriers[0].close()
+        all_couriers[0].put(errand)
+        error = errand.outcome()
+        assert isinstance(error, StateError)
+        assert "worker 0 has left its job" in str(error)
+
+
 def test_roll_calls_with_long_messages():
     def alone(segments):
         return [segment.words for segment in segments]

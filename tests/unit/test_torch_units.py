@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
@@ -26,6 +27,10 @@ def test_units_cover_all_parameters_once_from_the_end(sizes, enough):
         held = [sizes[index] for index in part]
         assert sum(held[1:]) < enough  # it was closed as soon as it had enough,
         assert sum(held) >= enough or part.start == 0  # and not before
+
+
+def test_without_a_limit_all_parameters_are_one_unit():
+    assert cut([3, 0, 4], math.inf) == [range(3)]
 
 
 def test_only_the_unit_with_the_first_parameter_has_a_first_layer():
@@ -55,6 +60,9 @@ def test_a_hook_needs_a_process_group():
         HookState().connect()
     with pytest.raises(InputError, match="unit_cap_mb"):
         HookState(unit_cap_mb=0)
+    for deadline in (0, math.inf, math.nan):
+        with pytest.raises(InputError, match="a deadline of"):
+            HookState(deadline=deadline)
     assert DDPHook is ddp_hook
 
 
@@ -63,6 +71,8 @@ def test_the_hook_is_for_distributed_data_parallel():
         ddp_hook(HookState(), torch.ones(3))
     with pytest.raises(InputError, match="FullyShardedDataParallel does not tell"):
         ddp_hook(HookState(), torch.ones(4), torch.ones(2))  # as it calls its hooks
+    with pytest.raises(InputError, match=r"state is a NoneType.*HookState"):
+        ddp_hook(None, torch.ones(3))  # as PyTorch's own hooks may be registered
 
 
 def test_codecs_of_a_process_group_remember_nothing():

@@ -23,7 +23,6 @@ from innet.errors import ConfigError
 Model = TypeVar("Model", bound=BaseModel)
 
 Engine = Literal["jit", "interpret"]
-Framework = Literal["numpy", "torch"]
 ValuesPerPacket = Literal[32, 64, 256, 1024]
 BatchSize = Annotated[int, Field(ge=1, le=4096)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
@@ -127,14 +126,15 @@ class TrainingSettings(Settings):
         workers: data-parallel workers; each holds one shard of what is trained on.
         engine: how the built-in switch runs the program.
         values_per_packet: int32 values in one packet.
-        framework: what computes the gradients; by default what the model is written in.
+        framework: a registered name of what computes the gradients; by default what the model is
+            written in.
         seed: of the initial weights, the batches and the codec's hashes.
     """
 
     workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
     engine: Engine = "jit"
     values_per_packet: ValuesPerPacket = 64
-    framework: Framework | None = None
+    framework: str | None = None
     seed: Annotated[int, Field(ge=0)] = 0
 
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from innet.config import Framework
 from innet.experiments.model import MODELS, Vector
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
@@ -38,7 +37,7 @@ class TrainingWorkerSettings(WorkerSettings):
     """
 
     model: str = "digits-cnn"
-    framework: Framework | None = None
+    framework: str | None = None
     iterations: Annotated[int, Field(ge=1)]
     batch_size: Annotated[int, Field(ge=1)]
     learning_rate: Annotated[float, Field(gt=0)]

@@ -68,10 +68,11 @@ def run(
     Raises:
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
             written (found before anything is trained), a training that diverged.
+        UnknownNameError: no such framework.
         MissingToolError: the framework is not installed.
     """
-    folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
     model = MODELS.get("digits-cnn")(settings.framework)
+    folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
     trial = Trial(
         settings=settings,
         schedule=Schedule(

@@ -29,6 +29,7 @@ def model(framework: str | None = None) -> Model:
     """The demonstration's network; ``framework`` is numpy unless it is given.
 
     Raises:
+        UnknownNameError: no such framework.
         MissingToolError: the framework is not installed.
     """
     return Model(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from innet.cli.app import app
 from innet.config import TrainSettings
 from innet.errors import ConfigError, InnetError
-from innet.experiments import comparison
+from innet.experiments import cnn, comparison, digits
 from innet.record import TRAIN, ExperimentRecord
 from innet.report.training import training_table
 
@@ -84,7 +84,7 @@ def test_a_codec_given_twice_is_named():
         (["--workers", "0"], "workers = 0 cannot be used"),
         (["--epochs", "0"], "epochs = 0 cannot be used"),
         (["--repeats", "0"], "repeats = 0 cannot be used"),
-        (["--framework", "jax"], "framework = 'jax'"),
+        (["--framework", "jax"], "unknown framework 'jax'. Known: numpy, torch."),
         (["--codec", "topkk"], "topk"),
         (["--codec", "topk", "--set", "selector.ratio=nan"], "ratio"),
         (["--codec", "topk", "--set", "ratio=0.1"], "PART.KEY=VALUE"),
@@ -97,6 +97,21 @@ def test_mistakes_are_found_before_anything_is_written(tmp_path, arguments, mess
     assert isinstance(result.exception, InnetError)
     assert message in str(result.exception)
     assert not folder.exists()
+
+
+def test_a_framework_of_another_distribution_computes_the_gradients(tmp_path, monkeypatch):
+    calls = []
+
+    def gradient(*arguments):
+        calls.append(len(arguments))
+        return cnn.gradient(*arguments)
+
+    monkeypatch.setitem(digits.FRAMEWORKS._loaded, "mine", gradient)  # as an entry point would
+    config = tmp_path / "train.toml"
+    config.write_text('codecs = ["dense"]\nbatch_size = 600\nworkers = 2\nepochs = 1\n')
+    arguments = ["train", "--framework", "mine", "--config", str(config), "-o", str(tmp_path)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert calls == [3] * 4  # a step of two workers, with plain sums and by the codec
 
 
 def test_the_command_and_its_report(tmp_path):

@@ -12,7 +12,7 @@ from support.summing import OracleSumming
 
 from innet.config import DemoSettings
 from innet.dissect import read_pcap
-from innet.errors import InputError, MissingToolError
+from innet.errors import InputError, MissingToolError, UnknownNameError
 from innet.experiments import demo
 from innet.record import DEMO, ExperimentRecord, Progress
 
@@ -113,6 +113,12 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_trained(tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot make the folder"):
         demo.run(SHORT, tmp_path / "file", created=CREATED, make=OracleSumming)
+
+
+def test_an_unknown_framework_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown framework 'jax'\. Known: numpy, torch"):
+        demo.run(DemoSettings(framework="jax"), tmp_path / "new", created=CREATED)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("name", [demo.RECORD, demo.PLOT, demo.CAPTURE])

@@ -94,7 +94,7 @@ class Lockstep:
         elements are sums over the same workers, whatever words a codec makes of them.
 
         Args:
-            gradients: of the workers who take part.
+            gradients: of the workers who take part, in the order of their numbers.
             attempts: how often it may stall, less one.
 
         Raises:
@@ -126,8 +126,8 @@ class Lockstep:
 
     def _exchange(self, gradients: Mapping[int, Vector], run: Run) -> None:
         exchanges: dict[int, Exchange] = {
-            worker: self._codecs[worker].exchange(gradient, len(gradients), checked=True)
-            for worker, gradient in gradients.items()
+            worker: self._codecs[worker].exchange(gradient, len(gradients), rank=rank, checked=True)
+            for rank, (worker, gradient) in enumerate(gradients.items())
         }
         large = max(gradient.size for gradient in gradients.values()) >= _WORTH_THREADS
         try:

@@ -344,7 +344,8 @@ class Participant:
 
     def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
         """The codec's rounds; the outcome, and the seconds in the network."""
-        exchange = codec.exchange(flat, self._workers)
+        rank = self.plan.job.present.index(self.worker)
+        exchange = codec.exchange(flat, self._workers, rank=rank)
         network = 0.0
         try:
             segments = next(exchange)

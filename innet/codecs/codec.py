@@ -167,7 +167,9 @@ class Codec:
         self.selector.check(gradient)
         self.feedback.check(gradient)
 
-    def exchange(self, gradient: Floats, workers: int, *, checked: bool = False) -> Stages:
+    def exchange(
+        self, gradient: Floats, workers: int, *, rank: int | None = None, checked: bool = False
+    ) -> Stages:
         """One all-reduce, without doing any I/O.
 
         A generator: it yields the segments of a round, is sent the combined words of each, in the
@@ -179,6 +181,8 @@ class Codec:
         Args:
             gradient: shape (d,), float32, finite. It is not modified.
             workers: how many take part, at least 1.
+            rank: this worker's place among them, 0 .. workers - 1; by default its number. To be
+                given where others have left.
             checked: the caller has called ``check_gradient``; else it is done here, or by a
                 feedback that reads the gradient anyway.
 
@@ -198,6 +202,7 @@ class Codec:
             one_in = self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
             seen = check_gradient(gradient, self._context.worker, one_in)
         self.check(gradient)
+        self.selector.rank = rank
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
         self._busy = True

@@ -184,12 +184,15 @@ class Selector(Part[P]):
         verbatim: the values sent are those of x, so that nothing of them stays behind.
         notices: ``select_from_sum`` takes a NaN for larger than anything, and what it selects has
             the largest element.
+        rank: this worker's place among those who take part in the all-reduce under way, from 0 on;
+            None where the workers' numbers are their places. The codec sets it.
     """
 
     kind = "selector"
     local: ClassVar[bool] = True
     verbatim: ClassVar[bool] = True
     notices: ClassVar[bool] = False
+    rank: int | None = None
 
     def check(self, gradient: Floats) -> None:
         """Refuse a gradient that ``choose`` could not take. Changes nothing.

@@ -49,8 +49,11 @@ def test_whoever_dies_at_any_phase_is_named_in_time(victim: int, when: float) ->
 @pytest.mark.parametrize("victim", range(WORKERS))
 @pytest.mark.parametrize(
     ("codec", "when"),
-    # Top-k has fewer packets, and no more phases.
-    [*(("dense", when) for when in PHASES), *(("topk", when) for when in PHASES[:4])],
+    # Top-k has fewer packets, and no more phases. ScaleCom's leader may be the one who dies.
+    [
+        *(("dense", when) for when in PHASES),
+        *((codec, when) for codec in ("topk", "scalecom") for when in PHASES[:4]),
+    ],
 )
 def test_the_others_go_on_without_whoever_dies(victim: int, when: float, codec: str) -> None:
     network = collective(
@@ -137,6 +140,29 @@ def test_workers_leave_and_come_back() -> None:
         total, _ = network.all_reduce([inputs[worker] for worker in expected])
         assert_sum(total, [inputs[worker] for worker in expected])
     assert network.plan.job.epoch == 6
+
+
+def test_those_who_take_part_lead_in_turn() -> None:
+    """ScaleCom's leader is one of them, whoever has left; what nobody chose stays for later."""
+    network = collective(workers=4, codec={"preset": "scalecom", "feedback": "residual"})
+    inputs = gradients(4)
+    chosen = [codec.selector.select for codec in network.codecs]
+    held = [np.zeros(SIZE, np.float32) for _ in range(4)]
+    leaders = []
+    for change in (("leave", 0), None, ("leave", 2), None, ("rejoin", 0), None, ("rejoin", 2)):
+        if change is not None:
+            getattr(network, change[0])(change[1])
+        for worker in network.present:
+            held[worker] += inputs[worker]
+        leader = network.present[len(leaders) % len(network.present)]
+        leaders.append(leader)
+        indices, _ = chosen[leader](held[leader])
+        total, report = network.all_reduce(inputs)
+        assert report.exact
+        assert np.flatnonzero(total).tolist() == indices.tolist()
+        for worker in network.present:
+            held[worker][indices] = 0
+    assert leaders == [1, 2, 1, 3, 1, 3, 2]
 
 
 def test_who_cannot_leave_or_come_back() -> None:

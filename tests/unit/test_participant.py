@@ -97,7 +97,7 @@ def test_who_is_missing_is_named(plan):
 GOING_ON = Timing(timeout=0.02, max_timeout=0.1, give_up=10.0, partial_after=1.0)
 
 
-@pytest.mark.parametrize("codec", ["dense", "topk"])
+@pytest.mark.parametrize("codec", ["dense", "topk", "scalecom"])
 def test_the_others_go_on_without_whoever_is_late(codec):
     """As a collective does: the same sums, the same workers left out, and no gradient lost."""
     plan = on_loopback(make_plan("slots", 32, Request(workers=3, window=16)))

@@ -78,6 +78,7 @@ class _Division(NamedTuple):
 
 class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
+    Where some have left, N are those who take part, and they are counted in their order.
 
     The leader's k indices travel as a round of their own, 4·k bytes for each worker as all other
     segments: k words, in which the leader puts its indices, each plus one, and the others zeros,
@@ -117,8 +118,14 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         check_layers(self.layers, gradient.size, self.context.worker)
 
     def leader(self, workers: int) -> int:
-        """The worker that leads the next all-reduce."""
+        """Who leads the next all-reduce: the place among the workers who take part."""
         return self._step % workers
+
+    def _leads(self, workers: int) -> bool:
+        return self._place() == self.leader(workers)
+
+    def _place(self) -> int:
+        return self.context.worker if self.rank is None else self.rank
 
     def select(self, x: Floats) -> Picks:
         """What this worker would choose if it led."""
@@ -135,15 +142,14 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         """
         if self._everything(x.size):
             return None, x
-        leads = self.context.worker == self.leader(workers)
-        indices = yield from self._follow(self._lead(x) if leads else None, x.size, workers)
+        own = self._lead(x) if self._leads(workers) else None
+        indices = yield from self._follow(own, x.size, workers)
         return indices, x[indices]
 
     def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Places:
         if self._everything(gradient.size):
             return None, None
-        leads = self.context.worker == self.leader(workers)
-        own = self._lead(memory, gradient) if leads else None
+        own = self._lead(memory, gradient) if self._leads(workers) else None
         indices = yield from self._follow(own, gradient.size, workers)
         return indices, None
 
@@ -151,10 +157,10 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         self, own: Ints | None, size: int, workers: int
     ) -> Generator[list[Segment], list[Ints], Ints]:
         """The leader's indices, ``own`` if it is this worker; and those of whole layers."""
-        worker = self.context.worker
-        if worker >= workers:
+        place = self._place()
+        if place >= workers:
             raise InputError(
-                f"worker {worker} takes part in an all-reduce of {workers} workers; to take turns "
+                f"worker {place} takes part in an all-reduce of {workers} workers; to take turns "
                 f"in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
             )
         led = self._division(size).led

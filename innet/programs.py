@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,7 +186,7 @@ def find_p4c(path: str | None = None) -> Path:
     for name in names:
         found = shutil.which(name)
         if found:
-            return Path(found)
+            return Path(found).absolute()  # it is run in other folders
     raise MissingToolError(" or ".join(names), "compiling P4", _P4C_REMEDY)
 
 
@@ -203,7 +203,10 @@ def p4c_version(p4c: Path) -> str:
 
 
 def compile_p4(
-    source: Path, parameters: Mapping[str, int] | None = None, p4c: Path | None = None
+    source: Path,
+    parameters: Mapping[str, int] | None = None,
+    p4c: Path | None = None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Run p4c on ``source`` for v1model.
 
@@ -211,18 +214,20 @@ def compile_p4(
         source: a P4_16 file.
         parameters: preprocessor definitions.
         p4c: the compiler; searched on PATH if not given.
+        warn: takes what p4c says of a program that it compiles, if it says something.
 
     Returns:
         The JSON for BMv2. Source positions are kept as file, line and column; the quoted fragments
         of source text, which make up most of p4c's output, are left out.
 
     Raises:
+        InputError: there is no such file, or ``p4c`` cannot be run.
         MissingToolError: no p4c.
         ProgramError: p4c refused the program; the message is p4c's.
     """
     p4c = p4c or find_p4c()
     if not source.is_file():
-        raise InputError(f"{source}: no such file.")
+        raise InputError(f"{source}: {'not a file' if source.exists() else 'no such file'}.")
     defines = [f"-D{name}={value}" for name, value in (parameters or {}).items()]
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / f"{source.stem}.json"
@@ -237,14 +242,21 @@ def compile_p4(
                 command,
                 cwd=source.parent,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",  # it quotes the source, whatever that is
                 timeout=_COMPILE_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise ProgramError(f"p4c did not finish {source} in {_COMPILE_SECONDS:g} s.") from error
+        except OSError as error:
+            raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
+        said = result.stderr.strip()
         if result.returncode != 0 or not output.is_file():
-            raise ProgramError(f"p4c refused {source}:\n{result.stderr.strip()}")
+            silent = f"(it said nothing, and ended with status {result.returncode})"
+            raise ProgramError(f"p4c refused {source}:\n{said or silent}")
+        if said:
+            warn(said)
         document: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
     return document
 

@@ -82,10 +82,15 @@ def compile_program(
         for program in programs.compile_shipped(programs.p4_directory(), compiler):
             err.print(f"compiled {program.name}", highlight=False)
         return
+    document = programs.compile_p4(source, _definitions(define or []), compiler, _pass_on)
     path = output or source.with_suffix(".json")
-    document = programs.compile_p4(source, _definitions(define or []), compiler)
     write_text(path, json.dumps(document, indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
+
+
+def _pass_on(text: str) -> None:
+    """What p4c says of a program, as p4c prints it."""
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("check")

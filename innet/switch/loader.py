@@ -96,6 +96,11 @@ def read_document(path: Path) -> Any:
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise ProgramError(f"{path}: broken compressed data: {error}") from error
     except (ValueError, RecursionError) as error:
+        if path.suffix == ".p4":
+            raise ProgramError(
+                f"{path} is a program's source: compile it first (innet p4 compile {path}), and "
+                "name the JSON"
+            ) from error
         raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
 
 

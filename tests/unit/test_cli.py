@@ -199,6 +199,17 @@ class TestWrong:
         with pytest.raises(InnetError, match="NAME=NUMBER"):
             innet("p4", "compile", tmp_path / "a.p4", "-D", "VALUES", "--p4c", p4c)
 
+    def test_a_folder_as_source(self, tmp_path):
+        p4c = tmp_path / "p4c"
+        p4c.touch(mode=0o755)
+        with pytest.raises(InnetError, match=r"^\.: not a file"):
+            innet("p4", "compile", ".", "--p4c", p4c)
+
+    @pytest.mark.parametrize("command", [["p4", "check"], ["switch", "explain"]])
+    def test_a_source_in_place_of_what_it_compiles_to(self, command):
+        with pytest.raises(InnetError, match=r"source: compile it first \(innet p4 compile p4/sl"):
+            innet(*command, "p4/slots.p4")
+
     def test_workers_that_contradict_the_input(self, tmp_path):
         np.savez(tmp_path / "a.npz", np.ones(3, np.float32), np.ones(3, np.float32))
         with pytest.raises(InnetError, match="workers = 5, but the input holds 2 arrays"):

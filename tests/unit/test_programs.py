@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,54 @@ def test_p4c_refusal_is_passed_on(tmp_path):
     source.write_text("control C() { apply { nonsense(); } }\n")
     with pytest.raises(ProgramError, match="nonsense"):
         programs.compile_p4(source)
+
+
+class TestTheCompilerItself:
+    """Shell scripts in p4c's place; the last argument is the source, the one before it its JSON."""
+
+    WRITES = 'while [ "$1" != "-o" ]; do shift; done; echo "{}" > "$2"'
+
+    @pytest.fixture
+    def compiler(self, tmp_path, monkeypatch):
+        """Makes a compiler of a script, at a path that holds in the current folder alone."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "sources").mkdir()
+        (tmp_path / "sources" / "one.p4").touch()
+
+        def make(script):
+            Path("p4c-bm2-ss").write_text(script)
+            Path("p4c-bm2-ss").chmod(0o755)
+            return programs.find_p4c("./p4c-bm2-ss")
+
+        return make
+
+    def test_at_a_relative_path_compiles_sources_elsewhere(self, compiler):
+        p4c = compiler(f"#!/bin/sh\n{self.WRITES}\n")
+        assert programs.compile_p4(Path("sources/one.p4"), p4c=p4c) == {}
+
+    def test_warnings_are_handed_over(self, compiler):
+        said = []
+        p4c = compiler(f"#!/bin/sh\necho 'warning: reject is accept' >&2\n{self.WRITES}\n")
+        programs.compile_p4(Path("sources/one.p4"), p4c=p4c, warn=said.append)
+        assert said == ["warning: reject is accept"]
+
+    def test_bytes_of_the_source_that_are_no_text_are_quoted(self, compiler):
+        p4c = compiler("#!/bin/sh\nprintf 'unexpected \\211PNG' >&2; exit 1\n")
+        with pytest.raises(ProgramError, match="unexpected \ufffdPNG"):
+            programs.compile_p4(Path("sources/one.p4"), p4c=p4c)
+
+    def test_that_dies_silently(self, compiler):
+        p4c = compiler("#!/bin/sh\nkill -SEGV $$\n")
+        with pytest.raises(ProgramError, match="said nothing, and ended with status -11"):
+            programs.compile_p4(Path("sources/one.p4"), p4c=p4c)
+
+    def test_that_is_no_program(self, compiler):
+        with pytest.raises(InputError, match="p4c-bm2-ss cannot be run: Exec format error"):
+            programs.compile_p4(Path("sources/one.p4"), p4c=compiler("no program"))
+
+    def test_a_folder_is_no_source(self, compiler):
+        with pytest.raises(InputError, match="sources: not a file"):
+            programs.compile_p4(Path("sources"), p4c=compiler("#!/bin/sh\n"))
 
 
 def test_missing_p4c_says_how_to_get_it(monkeypatch):

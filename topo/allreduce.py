@@ -13,7 +13,7 @@ from innet.codecs import check_gradient
 from innet.errors import InnetError
 from innet.participant import Vector
 from innet.record import Report, Seconds
-from innet.verification import errors, is_exact
+from innet.verification import errors, is_exact, selections
 from topo.network import made, network, scratch
 from topo.nodes import BuiltinSwitch
 from topo.settings import NetSettings
@@ -153,9 +153,12 @@ def combined(
     outcomes = [load(workers.outcome(worker)) for worker in known]
     flat = [gradients[worker].reshape(-1) for worker in known]
     error, error_sent = errors(flat, outcomes)
+    selected, union = selections(outcomes, len(flat[0]))
     return report.model_copy(
         update={
             "exact": is_exact(outcomes),
+            "selected": selected,
+            "union": union,
             "max_abs_error": error,
             "max_abs_error_sent": error_sent,
         }

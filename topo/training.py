@@ -16,7 +16,7 @@ from innet.experiments.model import MODELS
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import Trial, Way, one_thread
 from innet.record import TRAIN, Progress, Report, Run, Step, Watcher
-from innet.verification import is_exact
+from innet.verification import is_exact, selections
 from topo.allreduce import combined_counts, packets
 from topo.network import made, network, scratch
 from topo.settings import NetSettings
@@ -162,8 +162,9 @@ def _step(
     """The workers' parts of an iteration together, and the codec's description."""
     reports = [Report.model_validate(event["report"]) for event in events]
     outcomes = [load(workers.outcome(worker)) for worker in range(len(events))]
+    selected, union = selections(outcomes, reports[0].elements)
     report = combined_counts(reports, switch_packets).model_copy(
-        update={"exact": is_exact(outcomes)}
+        update={"exact": is_exact(outcomes), "selected": selected, "union": union}
     )
     loss = math.fsum(float(event["loss"]) for event in events) / len(events)
     return Step.of(iteration, loss, events[0]["score"], report), report.codec

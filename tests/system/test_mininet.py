@@ -103,11 +103,8 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program
     assert mine.exact
     assert mine.retransmissions > 0
     assert mine.max_abs_error == report.max_abs_error
-    assert (mine.rounds, mine.elements, mine.codec) == (
-        report.rounds,
-        report.elements,
-        report.codec,
-    )
+    for what in ("rounds", "elements", "codec", "selected", "union"):
+        assert getattr(mine, what) == getattr(report, what), what
     assert mine.switch_packets > 0
 
 
@@ -154,6 +151,8 @@ def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind,
     assert len(trained.steps) == steps
     assert [step.loss for step in trained.steps] == [step.loss for step in expected.steps]
     assert trained.steps[-1].score == expected.steps[-1].score
+    for mine, theirs in zip(trained.steps, expected.steps, strict=True):
+        assert (mine.selected, mine.union) == (theirs.selected, theirs.union)
     assert trained.exact_steps == steps
     assert trained.codec == expected.codec
 

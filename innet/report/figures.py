@@ -59,6 +59,16 @@ def plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def log_scale(axes: Axes) -> None:
+    """Make the y axis logarithmic, with numbers at it within a decade, too."""
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - optional
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def bytes_tick(value: float, _: object = None) -> str:
     """Bytes at an axis: 10 MB instead of 10.0 MB."""
     digits, _, unit = numbers.size(value).partition(" ")

@@ -107,12 +107,7 @@ def _draw_lines(axes: Axes, finding: Finding) -> None:
         axes.set_xscale("log", base=2 if finding.axes[0] == "workers" else 10)
         axes.xaxis.set_major_formatter("{x:g}")
     if "y" in finding.logarithmic:
-        from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - optional
-
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        figures.log_scale(axes)
     axes.set_xlabel(finding.axes[0])
     axes.set_ylabel(finding.axes[1])
     axes.grid(alpha=0.3)

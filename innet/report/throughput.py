@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from innet.errors import InputError
 from innet.record.throughput import Measurement, ThroughputRecord
 from innet.report import numbers
-from innet.report.figures import DASHES, new_figure, plain, save, style
+from innet.report.figures import COLOURS, DASHES, log_scale, new_figure, plain, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ _NAMES = {
     "builtin": "built-in, in Mininet",
     "bmv2": "simple_switch, in Mininet",
 }
+_MARKERS = "os^Dv"
 _LONG_LABEL = 34  # characters: three such are wider than the figure
 _VARIED = {
     "window": "packets of each worker under way at once",
@@ -83,7 +84,7 @@ def draw_throughput(record: ThroughputRecord, path: Path) -> None:
     columns = min(len(labels), 3 if max(map(len, labels)) < _LONG_LABEL else 2)
     rows = -(-len(labels) // columns)
     figure.set_figheight(4 + 0.2 * max(0, rows - 2))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3)
     save(figure, path)
 
 
@@ -107,7 +108,7 @@ def _draw(
     for each in record.measurements:
         rest = each.point.model_dump(exclude={axis, "switch"})
         varied = [
-            f"{value} {name.replace('_', ' ')}" if isinstance(value, int) else str(value)
+            _words(name, value)
             for name, value in rest.items()
             if len({getattr(other.point, name) for other in record.measurements}) > 1
         ]
@@ -115,15 +116,31 @@ def _draw(
         line.append((int(getattr(each.point, axis)), of(each)))
     switches = list(dict.fromkeys(switch for switch, _ in lines))
     others = list(dict.fromkeys(rest for _, rest in lines))
-    for (switch, other), found in lines.items():  # a colour for each switch, dashes for the rest
+    for (switch, other), found in lines.items():
         x, y = zip(*sorted(found), strict=True)
-        look = style(switches.index(switch)) | {"linestyle": DASHES[others.index(other) % 4]}
         label = ", ".join(filter(None, [_NAMES.get(switch, switch), other]))
-        axes.plot(x, y, marker="o", label=label, **look)
+        look = _look(switches.index(switch), others.index(other), one=len(switches) == 1)
+        axes.plot(x, y, label=label, **look)
     ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    log_scale(axes)
     axes.minorticks_off()
     axes.set_xlabel(_VARIED[axis])
     plain(axes)
+
+
+def _look(switch: int, other: int, *, one: bool) -> dict[str, Any]:
+    """A colour for each switch, if there are several, and dashes, then markers, for the rest."""
+    look = style(other if one else switch) | {"linestyle": DASHES[other % len(DASHES)]}
+    alike = len(COLOURS) * len(DASHES) if one else len(DASHES)
+    return look | {"marker": _MARKERS[other // alike % len(_MARKERS)]}
+
+
+def _words(name: str, value: object) -> str:
+    """What a point says of itself beside the axis."""
+    if name == "workers":
+        return f"{value} worker" + ("" if value == 1 else "s")
+    if name == "values_per_packet":
+        return f"{value} values per packet"
+    return f"window {value}" if name == "window" else str(value)

@@ -152,6 +152,48 @@ def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "again.png").exists()
 
 
+def panels(record, tmp_path, monkeypatch):
+    """The panels that were drawn."""
+    drawn = []
+    monkeypatch.setattr("innet.report.throughput.save", lambda figure, _: drawn.append(figure))
+    draw_throughput(record, tmp_path / "t.png")
+    return drawn[0].axes
+
+
+@pytest.mark.parametrize("switches", [("memory",), ("memory", "builtin")])
+def test_no_two_lines_of_a_picture_look_alike(tmp_path, monkeypatch, switches):
+    settings = SMALL.model_copy(
+        update={"workers": (1, 2, 3), "codecs": ("dense", "lhc", "topk"), "switches": switches}
+    )
+    record = sweep(tmp_path / "t.json", settings, dict.fromkeys(switches, quick))
+    left, _ = panels(record, tmp_path, monkeypatch)
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in left.lines}
+    assert len(looks) == len(left.lines) == 6 * len(switches)
+    assert any("window 16" in line.get_label() for line in left.lines)
+
+
+@pytest.mark.parametrize("seconds", [1e-4, 30.0])
+def test_axes_say_how_much_wherever_the_values_lie(tmp_path, monkeypatch, seconds):
+    def measure(point, settings):
+        return [
+            each.model_copy(
+                update={
+                    "seconds": each.seconds.model_copy(update={"total": seconds * point.workers})
+                }
+            )
+            for each in quick(point, settings)
+        ]
+
+    record = sweep(tmp_path / "t.json", measures={"memory": measure})
+    for panel in panels(record, tmp_path, monkeypatch):
+        low, high = panel.get_ylim()
+        values = [value for line in panel.lines for value in line.get_ydata()]
+        assert low <= min(values) <= max(values) <= high
+        labels = [label.get_text() for label in panel.get_yticklabels()]
+        shown = [at for at, label in zip(panel.get_yticks(), labels, strict=True) if label]
+        assert sum(low <= at <= high for at in shown) >= 2
+
+
 def test_nothing_is_no_picture(tmp_path):
     record = sweep(tmp_path / "t.json").model_copy(update={"measurements": ()})
     with pytest.raises(InputError, match="no measurement"):

@@ -15,7 +15,7 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
 from innet.codecs.capabilities import LARGEST
-from innet.errors import CompositionError
+from innet.errors import CompositionError, GradientError
 
 
 def legal_combinations():
@@ -121,10 +121,27 @@ def test_shapes_and_dtypes(spec, size):
 
 
 @each_codec
+def test_what_is_not_finite_is_refused_and_changes_nothing(spec):
+    """Also by those who let a feedback look, and by those who remember a gradient already."""
+    codec = build_codec(spec)
+    gradient = np.linspace(-1, 1, 50, dtype=np.float32)
+    broken = gradient.copy()
+    broken[7] = np.nan
+    for _ in range(2):
+        with pytest.raises(GradientError, match="at index 7"):
+            next(codec.exchange(broken, 1))
+        (outcome,) = all_reduce([codec], [gradient])
+        assert np.isfinite(outcome.sum).all()
+
+
+@each_codec
 def test_an_empty_gradient_takes_no_round(spec):
-    for outcome in all_reduce(workers(spec, 4), [np.empty(0, np.float32)] * 4):
+    codecs = workers(spec, 4)
+    for outcome in all_reduce(codecs, [np.empty(0, np.float32)] * 4):
         assert outcome.rounds == 0
         assert outcome.sum.size == 0
+    for codec in codecs:
+        codec.load_state_dict(codec.state_dict())
 
 
 @each_codec

@@ -109,6 +109,18 @@ def test_a_residual_that_overflows_is_refused_before_it_changes():
     assert outcome.indices.tolist() == [2]
 
 
+@pytest.mark.parametrize("feedback", ["residual", "momentum"])
+def test_what_others_passed_over_may_overflow_later(feedback):
+    """Worker 1 sends what worker 0 chose, nothing; what it keeps is near the largest float32."""
+    spec = {"preset": "scalecom", "selector": {"rate": 2, "first_dense": False}}
+    codecs = [build_codec({**spec, "feedback": feedback}, worker=worker) for worker in range(2)]
+    gradient = np.array([0, 3e38], np.float32)
+    all_reduce(codecs, [np.array([1, 0], np.float32), gradient])
+    with pytest.raises(GradientError, match=r"worker 1 .*overflow.* at index 1 "):
+        next(codecs[1].exchange(gradient, 2))
+    assert codecs[1].feedback.residual.tolist() == gradient.tolist()
+
+
 def test_state_of_another_kind_is_refused():
     codec = build_codec("topk")
     for wrong in (np.ones(3), np.ones((2, 2), np.float32), np.array([np.nan], np.float32)):

@@ -74,11 +74,19 @@ def test_what_takes_the_fewest_words_goes():
         details = outcomes[0].details
         assert (details["form"], details["index"]) == ("union", index)
         assert details["false_positives"] < details["union"] / 4
+        if index == "bitmap":
+            assert details["index_bits"] == 200_000
     (outcome, *_) = all_reduce(workers(SPEC, 4), sparse(1, 2000, 1900, 4))
     assert outcome.details["form"] == "dense"
     (outcome, *_) = all_reduce(workers({"preset": "scalecom", "carrier": "union"}, 2),
                                sparse(1, 2000, 1900, 2))  # fmt: skip
     assert outcome.details == {"form": "list", "items": 20}
+
+
+def test_what_went_densely_tells_how_much_supports_overlap():
+    codecs, job = workers(SPEC, 4), sparse(3, 2000, 1300, 1) * 4
+    forms = [all_reduce(codecs, job)[0].details["form"] for _ in range(2)]
+    assert forms == ["dense", "union"]
 
 
 def test_one_round_more_and_fewer_words_than_a_sketch():

@@ -244,24 +244,31 @@ def test_marked_results_shrink_what_is_under_way(how: str) -> None:
     worker = worker_of(Timing(window_control="aimd"))
     worker.start(words(40), 0.0)
     assert len(worker.outgoing(0.0)) == 8
-    first = result(0, flags=Flag.RESULT | (Flag.ECN if how == "flag" else 0))
-    if how == "ip":
-        ipv4 = LAYOUT.view(first)["ipv4"]
-        ipv4["tos"], ipv4["checksum"] = CONGESTED, 0
-        ipv4["checksum"] = internet_checksum(ipv4[:, None].view(np.uint8))
-    worker.receive(first, 0.0)
+
+    def marked(chunk: int) -> np.ndarray:
+        frame = result(chunk, flags=Flag.RESULT | (Flag.ECN if how == "flag" else 0))
+        if how == "ip":
+            ipv4 = LAYOUT.view(frame)["ipv4"]
+            ipv4["tos"], ipv4["checksum"] = CONGESTED, 0
+            ipv4["checksum"] = internet_checksum(ipv4[:, None].view(np.uint8))
+        return frame
+
+    worker.receive(marked(0), 0.0)
     assert worker.window.size == 4
     assert not len(worker.outgoing(0.0))  # seven are under way
     deadline = worker.next_deadline()
     assert deadline is not None
     assert deadline > 0.0  # nothing to do until a timer runs out
-    for chunk in (3, 2, 1):
-        worker.receive(result(chunk), 0.0)
+    for chunk in (3, 2, 1):  # under way when the window shrank: their marks say nothing new
+        worker.receive(marked(chunk), 0.0)
         assert not len(worker.outgoing(0.0))
     worker.receive(result(4), 0.0)
+    assert (worker.window.size, worker.window.halvings) == (4, 1)
     frames = worker.outgoing(0.0)
     # The oldest of those that wait for their turn goes first.
     assert parse_strict(LAYOUT, frames).header["sequence"].tolist() == [9]
+    worker.receive(marked(8), 0.0)  # it went when the window was small already
+    assert (worker.window.size, worker.window.halvings) == (2, 2)
 
 
 def test_only_who_adapts_says_that_it_listens() -> None:

@@ -149,11 +149,14 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
 
 
 def test_who_gets_no_answer_gives_up() -> None:
-    end = new_worker(Timing(timeout=0.05, max_timeout=0.05, give_up=0.2))
-    with link(True) as (fabric, _):
+    end = new_worker(Timing(timeout=0.02, max_timeout=0.02, give_up=0.3))
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
         end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
         with pytest.raises(StalledError, match="sequence 1"):
-            streamer_of(end, fabric).run(now)
+            streamer.run(now)
+        # What it says it has sent, it has.
+        assert len(arrived(switch)) == end.counters.sent == 1 + end.counters.retransmissions > 1
 
 
 def test_a_socket_that_is_gone_is_named() -> None:
@@ -230,10 +233,13 @@ def test_packets_end_a_wait_that_they_may_change() -> None:
         streamer = streamer_of(end, fabric)
         end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
         end._timers.heard(now, -1.0)
+        told = []
+        fabric.heard = lambda: told.append(fabric.now())  # type: ignore[method-assign]
         streamer._turn(now, at_once(now))
+        assert told == []
         answer(switch, [0])
         after = streamer._turn(now, Watch(-1, now + 60.0, False))
-        assert end.counters.results == 1
+        assert len(told) == end.counters.results == 1
         assert after < now + 4.0  # and the time-out is 5 s
 
 

@@ -164,6 +164,19 @@ def test_rounds_are_as_declared(spec):
 
 
 @each_codec
+def test_a_fixed_size_is_that_of_any_gradient(spec):
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal((2, 5000)).astype(np.float32)
+    sparse = np.where(rng.random((2, 5000)) < 0.01, noise, np.float32(0))
+    sizes = []
+    for job in (noise, sparse):
+        sent = []
+        all_reduce(workers(spec, 2), list(job), watch=lambda own, to=sent: to.extend(own[0]))
+        sizes.append(sum(each.words.size for each in sent))
+    assert sizes[0] == sizes[1] or not build_codec(spec).capabilities()["fixed_size"]
+
+
+@each_codec
 @pytest.mark.parametrize("kernels", [name for name in kernel_sets.names() if name != "naive"])
 def test_the_kernels_make_no_difference(spec, kernels):
     rng = np.random.default_rng(1)

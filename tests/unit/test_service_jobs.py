@@ -12,11 +12,11 @@ from innet.service.jobs import Jobs
 class World:
     """Jobs with a switchboard that remembers, and clients that are numbers."""
 
-    def __init__(self, places=2, workers=4):
+    def __init__(self, places=2, workers=4, draw=None):
         self.said = {}
         self.board = []
         numbers = iter(range(100, 200))
-        self.jobs = Jobs(self, places, workers, self.say, draw=lambda _: next(numbers))
+        self.jobs = Jobs(self, places, workers, self.say, draw or (lambda _: next(numbers)))
 
     def say(self, client, message):
         self.said.setdefault(client, []).append(message)
@@ -241,6 +241,25 @@ def test_who_asked_first_says_whom_to_leave_out(three):
     assert three.last(0) == {"awaited": [1, 2]}  # it waits for the epoch after
 
 
+def test_asking_again_changes_whom_one_leaves_out_but_not_who_came_first(three):
+    three.renew(1)
+    three.renew(0, 1)
+    three.renew(1, 0)
+    assert three.said[2].count({"renewing": 1}) == 1
+    three.renew(2)
+    assert present(three) == [1, 2]
+
+
+def test_who_has_shown_no_address_cannot_ask(running):
+    running.jobs.gone(2)
+    running.join(3, 1)
+    running.renew(3)
+    running.renew(1)
+    assert running.last(1) == {"awaited": [1]}
+    running.hello(3)
+    assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
+
+
 def test_a_dead_worker_is_left_out(three):
     three.jobs.gone(1)
     three.renew(0, 1)
@@ -266,6 +285,14 @@ def test_whom_nobody_can_leave_out(three, without):
     with pytest.raises(InputError, match="worker 0 cannot go on without"):
         three.jobs.renew(0, {"epoch": job.epoch, "without": without})
     assert job.is_running
+
+
+@pytest.mark.parametrize(("draw", "number"), [(lambda n: n - 1, 0xFFFF), (lambda n: 0, 1)])
+def test_numbers_fit_the_header(draw, number):
+    world = World(draw=draw)
+    world.enter(1, 0, workers=1)
+    ((_, _, *header, _),) = world.board
+    assert header == [number, (draw(0x10000) + 1) % 0x10000]
 
 
 def test_epochs_wrap_around(world):

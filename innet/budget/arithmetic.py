@@ -38,6 +38,18 @@ def forbidden(program: ir.Program, source: Source, flow: Flow) -> Iterator[Findi
             )
 
 
+def unknown(program: ir.Program, source: Source, flow: Flow) -> Iterator[Finding]:
+    """Externs of a program's own."""
+    for item, where in _statements(program, source, flow):
+        if isinstance(item, ir.ExternCall):
+            yield Finding(
+                Severity.WARNING,
+                "externs",
+                f"{item.name} is no extern of v1model: what it takes is not counted",
+                where=where,
+            )
+
+
 def _statements(
     program: ir.Program, source: Source, flow: Flow
 ) -> Iterator[tuple[ir.Primitive | ir.BoolExpression, str]]:

@@ -71,6 +71,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         *wordy,
         *_wide(program, source, counts),
         *(each for flow in flows for each in arithmetic.forbidden(program, source, flow)),
+        *(each for flow in flows for each in arithmetic.unknown(program, source, flow)),
         *_checksums(program, late),
         *_unparsed(program),
         *(each for _, notes in again for each in notes),

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from innet.budget.pieces import Piece, Pieces
 from innet.budget.tofino import PIPE
 
+_Table = tuple[str, int]
+"""A pipeline's name, and the step that the table is."""
+
 
 @dataclass(slots=True)
 class Stage:
     """What is taken of one stage, by ingress and egress together."""
 
     registers: list[str] = field(default_factory=list)
-    tables: dict[tuple[str, int], str] = field(default_factory=dict)
+    tables: dict[_Table, str] = field(default_factory=dict)
     sram: int = 0
     tcam: int = 0
 
@@ -86,44 +89,57 @@ def _ordered(pieces: Sequence[Piece]) -> tuple[list[int], list[int]]:
 
 
 def _put(stages: list[Stage], piece: Piece, pipeline: str, earliest: int) -> int:
+    tables = {(pipeline, step): piece.name for step in piece.steps}
     number = earliest
     while True:
-        while len(stages) <= number:
-            stages.append(Stage())
-        stage = stages[number]
-        tables = {(pipeline, step): piece.name for step in piece.steps}
+        stage = _stage(stages, number)
         if (
             (piece.register is None or len(stage.registers) < PIPE.stateful_alus)
-            and len(stage.tables.keys() | tables.keys()) <= PIPE.logical_tables
-            and _room(stage, piece)
+            and _has_numbers(stage, tables)
+            and _has_blocks(stage, piece)
         ):
             break
         number += 1
-    for key, name in tables.items():
-        stage.tables.setdefault(key, name)
     if piece.register is not None:
         stage.registers.append(piece.name)
-    return _fill(stages, number, piece)
+    return _fill(stages, number, piece, tables)
 
 
-def _room(stage: Stage, piece: Piece) -> bool:
+def _stage(stages: list[Stage], number: int) -> Stage:
+    while len(stages) <= number:
+        stages.append(Stage())
+    return stages[number]
+
+
+def _has_numbers(stage: Stage, tables: dict[_Table, str]) -> bool:
+    """Each table takes one of the stage's. Those of one array, if they are more than a stage has,
+    get one to themselves: that they are too many for its stateful ALU is told elsewhere.
+    """
+    return len(stage.tables.keys() | tables.keys()) <= max(PIPE.logical_tables, len(tables))
+
+
+def _has_blocks(stage: Stage, piece: Piece) -> bool:
     """All of a piece has to fit, or as much as a whole stage has where a table is too great."""
     sram, tcam = min(piece.sram, PIPE.sram_blocks), min(piece.tcam, PIPE.tcam_blocks)
     return stage.sram + sram <= PIPE.sram_blocks and stage.tcam + tcam <= PIPE.tcam_blocks
 
 
-def _fill(stages: list[Stage], number: int, piece: Piece) -> int:
-    """Takes the blocks, of the next stages too; the stage of the last ones."""
+def _fill(stages: list[Stage], number: int, piece: Piece, tables: dict[_Table, str]) -> int:
+    """Takes the blocks, of the next stages too, with a table in each; the stage of the last."""
     sram, tcam = piece.sram, piece.tcam
     while True:
-        while len(stages) <= number:
-            stages.append(Stage())
-        stage = stages[number]
-        taken = min(sram, PIPE.sram_blocks - stage.sram), min(tcam, PIPE.tcam_blocks - stage.tcam)
-        stage.sram, stage.tcam = stage.sram + taken[0], stage.tcam + taken[1]
-        sram, tcam = sram - taken[0], tcam - taken[1]
-        if not sram and not tcam:
-            return number
+        stage = _stage(stages, number)
+        if _has_numbers(stage, tables):
+            taken = (
+                min(sram, PIPE.sram_blocks - stage.sram),
+                min(tcam, PIPE.tcam_blocks - stage.tcam),
+            )
+            stage.sram, stage.tcam = stage.sram + taken[0], stage.tcam + taken[1]
+            sram, tcam = sram - taken[0], tcam - taken[1]
+            if any(taken) or not (piece.sram or piece.tcam):
+                stage.tables = tables | stage.tables
+            if not sram and not tcam:
+                return number
         number += 1
 
 

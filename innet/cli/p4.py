@@ -11,7 +11,7 @@ from rich.table import Table
 
 from innet import programs
 from innet.cli.output import err, out, say_json, write_text
-from innet.errors import InputError, UnknownNameError
+from innet.errors import InputError, ProgramError, UnknownNameError
 
 app = typer.Typer(
     help="P4 programs: list, compile, export, check.",
@@ -108,7 +108,11 @@ def check(
     from innet.cli import p4_check
     from innet.tools.opening import open_document
 
-    found = estimate(open_document(program), program)
+    document = open_document(program)
+    try:
+        found = estimate(document, program)
+    except ProgramError as error:
+        raise type(error)(f"{program}: {error}") from None
     if as_json:
         say_json(found.document())
     else:

@@ -276,8 +276,8 @@ def check_lengths(batch: PacketBatch) -> None:
         )
 
 
-def refusal(engine: str, reasons: Sequence[str]) -> str:
-    """The message of the UnsupportedError for ``reasons``."""
+def refusal(engine: str, reasons: Sequence[str], other: str | None = None) -> str:
+    """The message of the UnsupportedError for ``reasons``; ``other``: an engine without any."""
     listed = "".join(f"\n  {reason}" for reason in reasons)
-    remedy = "\nLoad it with engine='interpret'." if engine == "jit" else ""
+    remedy = f"\nLoad it with engine='{other}'." if other else ""
     return f"the {engine} engine does not support what this program uses:{listed}{remedy}"

@@ -122,7 +122,8 @@ class Switch:
         check_references(program)
         reasons = kind.unsupported(program)
         if reasons:
-            raise UnsupportedError(refusal(engine, reasons))
+            others = (name for name in _ENGINES if not _engine_class(name).unsupported(program))
+            raise UnsupportedError(refusal(engine, reasons, next(others, None)))
         self.program = program
         self.engine_name = engine
         self.state = SwitchState(program, np.random.default_rng(seed))

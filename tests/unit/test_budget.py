@@ -85,6 +85,19 @@ def test_tables_take_blocks_by_their_keys_entries_and_data():
     assert found.used("TCAM blocks") == 2 * 2  # 64 bits in columns of 44, 1,024 rows of 512
 
 
+def test_a_table_that_is_spread_over_stages_counts_in_each():
+    document = read_document(PROGRAMS / "budget_limits_0.json")
+    exact, ternary = document["pipelines"][0]["tables"][:2]
+    # As many rows of 512 as three stages and a bit have TCAM for, in two columns.
+    exact["max_size"], ternary["max_size"] = 8, 3 * (24 // 2) * 512 + 1
+    found = estimate(document)
+    assert found.used("TCAM blocks") == 2 * (3 * 12 + 1)
+    assert found.used("stages") == 4
+    assert [ternary["name"] in stage for stage in found.layout] == [True] * 4
+    assert [exact["name"] in stage for stage in found.layout].count(True) == 1
+    assert found.used("logical tables") == 4 + 1
+
+
 # ── Verdicts ──
 
 
@@ -134,6 +147,7 @@ def test_pairs_that_are_harvested_by_a_second_pass_fit():
         (9, "stateful ALUs", "has 96 bits", None),
         (10, "parser depth, egress, bytes", "176 bytes deep", None),
         (11, "header vector bits", "4224 bits", None),
+        (12, "stateful ALUs", "17 actions do something with LimitsIngress.one", None),
     ],
 )
 def test_one_thing_that_is_wrong_is_the_one_that_is_told(wrong, resource, says, line):
@@ -207,6 +221,18 @@ def test_five_instructions_are_too_many():
     (reason,) = errors(estimate(document))
     assert "5 actions do something with SlotsIngress.values.value0" in reason.text
     assert "has 4 instructions" in reason.text
+
+
+def test_externs_of_a_program_are_said_not_to_be_counted():
+    document = read_document(PROGRAMS / "budget_limits_2.json")
+    (product,) = (each for each in document["actions"] if each["primitives"])
+    product["primitives"][0] |= {"op": "_Own_update", "parameters": []}
+    found = estimate(document)
+    assert found.fits
+    (warning,) = found.findings
+    assert warning.severity is Severity.WARNING
+    assert "_Own_update is no extern of v1model" in warning.text
+    assert warning.where.startswith("budget_limits.p4:")
 
 
 def test_slots_64_is_told_what_switchml_does():

@@ -199,6 +199,11 @@ class TestWrong:
         with pytest.raises(InnetError, match="NAME=NUMBER"):
             innet("p4", "compile", tmp_path / "a.p4", "-D", "VALUES", "--p4c", p4c)
 
+    def test_check_of_what_is_no_program(self, tmp_path):
+        (tmp_path / "other.json").write_text("{}")
+        with pytest.raises(InnetError, match=r"other\.json: no compiled P4 program"):
+            innet("p4", "check", tmp_path / "other.json")
+
     def test_a_folder_as_source(self, tmp_path):
         p4c = tmp_path / "p4c"
         p4c.touch(mode=0o755)

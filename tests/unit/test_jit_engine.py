@@ -204,7 +204,7 @@ def test_what_is_missing_is_named() -> None:
     )
     reason = f"the primitive teleport (action {first.name})"
     assert JitEngine.unsupported(program) == [reason]
-    with pytest.raises(UnsupportedError, match=r"teleport.*\n.*interpret"):
+    with pytest.raises(UnsupportedError, match="teleport"):
         made(program)
 
 

@@ -360,6 +360,16 @@ def test_unsupported_programs_are_refused_with_every_reason():
     assert issubclass(UnsupportedError, ProgramError)
 
 
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_externs_are_refused_without_a_way_that_does_not_exist(engine):
+    document = program("switch_tables")
+    document["extern_instances"] = [{"name": "I.own", "id": 0, "type": "own"}]
+    document["actions"][0]["primitives"] += [{"op": "_own_update", "parameters": []}]
+    with pytest.raises(UnsupportedError, match=r"(?s)extern instance I\.own.*_own_update") as told:
+        Switch.load(document, engine)
+    assert "Load it" not in str(told.value)  # as in the other engine, which has no externs either
+
+
 # ── What is no integer, and names that are nearly right ──
 
 

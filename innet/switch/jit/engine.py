@@ -56,9 +56,7 @@ class JitEngine:
 
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
         if reasons := self.unsupported(program):
-            raise UnsupportedError(
-                refusal("jit", reasons) + '\nLoad the program with engine="interpret" instead.'
-            )
+            raise UnsupportedError(refusal("jit", reasons))
         native = cache.load(program) or _compiled(program)
         self.source_path = cache.module_path(program)
         self._growth = native.compiled.growth

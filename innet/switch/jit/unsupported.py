@@ -12,7 +12,7 @@ from innet.switch.jit.tree import walk
 
 def structural_reasons(program: ir.Program) -> list[str]:
     """Each construct with the place where it is used; empty when the program can be emitted."""
-    reasons: dict[str, None] = {}
+    reasons: dict[str, None] = {f"the extern instance {name}": None for name in program.externs}
     for place, tree in _places(program):
         for node in walk(tree):
             if isinstance(node, ir.ExternCall):

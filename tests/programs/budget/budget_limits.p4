@@ -1,8 +1,8 @@
 // One thing that a pipe of a Tofino 1 cannot do, by WRONG: 1 an array twice, 2 a product, 3 a shift
 // by the packet, 4 three words into a cell, 5 three comparisons with it, 6 a chain of 14 tables,
 // 7 a resubmission with 80 bits, 8 arrays in circles, 9 a cell of 96 bits, 10 egress 164 bytes deep,
-// 11 more headers than can be carried. 0: nothing wrong; tables with 2,048 exact and 1,024 ternary
-// entries.
+// 11 more headers than can be carried, 12 an array at more places than a stage has tables. 0: nothing
+// wrong; tables with 2,048 exact and 1,024 ternary entries.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -89,6 +89,11 @@ control LimitsIngress(inout headers_t hdr, inout metadata_t meta,
         if (hdr.data.b == 0) { from_one(); } else { from_two(); }
 #elif WRONG == 9
         wide.write(0, (bit<96>)hdr.data.a);
+#elif WRONG == 12
+#define AT(i) else if (hdr.data.b == i) { one.write(0, i); }
+        if (hdr.data.b > 16) { add_one(); }
+        AT(0) AT(1) AT(2) AT(3) AT(4) AT(5) AT(6) AT(7) AT(8) AT(9) AT(10) AT(11) AT(12) AT(13)
+        AT(14) AT(15) AT(16)
 #endif
     }
 }

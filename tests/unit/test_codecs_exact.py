@@ -230,6 +230,9 @@ def test_one_limb_is_enough_for_integers():
     outcomes = all_reduce([build_codec("exact")] * 1, [np.array([3.0, -5.0, 1024.0], np.float32)])
     assert outcomes[0].contribution.integers.tolist() == [3, -5, 1024]
     assert outcomes[0].scale == 1.0
+    (outcome,) = all_reduce([build_codec("exact")], [np.array([0.75, -0.25], np.float32)])
+    assert outcome.contribution.integers.tolist() == [3, -1]
+    assert outcome.scale == 4.0
 
 
 def test_integers_that_no_index_can_reach_are_refused():

@@ -104,6 +104,14 @@ def test_a_gradient_of_other_layers_is_refused_before_anything_is_sent(codec):
     assert total.max() > 1.9
 
 
+def test_layers_of_one_element_are_layers_and_an_empty_gradient_has_none():
+    for size in (4, 0):
+        network = innet.Collective(workers=2, codec="scalecom", layers=[1, (1, 3)])
+        total, report = network.all_reduce([np.ones(size, np.float32)] * 2)
+        assert total[:1].tolist() == [2.0][:size]  # the first layer is sent whole
+        assert (report.rounds > 0) == (size > 0)
+
+
 def test_a_state_of_other_layers_is_refused():
     state = build_codec("adacomp", layers=[(2, 3), 4]).state_dict()
     build_codec("adacomp", layers=[(2, 3), 4]).load_state_dict(state)

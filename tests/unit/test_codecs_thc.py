@@ -230,6 +230,13 @@ def test_parameters_out_of_range_are_refused(parameters, message):
         codecs(1, **parameters)
 
 
+def test_the_ends_of_their_ranges_are_taken():
+    for bits, granularity, block in ((1, 1, 16), (4, 15, 8192), (8, 1023, 16)):
+        (codec,) = codecs(1, bits=bits, granularity=granularity, block=block)
+        (outcome,) = all_reduce([codec], [np.linspace(-1, 1, 20, dtype=np.float32)])
+        assert np.isfinite(outcome.sum).all()
+
+
 @pytest.mark.parametrize("other", [{"selector": "topk"}, {"carrier": "lhc"}])
 def test_what_cannot_be_rotated_together_is_refused(other):
     with pytest.raises(CompositionError):

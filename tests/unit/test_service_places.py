@@ -1,0 +1,53 @@
+"""The parts of a switch that serves jobs, and what a worker is told of its own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from innet import programs
+from innet.errors import NetworkError
+from innet.service.jobs import RunningJob
+from innet.service.places import Places, plan_of
+
+PROGRAM = programs.find("slots", 32)
+
+
+def test_parts_share_nothing_and_are_as_large_as_can_be():
+    places = Places.divide(PROGRAM, jobs=3, workers=5)
+    jobs = [places.job(place) for place in range(3)]
+    ports = [member.port for job in jobs for member in job.members]
+    assert ports == list(range(1, 16))
+    assert len({job.group for job in jobs}) == 3
+    ends = [(job.slot_base, job.slot_base + job.slots) for job in jobs]
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+    assert ends[-1][1] <= PROGRAM.dimensions().slots < 3 * 2 * places.slots
+
+
+def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
+    slots = PROGRAM.dimensions().slots
+    places = Places(PROGRAM, 1, 32, slots, room=100)
+    assert [places.window(workers) for workers in (1, 4, 25, 26, 101)] == [64, 16, 4, 2, 1]
+    free = Places(PROGRAM, 1, 32, slots)
+    assert 64 < free.window(1) <= slots
+    assert free.window(32) * 32 > 100
+    assert Places(PROGRAM, 1, 32, 8).window(1) == 8
+    # What is under way is counted in bytes.
+    large = Places(programs.find("slots", 1024), 1, 32, slots)
+    assert large.window(8) < free.window(8)
+
+
+def test_the_plan_of_a_worker_is_that_of_the_switch():
+    places = Places.divide(PROGRAM, jobs=3, workers=5)
+    job = RunningJob("a", 4, place=1, number=77, epoch=65_535, absent=frozenset({2}))
+    plan = plan_of(places.describe(job))
+    admitted = places.job(1)
+    assert (plan.job.number, plan.job.epoch, plan.job.absent) == (77, 65_535, {2})
+    assert (plan.job.slot_base, plan.job.group) == (admitted.slot_base, admitted.group)
+    assert plan.job.slots == places.window(4) <= admitted.slots
+    assert plan.job.members == admitted.members[:4]
+    assert [link.b.port for link in plan.links] == [6, 7, 8, 9]
+    for change in ({"workers": "many"}, {"values": 33}, {"job": None}):
+        with pytest.raises(NetworkError, match="job that cannot be"):
+            plan_of(places.describe(job) | change)

@@ -164,6 +164,23 @@ def test_how_many_are_selected(ratio, data):
     assert rest.max(initial=0) <= np.abs(values).min()
 
 
+def test_all_that_reach_the_samples_threshold_go_if_they_are_about_as_many_as_wanted():
+    x = np.random.default_rng(4).standard_normal(3000).astype(np.float32)
+    indices, _ = codec(ratio=0.1, sample=0.2).selector.select(x)
+    least = np.sort(np.abs(x[::5]))[-60]
+    expected = np.flatnonzero(np.abs(x) >= least)
+    assert 240 <= expected.size <= 390
+    assert expected.size != 300
+    assert indices.tolist() == expected.tolist()
+
+
+def test_a_small_sample_is_as_large_as_the_ratio_needs():
+    x = np.random.default_rng(5).standard_normal(10_000).astype(np.float32)
+    x[0] = 1e6  # a sample of this one would mislead
+    indices, _ = codec(ratio=0.01, sample=1e-4).selector.select(x)
+    assert 80 <= indices.size <= 130
+
+
 def test_a_sample_that_misleads_is_mended():
     size = 100_000
     mine = codec(ratio=0.01)

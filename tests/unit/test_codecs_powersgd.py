@@ -155,16 +155,17 @@ def test_the_best_approximation_is_found_by_and_by():
     values = 0.7 ** np.arange(30)
     matrix = (u[:, :30] * values) @ v.T
     best = np.sqrt((values[3:] ** 2).sum())
-    workers = codecs(2, [(50, 30)], rank=3)
+    workers = codecs(2, [(50, 30), (7,), (30, 50)], rank=3)  # each goes on from its own factors
     errors = []
     for _ in range(25):
         for codec in workers:
-            codec.feedback.residual = None  # the same matrix every time, and nothing else
-        x = (matrix / 2).astype(np.float32).ravel()
-        outcomes = all_reduce(workers, [x, x])
-        errors.append(np.linalg.norm(outcomes[0].sum - matrix.ravel()))
-    assert errors[0] > 1.05 * best
-    assert errors[-1] == pytest.approx(best, rel=1e-3)
+            codec.feedback.residual = None  # the same matrices every time, and nothing else
+        x = np.concatenate([matrix.ravel(), np.ones(7), 3 * matrix.T.ravel()])
+        outcomes = all_reduce(workers, [(x / 2).astype(np.float32)] * 2)
+        wrong = outcomes[0].sum - x
+        errors.append([np.linalg.norm(wrong[:1500]), np.linalg.norm(wrong[1507:]) / 3])
+    assert min(errors[0]) > 1.05 * best
+    assert errors[-1] == pytest.approx([best, best], rel=1e-3)
 
 
 def test_with_feedback_all_arrives_in_the_mean():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from innet.record import ExperimentRecord, Metric
-from innet.report import figures, numbers
+from innet.report import figures
 from innet.report.training import Way, title, ways_of
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def _draw_scores(
     axes.grid(alpha=0.3)
     axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
     if by_bytes and any(way.measured for way in ways):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(figures.bytes_tick)
+        figures.log_scale(axes, "x", figures.bytes_tick)
     figures.plain(axes)
 
 
@@ -119,8 +118,7 @@ def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]
         axes.annotate(
             way.title, (way.compression, mean), (5, 3), textcoords="offset points", fontsize=7
         )
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: numbers.times(value))
+    figures.log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
     axes.set_xlabel("compression against float32 in packets (grey: plain float32)")
     axes.set_ylabel(f"final {_axis(metric)}")
     axes.grid(alpha=0.3)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from innet.errors import InputError, MissingToolError
 from innet.report import numbers
@@ -59,14 +59,23 @@ def plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def log_scale(axes: Axes) -> None:
-    """Make the y axis logarithmic, with numbers at it within a decade, too."""
+def log_scale(
+    axes: Axes, which: Literal["x", "y"] = "y", said: str | Callable[[float, Any], str] = "{x:,g}"
+) -> None:
+    """Make an axis logarithmic, with numbers at it within a decade, too.
+
+    Args:
+        axes: whose.
+        which: of the two.
+        said: how a number is written, as matplotlib's formatters take it.
+    """
     from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - optional
 
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:,g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(said)
+    axis.set_minor_formatter(NullFormatter())
 
 
 def bytes_tick(value: float, _: object = None) -> str:

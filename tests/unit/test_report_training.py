@@ -95,6 +95,24 @@ def test_scores_with_their_spread():
     assert spread_of_scores([], accuracy) == "not evaluated"
 
 
+@pytest.mark.parametrize("less", [2, 25])
+def test_every_number_at_a_logarithmic_axis_has_its_unit(less):
+    record = a_training()
+    dense = a_run("dense", report=a_report()).model_copy(update={"settings": {"way": "dense"}})
+    other = a_run("lhc", report=a_report(bytes_sent=284_000 // less)).model_copy(
+        update={"settings": {"way": "lhc"}}
+    )
+    figure = training_figure(record.model_copy(update={"runs": (dense, other)}))
+    _, traffic, _, final = figure.axes
+    for axes, units in ((traffic, ("kB", "MB")), (final, ("\N{MULTIPLICATION SIGN}",))):
+        low, high = axes.get_xlim()
+        labels = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
+        inside = [each for each in labels if low <= each.get_position()[0] <= high]
+        shown = [each.get_text() for each in inside if each.get_text()]
+        assert len(shown) > 1
+        assert all(each.endswith(units) for each in shown), shown
+
+
 def test_file_is_a_png(tmp_path):
     draw_training(a_training(), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -25,11 +26,19 @@ from innet.cli.options import (
     ValuesOption,
     WorkersOption,
 )
+from innet.errors import InputError, UnknownNameError
 
 _TOPOLOGIES = ("star", "tree", "fat-tree", "dumbbell")
 
+# Parameters that say something of a network for a program of one's own; the others, of all-reduces.
+_OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "pcap", "cli"}
+_ONLY_BMV2 = {"simple_switch", "thrift_port", "log_level"}
+_ONLY_TRAINING = {"model", "epochs", "out_dir"}
+_NO_TRAINING = {"size", "density", "input_files", "rounds", "output"}
+
 
 def net(
+    context: typer.Context,
     *,
     topology: Annotated[
         str,
@@ -143,17 +152,22 @@ def net(
     """Sum gradients over a Mininet network (needs root), one process per worker."""
     from innet.cli import net_runs
     from innet.cli.settings import read_settings
-    from innet.errors import InputError, UnknownNameError
 
     file = Path(topology) if topology.endswith(".json") else None
     if file is None and topology not in _TOPOLOGIES:
         known = [*_TOPOLOGIES, "a file ending in .json"]
         raise UnknownNameError("topology", topology, known)
+    own = p4 is not None or file is not None
+    options = _given(context)
+    if own:
+        _check_own(options, topology, switch)
+    else:
+        _check_all_reduce(options, train=train)
     if draw is None:
         from topo.network import require_root
 
         require_root("a Mininet network")
-    if p4 is not None or file is not None:
+    if own:
         if not cli:
             raise InputError(
                 "a program of your own is started for Mininet's command line; add --cli."
@@ -216,6 +230,7 @@ def net(
             "pcap": pcap,
         },
     )
+    _check_switch(options, settings.switch)
     if codec_parameters:
         changed = with_parameters(settings.codec, codec_parameters)
         settings = settings.model_copy(update={"codec": changed})
@@ -228,3 +243,55 @@ def net(
         net_runs.train(settings, given, out_dir, as_json=as_json, cli=cli)
     else:
         net_runs.all_reduce(settings, output, as_json=as_json, cli=cli)
+
+
+def _given(context: typer.Context) -> dict[str, str]:
+    """Parameters that were given as options, and the options' names."""
+    found = {}
+    for each in context.command.params:
+        source = context.get_parameter_source(each.name) if each.name else None
+        if each.name and source is not None and source.name == "COMMANDLINE":
+            found[each.name] = each.opts[0]
+    return found
+
+
+def _check_own(given: Mapping[str, str], topology: str, switch: str | None) -> None:
+    """Raise InputError if an option has no effect on a network for a program of one's own."""
+    others = given.keys() - _OWN - _ONLY_BMV2
+    _refuse(
+        given,
+        others,
+        "no effect on a program of your own, for which there is no all-reduce; rates and delays of "
+        "links are a topology file's to say",
+    )
+    if topology.endswith(".json"):
+        _refuse(given, {"workers"}, "no effect, as the topology file says which hosts there are")
+    elif topology != "star":
+        raise InputError(
+            f"--topology {topology}: a program of your own runs on a star, or on the network of a "
+            "topology file (.json)."
+        )
+    _check_switch(given, switch or "builtin")
+
+
+def _check_all_reduce(given: Mapping[str, str], *, train: bool) -> None:
+    """Raise InputError if an option has no effect on an all-reduce, or on a training."""
+    _refuse(given, {"rules"}, "no effect without a program of your own; name it with --p4")
+    if train:
+        _refuse(given, _NO_TRAINING, "no effect on a training")
+    else:
+        _refuse(given, _ONLY_TRAINING, "no effect without --train")
+
+
+def _check_switch(given: Mapping[str, str], kind: str) -> None:
+    """Raise InputError if an option of another kind of switch was given."""
+    if kind == "bmv2":
+        _refuse(given, {"engine"}, "no effect on simple_switch")
+    else:
+        _refuse(given, _ONLY_BMV2, "no effect without --switch bmv2")
+
+
+def _refuse(given: Mapping[str, str], names: Collection[str], why: str) -> None:
+    """Raise InputError if one of ``names`` was given."""
+    if options := [option for name, option in given.items() if name in names]:
+        raise InputError(f"{', '.join(options)}: {why}.")

@@ -1,0 +1,49 @@
+"""Options of ``innet net`` that would have no effect are refused, before a network is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.mininet import needs_mininet
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.errors import InputError
+
+OWN = ["--p4", "mine.json", "--cli"]
+FILE = ["--topology", "mine.json", "--cli"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model", "ncf", "--epochs", "2"], "--model, --epochs: no effect without --train"),
+        (["--out", "folder"], "--out: no effect without --train"),
+        (["--train", "--size", "10"], "--size: no effect on a training"),
+        (["--commands", "rules"], "--commands: no effect without a program of your own"),
+        ([*OWN, "--rate", "10"], "--rate: no effect on a program of your own"),
+        ([*OWN, "--codec", "lhc", "-w", "3"], "--codec: no effect on a program of your own"),
+        ([*OWN, "--topology", "tree"], "--topology tree: a program of your own runs on a star"),
+        ([*OWN, "--log-level", "trace"], "--log-level: no effect without --switch bmv2"),
+        ([*OWN, "--switch", "bmv2", "--engine", "jit"], "--engine: no effect on simple_switch"),
+        ([*FILE, "--workers", "3"], "--workers: no effect, as the topology file says"),
+    ],
+)
+def test_options_without_effect_are_refused(words, said):
+    result = CliRunner().invoke(app, ["net", *words])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(said)
+
+
+@needs_mininet
+@pytest.mark.parametrize(
+    ("switch", "option"), [("builtin", ["--thrift-port", "9091"]), ("bmv2", ["--engine", "jit"])]
+)
+def test_the_switch_may_be_said_by_the_settings(switch, option, tmp_path):
+    config = Path(tmp_path, "net.toml")
+    config.write_text(f'switch = "{switch}"\n')
+    words = ["net", "--config", str(config), *option, "--draw", str(tmp_path / "net.png")]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception).startswith(f"{option[0]}: no effect")

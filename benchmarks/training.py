@@ -74,13 +74,14 @@ def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> Non
 def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
     """The settings, and the way to sum, of a cell of the tables."""
     description = _description(codec, model)
+    of_model = MODELS.get(model)(None)
     settings = TrainSettings(
         model=model,
         workers=workers,
         codecs=(description or "dense",),
-        batch_size=max(1, MODELS.get(model)(None).recipe.batch_size * 4 // workers),
+        batch_size=max(1, of_model.recipe.batch_size * 4 // workers),
     )
-    way = ways(settings)[0 if description is None else 1]
+    way = ways(settings, tuple(of_model.shapes.values()))[0 if description is None else 1]
     if description is None:
         return settings, way
     return settings, replace(way, title=codec, name=codec if codec in COMPOSED else way.name)

@@ -71,8 +71,8 @@ def run(
     settings = settings.completed()
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": made(settings.pcap)})
-    plain, compressed = ways(training)
     model = MODELS.get(training.model)(training.framework)
+    plain, compressed = ways(training, tuple(model.shapes.values()))
     training = completed(training, model)
     data = model.load(training.evaluate)
     trial = trial_of(training, model=model, data=data, seed=settings.seed, watch=watch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from innet.codecs import build_codec
+from innet.codecs import ModelLayers, build_codec
 from innet.config import CodecDescription, TrainSettings
 from innet.errors import ConfigError
 from innet.experiments.model import MODELS, Model
@@ -22,8 +22,12 @@ from innet.record import TRAIN, Run, Watcher
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
-def ways(settings: TrainSettings) -> list[Way]:
+def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way]:
     """Plain sums, then each codec under its preset's name, or its description where it has none.
+
+    Args:
+        settings: see ``TrainSettings``.
+        layers: of the model; codecs with parameters for each layer cannot be built without.
 
     Raises:
         UnknownNameError, ConfigError, CompositionError: a codec that cannot be built, or is given
@@ -31,14 +35,16 @@ def ways(settings: TrainSettings) -> list[Way]:
     """
     found = [Way("plain", "plain float32", None)]
     specs: list[object] = []
+    presets = [_name(description) for description in settings.codecs]
     for description in settings.codecs:
-        built = build_codec(description, seed=settings.seed)
+        built = build_codec(description, seed=settings.seed, layers=layers)
         if built.spec in specs:
             raise ConfigError(f"the codec {built.describe()} is given twice; give each once.")
         specs.append(built.spec)
-        name = _name(description) or built.describe()
-        if any(way.name == name for way in found):
-            name = built.describe()  # one preset with different parameters
+        name = _name(description)
+        only = presets.count(name) == 1 or description in (name, {"preset": name})
+        if not (name and only):
+            name = built.describe()  # no preset's name, or one preset with different parameters
         # Lin et al. move momentum from the optimiser into the feedback; twice would be too much.
         own_momentum = built.spec["feedback"]["name"] == "momentum"
         found.append(Way(name, name, description, own_momentum))
@@ -72,8 +78,8 @@ def run(
             is trained.
         MissingToolError: the framework or the data is not installed.
     """
-    compared = ways(settings)
     model = MODELS.get(settings.model)(settings.framework)
+    compared = ways(settings, tuple(model.shapes.values()))
     settings = completed(settings, model)
     data = model.load(settings.evaluate)
     per_epoch = epoch_of(settings, data)

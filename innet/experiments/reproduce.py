@@ -138,7 +138,8 @@ class _Trainings:
             epochs=measure.epochs,
             batch_size=measure.batch_size,
         )
-        way = ways(settings)[0 if plain else 1]
+        layers = tuple(MODELS.get(measure.model)(None).shapes.values())
+        way = ways(settings, layers)[0 if plain else 1]
         first, quick = self._effort.seed, self._effort.quick
         return [
             self._store.run(settings, way, seed, _QUICK_STEPS if quick else None).runs[0]

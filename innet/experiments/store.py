@@ -107,7 +107,9 @@ class Store:
         asked = completed(settings, model).model_dump(
             mode="json", exclude={"codecs", "seed", "repeats"}
         )
-        codec = None if way.codec is None else build_codec(way.codec).spec
+        codec = None
+        if way.codec is not None:
+            codec = build_codec(way.codec, layers=tuple(model.shapes.values())).spec
         key = [asked, codec, way.own_momentum, seed, steps, version("innet")]
         text = json.dumps(key, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -65,6 +66,11 @@ def test_one_preset_with_other_parameters_is_another_way():
     denser = {"preset": "topk", "selector": {"ratio": 0.05}}
     names = [way.name for way in comparison.ways(TrainSettings(codecs=("topk", denser)))]
     assert names == ["plain", "topk", "topk(ratio=0.05) + fixed + lhc + residual"]
+    fewer = {"preset": "topk", "selector": {"k": 9}}
+    names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser, fewer)))]
+    assert names[1:] == [f"topk({each}) + fixed + lhc + residual" for each in ("ratio=0.05", "k=9")]
+    names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser,)))]
+    assert names == ["plain", "topk"]
 
 
 @pytest.mark.parametrize("codecs", [("topk", "topk"), ("plain",), ("topkk",)])
@@ -112,6 +118,21 @@ def test_a_framework_of_another_distribution_computes_the_gradients(tmp_path, mo
     arguments = ["train", "--framework", "mine", "--config", str(config), "-o", str(tmp_path)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert calls == [3] * 4  # a step of two workers, with plain sums and by the codec
+
+
+def test_parameters_for_each_layer_are_of_the_models_layers(tmp_path):
+    """As the runs themselves are told the layers, so is the look at the codecs before them."""
+    rates = (1, 1, 4, 1, 100, 10, 10, 1)
+    spec = {"preset": "scalecom", "selector": {"rates": rates, "first_dense": False}}
+    settings = TrainSettings(codecs=(spec,), **QUICK)
+    made = comparison.run(settings, tmp_path, created=NOW)
+    sizes = [math.prod(shape) for shape in cnn.SHAPES.values()]
+    chosen = sum(-(-size // rate) for size, rate in zip(sizes, rates, strict=True))
+    (step,) = made.record.runs[1].steps
+    assert step.selected == QUICK["workers"] * chosen
+    wrong = {"preset": "scalecom", "selector": {"rates": rates[:3]}}
+    with pytest.raises(ConfigError, match="3 rates for 8 layers"):
+        comparison.run(TrainSettings(codecs=(wrong,), **QUICK), tmp_path / "not", created=NOW)
 
 
 def test_the_command_and_its_report(tmp_path):

@@ -83,7 +83,9 @@ def _draw_scores(
     axes.set_ylabel(_axis(metric))
     axes.grid(alpha=0.3)
     axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
-    if by_bytes and any(way.measured for way in ways):
+    if not by_bytes:
+        axes.locator_params(axis="x", integer=True)
+    elif any(way.measured for way in ways):
         figures.log_scale(axes, "x", figures.bytes_tick)
     figures.plain(axes)
 
@@ -92,7 +94,7 @@ def _draw_losses(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any
     for way, style in zip(ways, styles, strict=True):
         lines = [figures.smooth([step.loss for step in run.steps]) for run in way.runs]
         _band(axes, range(1, len(lines[0]) + 1), lines, style)
-    axes.set_yscale("log")
+    figures.log_scale(axes)
     axes.set_ylabel(f"training loss, mean of {figures.SMOOTH} iterations")
     axes.set_xlabel("iteration")
     axes.grid(alpha=0.3)
@@ -102,6 +104,7 @@ def _draw_losses(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any
 def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]]) -> None:
     """The last scores over the compression; bars reach a standard deviation either way."""
     metric = ways[0].metric
+    names: list[tuple[str, tuple[float, float]]] = []
     for way, style in zip(ways, styles, strict=True):
         scores = [metric.factor * each for each in way.scores()]
         if not scores:
@@ -115,14 +118,29 @@ def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]
         axes.errorbar(
             way.compression, mean, deviation, fmt="o", color=style["color"], capsize=3, ms=4
         )
-        axes.annotate(
-            way.title, (way.compression, mean), (5, 3), textcoords="offset points", fontsize=7
-        )
+        names.append((way.title, (way.compression, mean)))
     figures.log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
+    _name_points(axes, names)
     axes.set_xlabel("compression against float32 in packets (grey: plain float32)")
     axes.set_ylabel(f"final {_axis(metric)}")
     axes.grid(alpha=0.3)
     figures.plain(axes)
+
+
+def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]]) -> None:
+    """Each point's name, where there is more room; long ones do not make the panels narrower."""
+    low, high = axes.get_xlim()
+    for name, point in names:
+        right = point[0] ** 2 > low * high
+        axes.annotate(
+            name,
+            point,
+            (-5 if right else 5, 3),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontsize=7,
+            in_layout=False,
+        )
 
 
 def _band(
@@ -136,7 +154,10 @@ def _band(
     columns = list(zip(*lines, strict=True))
     means = [statistics.fmean(column) for column in columns]
     broad = "linewidth" in style
-    axes.plot(places, means, **style, marker="" if broad else marker, markersize=3)
+    if broad:  # a line of one point shows nothing but its marker
+        axes.plot(places, means, **style, marker="o" if len(means) == 1 else "", markersize=7)
+    else:
+        axes.plot(places, means, **style, marker=marker, markersize=3)
     if len(lines) > 1 and not broad:
         around = [statistics.stdev(column) for column in columns]
         lower = [mean - each for mean, each in zip(means, around, strict=True)]

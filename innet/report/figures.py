@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -22,6 +23,7 @@ DASHES = ("dashed", "solid", "dashdot", "dotted")
 BAND = "#BBBBBB"
 SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
 _DPI = 150
+_NARROW, _WIDE, _FEW = 0.6, 2.0, 4  # decades; intervals of a narrow axis
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -62,18 +64,28 @@ def plain(axes: Axes) -> None:
 def log_scale(
     axes: Axes, which: Literal["x", "y"] = "y", said: str | Callable[[float, Any], str] = "{x:,g}"
 ) -> None:
-    """Make an axis logarithmic, with numbers at it within a decade, too.
+    """Make an axis logarithmic, with numbers at it however narrow or wide its range is.
 
     Args:
-        axes: whose.
+        axes: whose; all is drawn.
         which: of the two.
         said: how a number is written, as matplotlib's formatters take it.
     """
-    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415 - optional
+    from matplotlib.ticker import (  # noqa: PLC0415 - optional
+        Locator,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
 
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    locator: Locator = MaxNLocator(_FEW)
+    if decades > _NARROW:
+        locator = LogLocator(subs=(1, 2, 5) if decades < _WIDE else (1,))
+    axis.set_major_locator(locator)
     axis.set_major_formatter(said)
     axis.set_minor_formatter(NullFormatter())
 

@@ -101,13 +101,13 @@ def _draw_accuracy(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
             for step, sent in zip(line.run.steps, line.bytes_sent, strict=True)
             if step.score is not None
         ]
-        marker = "o" if line.measured else ""
+        lone = len(known) == 1  # of a broad line, a single point shows nothing but its marker
         axes.plot(
             [place for place, _ in known],
             [percent for _, percent in known],
             **line.style,
-            marker=marker,
-            markersize=3,
+            marker="o" if line.measured or lone else "",
+            markersize=3 if line.measured else 7,
         )
         if by_bytes and line.measured and known:
             axes.annotate(
@@ -140,8 +140,8 @@ def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
                 ha="right",
                 va="center",
             )
-    axes.set_yscale("log")
     axes.margins(y=0.1)
+    figures.log_scale(axes)
     axes.set_ylabel(f"training loss, mean of {figures.SMOOTH} iterations")
     if not by_bytes:
         axes.legend(axes.lines, [line.run.title for line in lines], frameon=False)
@@ -153,11 +153,11 @@ def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
     axes.grid(alpha=0.3)
     if not by_bytes:
         axes.set_xlabel("iteration")
+        axes.locator_params(axis="x", integer=True)
         return
-    if any(line.bytes_sent[-1] for line in lines):
-        axes.set_xscale("log")
     axes.set_xlabel("bytes sent by each worker")
-    axes.xaxis.set_major_formatter(figures.bytes_tick)
+    if any(line.bytes_sent[-1] for line in lines):
+        figures.log_scale(axes, "x", figures.bytes_tick)
     if not all(line.measured for line in lines):
         axes.set_title("grey: float32, as if sent densely in packets", fontsize=9)
 

@@ -9,6 +9,7 @@ import pytest
 from support.records import a_record, a_report, a_run
 
 from innet.record import PERPLEXITY, TRAIN
+from innet.report import figures
 from innet.report.curves import draw_training, training_figure
 from innet.report.training import cells, spread_of_scores, ways_of
 
@@ -111,6 +112,54 @@ def test_every_number_at_a_logarithmic_axis_has_its_unit(less):
         shown = [each.get_text() for each in inside if each.get_text()]
         assert len(shown) > 1
         assert all(each.endswith(units) for each in shown), shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(2e4, 6e5), (4.1e5, 6.3e6), (1e3, 1e8), (2.1e5, 3.9e5), (3.1e5, 3.9e5)]
+)
+def test_a_logarithmic_axis_is_labelled_whatever_its_range(low, high):
+    """By the formatter of the axis alone: powers of ten beside it would lie one over the other."""
+    figure = figures.new_figure(4, 3)
+    axes = figure.subplots()
+    axes.plot([low, high], [1, 2])
+    figures.log_scale(axes, "x", figures.bytes_tick)
+    figure.draw_without_rendering()
+    left, right = axes.get_xlim()
+    ticks = [tick for tick in axes.xaxis.get_major_ticks() if left <= tick.get_loc() <= right]
+    labels = [tick.label1.get_text() for tick in ticks]
+    assert 2 <= len(set(labels)) == len(labels) <= 7
+    assert all(label.endswith("B") for label in labels)
+    assert not any(tick.label1.get_text() for tick in axes.xaxis.get_minor_ticks())
+
+
+def test_plain_sums_that_were_evaluated_once_are_seen():
+    record = a_training(seeds=1)
+    short = [run.model_copy(update={"steps": run.steps[:11]}) for run in record.runs]
+    score = training_figure(record.model_copy(update={"runs": tuple(short)})).axes[0]
+    assert [(len(line.get_xdata()), line.get_marker()) for line in score.lines] == [(1, "o")] * 2
+
+
+def test_names_of_points_stay_within_the_picture():
+    record = a_training(seeds=1)
+    plain, topk = record.runs
+    named = [plain]
+    for ratio in (10, 90):  # the right one of two points, and the left one
+        steps = [
+            step.model_copy(update={"bytes_sent": step.bytes_dense // ratio}) for step in topk.steps
+        ]
+        way = {"way": f"a codec of many parts, sent {ratio} times fewer bytes", "seed": 0}
+        named.append(
+            topk.model_copy(
+                update={"name": str(ratio), "settings": way, "steps": tuple(steps)},
+            )
+        )
+    figure = training_figure(record.model_copy(update={"runs": tuple(named)}))
+    figure.draw_without_rendering()
+    final = figure.axes[3]
+    frame = final.get_window_extent()
+    for text in final.texts:
+        box = text.get_window_extent()
+        assert frame.x0 <= box.x0 < box.x1 <= frame.x1
 
 
 def test_file_is_a_png(tmp_path):

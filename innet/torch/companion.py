@@ -15,7 +15,7 @@ from pathlib import Path
 
 from innet.errors import NetworkError
 
-_START_SECONDS = 60.0  # the first start compiles
+START_SECONDS = 60.0  # the first start compiles
 _END_SECONDS = 15.0
 _lock = threading.Lock()
 _companions: list[Companion] = []
@@ -100,14 +100,14 @@ class Companion:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise NetworkError("the switch process ended at once.") from None
-        until = time.monotonic() + _START_SECONDS
+        until = time.monotonic() + START_SECONDS
         said = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not said.endswith(b"\n"):
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise NetworkError(f"the switch process took more than {_START_SECONDS:g} s.")
+                    raise NetworkError(f"the switch process took more than {START_SECONDS:g} s.")
                 if selector.select(left):
                     part = os.read(self._process.stdout.fileno(), 1000)
                     if not part:

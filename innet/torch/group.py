@@ -62,16 +62,18 @@ class SwitchGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # type: ignore[call-arg]  # PyTorch's own types lack this form
         self._store = store
         self._timeout = timeout
-        self._gloo = self._make_gloo("gloo")
-        self._for_infinite: Any = None
-        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
         self.reports: deque[Report] = deque(maxlen=100)
         self._courier: Courier | None = None
         if size > 1:
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
+            # The job's name is new; the store may hold where a group before had its connections.
+            self._store = PrefixStore(member.job, store)
             self._courier = Courier(member, deadline=settings.deadline)
             self._codec = self._courier.build_codec(codec)
+        self._gloo = self._make_gloo("gloo")
+        self._for_infinite: Any = None
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
         return "innet"

@@ -6,14 +6,15 @@ import json
 import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innet.errors import InnetError, InputError, NetworkError
+from innet.errors import InnetError, InputError, NetworkError, StalledError
 from innet.service import Membership, join
-from innet.torch.companion import companion
+from innet.torch.companion import START_SECONDS, companion
 from innet.torch.flat import torch
 
 dist = torch.distributed
@@ -23,6 +24,7 @@ Publish = Callable[[Offer | None], Offer]
 """Rank 0 gives what all are to know, the others None; all get it."""
 
 JOIN_DEADLINE = 60.0
+_LOOK_SECONDS = 0.01  # between two looks into a store
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +106,56 @@ def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membersh
     """The same for a group that is being made, by its store.
 
     Args:
-        store: of this group alone.
+        store: of this group alone, or of groups before it too: torchrun keeps its store when it
+            restarts the ranks, and with it what they have said there.
         rank: of this process in the group.
         size: of the group.
         settings: where the switch is.
     """
 
     def publish(offer: Offer | None) -> Offer:
-        if offer is not None:
-            store.set("innet/offer", json.dumps(offer))
-        found: Offer = json.loads(store.get("innet/offer"))
-        return found
+        until = time.monotonic() + settings.deadline
+        if offer is None:
+            return _ask(store, rank, until + START_SECONDS)  # rank 0 may have a switch to start
+        _answer(store, offer, size, until)
+        return offer
 
     return meet(publish, rank, size, settings)
+
+
+def _ask(store: Any, rank: int, until: float) -> Offer:
+    """What rank 0 offers, under a name that was drawn just now, so that no answer is an old one."""
+    drawn = secrets.token_hex(8)
+    store.set(f"innet/asks/{rank}", drawn)
+    while not store.check([f"innet/answer/{drawn}"]):
+        if time.monotonic() > until:
+            raise StalledError(f"rank {rank} waited in vain for rank 0 to come to the group.")
+        time.sleep(_LOOK_SECONDS)
+    offer: Offer = json.loads(store.get(f"innet/answer/{drawn}"))
+    store.set(f"innet/heard/{offer['drawn']}/{rank}", "")
+    return offer
+
+
+def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
+    """Tell the other ranks; who asked may be of another time, until its answer is heard."""
+    offer["drawn"] = secrets.token_hex(8)
+    missing = set(range(1, size))
+    answered = set()
+    while True:
+        for rank in sorted(missing):
+            if store.check([f"innet/heard/{offer['drawn']}/{rank}"]):
+                missing.remove(rank)
+            elif store.check([f"innet/asks/{rank}"]):
+                asked = store.get(f"innet/asks/{rank}").decode()
+                if asked not in answered:
+                    answered.add(asked)
+                    store.set(f"innet/answer/{asked}", json.dumps(offer))
+        if not missing:
+            return
+        if time.monotonic() > until:
+            names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, sorted(missing)))}"
+            raise StalledError(f"rank 0 waited in vain for {names} to come to the group.")
+        time.sleep(_LOOK_SECONDS)
 
 
 def meet(publish: Publish, rank: int, size: int, settings: Settings) -> Membership:

@@ -9,6 +9,7 @@ import queue
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from innet.errors import (  # noqa: E402
 from innet.participant import rehearse  # noqa: E402
 from innet.torch.companion import Companion  # noqa: E402
 from innet.torch.courier import Courier  # noqa: E402
+from innet.torch.group import create  # noqa: E402
 from innet.torch.rendezvous import Settings, join_store  # noqa: E402
 from innet.torch.roll_call import roll_call  # noqa: E402
 from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
@@ -240,10 +242,12 @@ def test_roll_calls_with_long_messages():
 # ---------------------------------------------------------------- where workers meet
 
 
-def meeting(store, settings):
+def meeting(store, settings, first=None):
     """All workers' attempts to meet; a membership or an error each."""
 
     def attempt(worker):
+        if first not in (None, worker):
+            time.sleep(0.05)
         try:
             return join_store(store, worker, WORKERS, settings[worker])
         except innet.errors.InnetError as error:
@@ -264,6 +268,49 @@ def test_workers_meet_at_a_switch_by_their_store():
         assert members[0].job.startswith("mine-")
         for each in members:
             each.leave()
+
+
+@pytest.mark.parametrize("first", range(WORKERS))
+def test_workers_that_are_restarted_do_not_meet_where_they_met_before(first):
+    """Whoever comes first, with all that was said before in the store."""
+    store = torch.distributed.HashStore()
+    names = set()
+    for _ in range(3):
+        with serving(workers=WORKERS) as service:  # another one each time
+            members = meeting(store, [at(service)] * WORKERS, first)
+            assert len({each.job for each in members}) == 1
+            names.add(members[0].job)
+            for each in members:
+                each.leave()
+    assert len(names) == 3
+
+
+def test_a_group_is_made_again_from_the_store_of_the_one_before(monkeypatch):
+    """Its gloo's connections, too, are not those that the store still tells of."""
+    store = torch.distributed.HashStore()
+
+    def once(rank):
+        time.sleep(0.2 * rank)
+        group = create(store, rank, 2, timedelta(seconds=5))
+        found = [torch.ones(3), torch.ones(3, dtype=torch.int64)]
+        for tensor in found:
+            group.allreduce([tensor]).wait()
+        group.shutdown()
+        return [tensor.tolist() for tensor in found]
+
+    with serving(workers=2) as service:
+        monkeypatch.setenv("INNET_SWITCH", where(service))
+        for _ in range(2):
+            for each in together([lambda r=r: once(r) for r in range(2)]):
+                assert each == [[2.0] * 3, [2] * 3]
+
+
+@pytest.mark.parametrize(("rank", "missing"), [(0, "ranks 1, 2"), (2, "rank 0")])
+def test_who_does_not_come_to_a_group_is_named(rank, missing, monkeypatch):
+    monkeypatch.setattr("innet.torch.rendezvous.START_SECONDS", 0.0)
+    settings = Settings(switch="127.0.0.1:1", deadline=0.1)
+    with pytest.raises(StalledError, match=f"rank {rank} waited in vain for {missing} to come"):
+        join_store(torch.distributed.HashStore(), rank, WORKERS, settings)
 
 
 def test_a_wrong_key_is_everybodys_error():

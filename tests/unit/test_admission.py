@@ -105,6 +105,7 @@ def test_two_jobs_behind_the_same_ports() -> None:
         ({"number": 1 << 16}, "job's number is 65536"),
         ({"epoch": -1}, "epoch is -1"),
         ({"group": 0}, "multicast group is 0"),
+        ({"absent": frozenset({0, 1})}, "all workers of the job are absent"),
         ({"slots": 12}, "power of two"),
         ({"slots": 1 << 17}, "number of slots is 131072"),
         ({"slots": 8, "slot_base": 4}, "no multiple"),

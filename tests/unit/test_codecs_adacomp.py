@@ -88,6 +88,16 @@ def test_by_hand():
     assert mine.feedback.residual.tolist() == [0.5, -0.75, 0, -0.75, 0, 1]
 
 
+@pytest.mark.parametrize("feedback", ["none", "residual", "momentum", "lowpass"])
+def test_one_magnitude_is_sent_whatever_the_feedback(feedback):
+    mine = build_codec({"selector": {"name": "adacomp", "bin": 10}, "feedback": feedback})
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        (outcome,) = all_reduce([mine], [rng.standard_normal(500).astype(np.float32)])
+        assert outcome.sent.size > 50
+        assert len(set(np.abs(outcome.sent).tolist())) == 1
+
+
 def test_a_gradient_that_opposes_all_waits():
     mine = codec(bin=2)
     mine.feedback.residual = np.array([5, 4], np.float32)

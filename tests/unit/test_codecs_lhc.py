@@ -62,6 +62,18 @@ def test_stalls_differ_from_one_all_reduce_to_the_next():
     assert len(stalled) > 1
 
 
+def test_the_hashes_have_the_carriers_seed_if_it_has_one():
+    job = sparse(np.random.default_rng(4), 5000, 50, count=2)
+    sent = []
+    for own, of_codec in ((7, 0), (7, 1), (8, 0), (None, 0), (None, 1)):
+        rounds = []
+        carrier = {"name": "lhc", "seed": own}
+        all_reduce(workers({"carrier": carrier}, 2, seed=of_codec), job, watch=rounds.append)
+        sent.append(b"".join(each.words.tobytes() for each in rounds[1][0]))
+    assert sent[0] == sent[1]
+    assert len(set(sent)) == 4
+
+
 def test_index_and_sketch_travel_in_one_round():
     rounds = []
     job = sparse(np.random.default_rng(1), 10_000, 100, count=3)

@@ -153,7 +153,10 @@ def test_impossible_faults_are_refused() -> None:
         Faults(corrupt=2)
     with pytest.raises(InputError, match="outage from 3 to 2"):
         Outage(3, 2)
-    with pytest.raises(InputError, match="restart at -1"):
-        Faults(restarts=(-1.0,))
+    for never in (-1.0, float("inf")):
+        with pytest.raises(InputError, match=f"restart at {never}"):
+            Faults(restarts=(never,))
+        with pytest.raises(InputError, match=f"hold is {never}"):
+            Faults(hold=never)
     with pytest.raises(InputError, match="pass on_restart"):
         through(Faults(restarts=(1.0,)), packets(1))

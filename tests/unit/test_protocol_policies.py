@@ -421,7 +421,12 @@ def test_nobody_is_missing_where_nobody_is_late() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"partial_after": 0.0}, {"window_control": "cubic"}, {"min_timeout": float("nan")}],
+    [
+        {"partial_after": 0.0},
+        {"partial_after": 9.0, "give_up": 9.0},  # who has given up asks nobody
+        {"window_control": "cubic"},
+        {"min_timeout": float("nan")},
+    ],
 )
 def test_impossible_policies_are_refused(wrong: dict) -> None:
     with pytest.raises(InputError, match=next(iter(wrong)).replace("_", "[_ ]")):

@@ -108,6 +108,34 @@ def test_two_jobs_have_nothing_in_common():
         make_plan("tree", 32, again)
 
 
+def test_one_job_of_several_goes_on_under_another_epoch():
+    shared = plan_jobs("tree", 32, Request(workers=4, topology="dumbbell"), jobs=2)
+    first, second = shared.jobs
+    renewed, _ = aggregation_of("tree").next_epoch(second, frozenset({1}), lambda *_: ())
+    assert shared.with_job(renewed).jobs == (first, renewed)
+    assert renewed.job.epoch == second.job.epoch + 1
+
+
+def test_a_program_for_one_job_serves_one():
+    (plan,) = plan_jobs("hashed", 32, Request(workers=2)).jobs
+    assert plan == make_plan("hashed", 32, Request(workers=2))
+
+
+@pytest.mark.parametrize(
+    ("program", "shape", "links"),
+    [
+        ("slots", {}, {1}),
+        ("tree", {"racks": 2}, {2}),
+        ("tree", {"racks": 4, "depth": 3}, {3}),
+        ("tree", {"topology": "dumbbell"}, {1, 2}),  # its root is one of its two switches
+        ("tree", {"topology": "fat-tree"}, {3}),
+    ],
+)
+def test_how_far_workers_are_from_the_root(program, shape, links):
+    plan = make_plan(program, 32, Request(workers=4, **shape))
+    assert {plan.distance(host) for host in plan.workers} == links
+
+
 def joined(shared: SharedPlan):
     """The network with the ends of all jobs' workers, and by job which are whose."""
     switches = {}

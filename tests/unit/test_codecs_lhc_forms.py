@@ -85,6 +85,12 @@ def test_auto_is_the_form_of_fewest_cells():
     assert not sketch_layout(1000, LhcSettings(), 0).coupled
 
 
+def test_a_hashing_that_was_asked_for_is_used_even_if_it_takes_more_cells():
+    for items in (10, 1000, 10**5):
+        assert sketch_layout(items, LhcSettings(hashing="coupled"), 0).coupled
+        assert not sketch_layout(items, LhcSettings(hashing="plain"), 0).coupled
+
+
 @pytest.mark.parametrize("lanes", [1, 16, 64])
 def test_whole_blocks_of_lanes_do_not_stall(lanes):
     for hashing in ("plain", "coupled"):
@@ -158,6 +164,15 @@ def test_shared_indices_go_as_a_list(quantiser):
     oracle = integer_oracle(outcomes, 5000 * limbs)
     for outcome in outcomes:
         np.testing.assert_array_equal(outcome.integer_sum, oracle)
+
+
+@pytest.mark.parametrize("index", ["bitmap", "bloom"])
+def test_an_index_that_was_asked_for_goes_with_shared_indices_too(index):
+    (codec,) = workers({"index": index}, 1)
+    codec.selector = Leader(codec.selector.parameters, codec._context)
+    job = np.random.default_rng(2).standard_normal(5000).astype(np.float32)
+    (outcome,) = all_reduce([codec], [job])
+    assert (outcome.details["form"], outcome.details["index"]) == ("sketch", index)
 
 
 def test_a_shared_support_of_zeros_goes_as_a_sketch():

@@ -50,6 +50,22 @@ def test_corruption_is_one_short_burst_in_the_chosen_rows(seed: int) -> None:
     assert after.length.tolist() == before.length.tolist()
 
 
+def test_bursts_have_any_length_any_bits_inside_and_are_anywhere() -> None:
+    before = packets(3000)
+    after = corrupt(before, np.arange(3000), np.random.default_rng(0))
+    flipped = np.unpackbits(before.data ^ after.data, axis=1)
+    first = flipped.argmax(axis=1)
+    width = flipped.shape[1] - flipped[:, ::-1].argmax(axis=1) - first
+    often = np.bincount(width, minlength=LONGEST_BURST + 1)
+    assert often[0] == 0
+    assert len(often) == LONGEST_BURST + 1
+    assert ((often[1:] > 130) & (often[1:] < 270)).all()  # 200, and five standard deviations
+    inside = flipped.sum() - 2 * (width > 1).sum() - (width == 1).sum()
+    assert 0.48 < inside / np.maximum(width - 2, 0).sum() < 0.52
+    assert first.min() < 10
+    assert (first + width).max() > flipped.shape[1] - 10
+
+
 def test_corruption_of_short_packets() -> None:
     short = PacketBatch.from_packets([(1, b""), (1, b"\x00"), (1, b"\x00\x00")])
     for seed in range(50):
@@ -79,6 +95,24 @@ def test_marks_are_for_those_who_listen_and_the_header_stays_right() -> None:
     assert number == 0
     assert after.to_packets() == deaf.to_packets()
     assert mark(PacketBatch.from_packets([(1, b"short")]), np.array([0]))[1] == 0
+
+
+def test_marks_find_those_who_listen_among_others_and_any_checksum_stays_right() -> None:
+    raw = pack(Layout(4, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(),
+               np.zeros((1, 4), np.int32), operation=1, job=1, epoch=0, sequence=1, slot=0,
+               slot_version=0, worker=0)  # fmt: skip
+    together = [(1, bytes(raw[0]))]
+    for worker in range(50):
+        frame = packets(1).data[0].copy()
+        frame[29], frame[24:26] = worker, 0  # another address, so another checksum
+        words = frame[14:34].view(">u2").astype(np.int64).sum()
+        frame[24:26] = np.array([~(words % 0xFFFF) & 0xFFFF], ">u2").view(np.uint8)
+        together.append((1, bytes(frame)))
+    after, number = mark(PacketBatch.from_packets(together), np.arange(51))
+    assert number == 50
+    assert after.to_packets()[0] == together[0]
+    sums = after.data[1:, 14:34].copy().view(">u2").astype(np.int64).sum(axis=1)
+    assert (sums % 0xFFFF == 0).all()  # RFC 1071
 
 
 def echo(batch: PacketBatch) -> PacketBatch:

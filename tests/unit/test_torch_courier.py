@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import queue
@@ -406,7 +407,23 @@ def test_states_survive_as_tensors():
         codec.load_state_dict(to_arrays(to_tensors(state)))
         np.testing.assert_equal(codec.state_dict(), state)
     rehearse("dense", np.ones(3, np.float32))
-    assert to_tensors({"a": [np.float32(2), (np.arange(3),)]})["a"][0] == 2.0
+
+
+def test_any_saved_state_goes_through_a_file_that_is_not_trusted():
+    kept = np.arange(3, dtype=np.float32)
+    state = {"a": [np.float32(2), (kept, None)], "n": np.int64(7), "empty": np.empty(0, np.int32)}
+    file = io.BytesIO()
+    torch.save(to_tensors(state), file)
+    kept[:] = 9  # what was saved is a copy
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    back = to_arrays(loaded)
+    expected = {"a": [2.0, (np.arange(3, dtype=np.float32), None)], "n": 7, "empty": state["empty"]}
+    np.testing.assert_equal(back, expected)
+    assert type(back["a"][1]) is tuple
+    assert (back["a"][1][0].dtype, back["empty"].dtype) == (np.float32, np.int32)
+    back["a"][1][0][:] = 5
+    assert loaded["a"][1][0].tolist() == [0, 1, 2]
 
 
 def test_a_model_on_a_gpu_needs_kernels_for_it(monkeypatch):

@@ -15,6 +15,8 @@ from innet.fabric import damage
 from innet.fabric.base import Fabric
 from innet.packets import PacketBatch
 
+_FUZZ = 1e-6  # ticks, by which a time that is a sum of floats may be late
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:
@@ -198,8 +200,9 @@ class Line:
         return copies
 
     def _rounded(self, due: NDArray[np.float64]) -> NDArray[np.float64]:
+        """To the next whole tick; what is one but for the rounding of floats stays there."""
         tick = self.faults.tick
-        return np.maximum(np.ceil(due / tick) * tick, due) if tick else due
+        return np.ceil(due / tick - _FUZZ) * tick if tick else due
 
     def pop(self, now: float) -> PacketBatch:
         """What has arrived by ``now``, by time of arrival and then by time of entry."""

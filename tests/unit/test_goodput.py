@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from benchmarks.goodput import LOSSES, SNAPSHOT, WINDOWS, goodput
+from innet.fabric import Faults
+from innet.plan import Emulation, Request, make_plan
+from innet.words import Operation, Segment
 
 
 def snapshot() -> dict[tuple[float, int], str]:
@@ -26,3 +30,17 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize(("loss", "window"), [(0.0, 16), (0.001, 256), (0.01, 64), (0.1, 256)])
 def test_equal_seeds_give_the_numbers_of_the_table(loss: float, window: int) -> None:
     assert f"{goodput(loss, window):.3g}" == snapshot()[loss, window]
+
+
+@pytest.mark.parametrize("tick", [0.0, 1e-5, 1e-4])
+@pytest.mark.parametrize(("program", "racks", "links"), [("slots", None, 1), ("tree", 2, 2)])
+def test_time_is_that_of_all_links_there_and_back(
+    program: str, racks: int | None, links: int, tick: float
+) -> None:
+    # Eight windows, one after the other; sums of 0.3 ms are no multiples of 0.1 ms in floats.
+    plan = make_plan(program, 64, Request(workers=2, racks=racks, window=4))
+    network = Emulation(plan, faults=Faults(delay=3e-4, tick=tick), seed=1)
+    for worker in network.workers:
+        worker.start([Segment(Operation.SUM, np.ones(32 * 64, np.int32))], 0.0)
+    network.run()
+    assert network.now == pytest.approx(8 * 2 * links * 3e-4, rel=1e-9)

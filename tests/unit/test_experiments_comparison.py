@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from innet.cli.app import app
+from innet.codecs.carriers.lhc import Lhc
 from innet.config import TrainSettings
 from innet.errors import ConfigError, InnetError
 from innet.experiments import cnn, comparison, digits
@@ -133,6 +134,29 @@ def test_parameters_for_each_layer_are_of_the_models_layers(tmp_path):
     wrong = {"preset": "scalecom", "selector": {"rates": rates[:3]}}
     with pytest.raises(ConfigError, match="3 rates for 8 layers"):
         comparison.run(TrainSettings(codecs=(wrong,), **QUICK), tmp_path / "not", created=NOW)
+
+
+@pytest.mark.parametrize(("codec", "expected"), [("lhc", [3, 4]), ("dense", [])])
+def test_repairs_are_compiled_before_anything_is_timed(tmp_path, monkeypatch, codec, expected):
+    """A peel that halts is rare: the first one would be told as seconds of decoding."""
+    repaired, events = [], []
+    repair = Lhc._repair
+
+    def noted(self, *arguments):
+        repaired.append(arguments[-1].layout.hashes)
+        return (yield from repair(self, *arguments))
+
+    monkeypatch.setattr(Lhc, "_repair", noted)
+    settings = TrainSettings(codecs=(codec,), **QUICK)
+    comparison.run(
+        settings,
+        tmp_path,
+        created=NOW,
+        watch=lambda event: events.append((event.title, event.step, list(repaired))),
+    )
+    _, step, before = next(each for each in events if each[0].startswith(codec) and each[1])
+    assert step.iteration == 1
+    assert before == expected
 
 
 def test_the_command_and_its_report(tmp_path):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Generic, TypeVar
 
-from innet.errors import InputError, UnknownNameError
+from innet.errors import ConfigError, InputError, UnknownNameError
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class Registry(Generic[T]):
         self.group = group
         self._targets: dict[str, str] = {}
         self._loaded: dict[str, T] = {}
+        self._others: dict[str, str] = {}  # of names from entry points, the distribution
         self._entry_points_read = False
 
     def register(self, name: str, target: str | T) -> None:
@@ -50,14 +52,28 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownNameError: nothing of that name; the message lists what there is.
+            ConfigError: it is another distribution's, and that does not hold what it promises.
         """
         if name not in self._loaded:
             self._read_entry_points()
             if name not in self._targets:
                 raise UnknownNameError(self.kind, name, self.names())
-            module, _, attribute = self._targets[name].partition(":")
-            self._loaded[name] = getattr(importlib.import_module(module), attribute)
+            self._loaded[name] = self._load(name)
         return self._loaded[name]
+
+    def _load(self, name: str) -> T:
+        module, _, attribute = self._targets[name].partition(":")
+        try:
+            loaded: T = attrgetter(attribute)(importlib.import_module(module))
+        except (ImportError, AttributeError) as error:
+            if name not in self._others:
+                raise
+            raise ConfigError(
+                f"{self.kind} {name!r} cannot be loaded from {self._targets[name]!r}, an entry "
+                f"point of {self._others[name]} in the group {self.group!r}: {error}. Mend that "
+                "distribution, or uninstall it."
+            ) from error
+        return loaded
 
     def names(self) -> list[str]:
         """All registered names, sorted."""
@@ -78,3 +94,4 @@ class Registry(Generic[T]):
             # A name of innet itself wins: installing a package must not change what a run means.
             if point.name not in self._targets and point.name not in self._loaded:
                 self._targets[point.name] = point.value
+                self._others[point.name] = point.dist.name if point.dist else "a distribution"

@@ -1,0 +1,62 @@
+"""Names that other distributions add by entry points."""
+
+from __future__ import annotations
+
+import pytest
+
+from innet.errors import ConfigError, UnknownNameError
+from innet.registry import Registry
+
+ENTRY_POINTS = """[innet.things]
+theirs = innet_test_things:THING
+inside = innet_test_things:Holder.thing
+ours = innet_test_things:THING
+moved = innet_test_nowhere:THING
+renamed = innet_test_things:NOTHING
+"""
+
+
+@pytest.fixture
+def things(tmp_path, monkeypatch):
+    """A registry with a thing of its own, where another distribution is installed."""
+    folder = tmp_path / "things-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: things\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(ENTRY_POINTS)
+    module = "THING = 'a thing'\nclass Holder:\n    thing = 'another'\n"
+    (tmp_path / "innet_test_things.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry: Registry[str] = Registry("thing", "innet.things")
+    registry.register("ours", "string:digits")
+    return registry
+
+
+def test_another_distributions_names_are_known_and_loaded_when_asked_for(things):
+    assert things.names() == ["inside", "moved", "ours", "renamed", "theirs"]
+    assert things.get("theirs") == "a thing"
+    assert things.get("inside") == "another"
+
+
+def test_a_name_of_our_own_wins(things):
+    assert things.get("ours") == "0123456789"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("moved", "No module named 'innet_test_nowhere'"), ("renamed", "no attribute 'NOTHING'")],
+)
+def test_what_cannot_be_loaded_is_told_with_who_promised_it(things, name, reason):
+    said = rf"thing '{name}' .* entry point of things in the group 'innet.things': .*{reason}"
+    with pytest.raises(ConfigError, match=said):
+        things.get(name)
+
+
+def test_an_unknown_name_is_told_with_theirs(things):
+    with pytest.raises(UnknownNameError, match=r"unknown thing 'thiers'.*Did you mean 'theirs'"):
+        things.get("thiers")
+
+
+def test_a_mistake_of_our_own_is_not_blamed_on_others(things):
+    things.register("broken", "string:nothing")
+    with pytest.raises(AttributeError, match="nothing"):
+        things.get("broken")

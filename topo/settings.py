@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, field_validator
 
 from innet.config import AllReduceSettings, Engine
 from innet.errors import InputError
@@ -58,6 +58,14 @@ class NetSettings(JobSettings):
     simple_switch: AnyPath | None = None
     thrift_port: Annotated[int, Field(ge=1, le=65535)] = 9090
     log_level: LogLevel = "off"
+
+    @field_validator("delay")
+    @classmethod
+    def _not_the_workers(cls, seconds: float) -> float:
+        """The workers' own, in seconds, is not what somebody means who knows --delay."""
+        if seconds:
+            raise ValueError("give link_delay, in milliseconds, as --delay does")
+        return seconds
 
     def completed(self) -> NetSettings:
         """With what follows from the rest and from this machine.

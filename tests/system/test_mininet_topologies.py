@@ -11,7 +11,8 @@ from support.mininet import KINDS, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.errors import InnetError, InputError
+from innet.config import load_toml
+from innet.errors import ConfigError, InnetError, InputError
 
 if not missing():
     from topo import allreduce
@@ -116,6 +117,15 @@ def test_who_makes_a_delay_follows_from_the_kernel(tmp_path):
     for _, _, options in topo.links(withInfo=True):
         assert options["delay"] == "3ms"
         assert options["max_queue_size"] > 1000
+
+
+def test_a_delay_in_a_file_of_settings_is_in_milliseconds_as_the_options(tmp_path):
+    path = tmp_path / "net.toml"
+    path.write_text("delay = 5\n")
+    with pytest.raises(ConfigError, match="delay = 5 cannot be used; give link_delay, in milli"):
+        load_toml(path, NetSettings)
+    path.write_text("link_delay = 5\n")
+    assert load_toml(path, NetSettings).completed().links.startswith("links of 5 ms by")
 
 
 def test_windows_fit_the_queues_of_links_with_a_rate():

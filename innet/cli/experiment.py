@@ -112,7 +112,11 @@ def throughput(
         from topo.network import require_root
 
         require_root("a Mininet network")
+        from innet.switch.bmv2 import find_simple_switch
         from topo.throughput import measure
+
+        if "bmv2" in settings.switches:
+            find_simple_switch()  # an error now, not when it is its turn
 
         measures |= {"builtin": measure, "bmv2": measure}
     folder = folder_for(out_dir, ("throughput.json", "throughput.png"))

@@ -71,10 +71,13 @@ def run(
 
     Raises:
         InputError: the record there is of another machine or of other settings.
-        InnetError: from what measures; the points before are in the record.
+        InnetError: a point that cannot be, before any is measured; or from what measures: the
+            points before are in the record.
     """
     record = _begun(settings, path, created)
     wanted = list(points(settings))
+    for point in wanted:
+        check(point)
     for number, point in enumerate(wanted, start=1):
         if record.at(point) is None:
             watch(number, len(wanted), point)
@@ -82,6 +85,18 @@ def run(
             record = record.with_measurement(Measurement(point=point, reports=tuple(reports[1:])))
             record.save(path)
     return record
+
+
+def check(point: Point) -> None:
+    """Raise InnetError if the program cannot serve so many workers, that window or the codec."""
+    from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
+    from innet.plan import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
+
+    shape = SHAPES[point.topology]
+    racks, depth = shape.get("racks"), shape.get("depth")
+    request = Request(workers=point.workers, window=point.window, racks=racks, depth=depth)
+    plan = make_plan(shape["program"], point.values_per_packet, request)
+    check_codec(plan, build_codec(point.codec))
 
 
 def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:

@@ -11,7 +11,7 @@ import pytest
 
 from innet.cli import app
 from innet.config import ThroughputSettings
-from innet.errors import InputError
+from innet.errors import InnetError, InputError
 from innet.experiments import throughput
 from innet.record.throughput import Point, ThroughputRecord
 from innet.report.throughput import draw_throughput, throughput_table
@@ -88,6 +88,27 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     sweep(path, watch=lambda number, of, _: told.append((number, of)))
     assert told == [(3, 4), (4, 4)]
     assert len(ThroughputRecord.load(path).measurements) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"windows": (4, 2048)}, "slots-64 has 1024 slots"),
+        ({"windows": (4, 3)}, "power of two"),
+        ({"codecs": ("dense", "lhcc")}, "Did you mean 'lhc'"),
+        ({"topologies": ("star", "tree")}, "2 racks for 1 workers"),
+    ],
+)
+def test_a_point_that_cannot_be_is_told_before_any_is_measured(tmp_path, change, words):
+    measured_points = []
+
+    def measure(point, settings):
+        measured_points.append(point)
+        return quick(point, settings)
+
+    with pytest.raises(InnetError, match=words):
+        sweep(tmp_path / "t.json", SMALL.model_copy(update=change), {"memory": measure})
+    assert not measured_points
 
 
 def test_what_cannot_be_compared_is_not_joined(tmp_path):

@@ -124,11 +124,9 @@ def allreduce(
         },
     )
     # Imported here, as Numba takes longer to import than a mistake in an option should.
-    import numpy as np
-
     from innet import collective
     from innet.experiments.allreduce import faults_of, gradients, timing_of
-    from innet.experiments.outputs import check_writable, unwritable
+    from innet.experiments.outputs import check_writable, save_array
     from innet.report.tables import report_table
 
     if output is not None:
@@ -147,11 +145,7 @@ def allreduce(
         attempts=settings.attempts,
     )
     if output is not None:
-        try:
-            with output.open("wb") as file:
-                np.save(file, total)
-        except OSError as error:
-            raise unwritable(output, error) from None
+        save_array(output, total)
     if as_json:
         say_json(report.model_dump(mode="json"))
     else:

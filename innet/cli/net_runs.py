@@ -46,7 +46,7 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
         InnetError: something is missing, cannot be used, or failed.
         typer.Exit: the same, and the command line was open after it.
     """
-    from innet.experiments.outputs import check_writable
+    from innet.experiments.outputs import check_writable, save_array
     from innet.report.tables import report_table
     from topo.allreduce import run_jobs
 
@@ -57,9 +57,7 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
 
     def show(results: list[NetResult]) -> None:
         if output is not None:
-            import numpy as np
-
-            np.save(output, results[0].sum)
+            save_array(output, results[0].sum)
         for each in results:
             for worker, why in sorted(each.left.items()):
                 err.print(f"Without worker {worker}: {why}", markup=False, highlight=False)

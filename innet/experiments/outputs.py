@@ -9,6 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from innet.errors import InputError, MissingToolError
 from innet.record import ExperimentRecord, Machine, Run
 
@@ -55,6 +58,19 @@ def check_writable(path: Path) -> None:
             pass
         if new:
             path.unlink()
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as .npy to just this path, of whatever ending.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        with path.open("wb") as file:
+            np.save(file, array)
     except OSError as error:
         raise unwritable(path, error) from None
 

@@ -289,7 +289,7 @@ def command(*arguments):
 
 
 def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
-    call = command("--size", "3000", "--json", "--output", str(tmp_path / "sum.npy"), "--cli")
+    call = command("--size", "3000", "--json", "--output", str(tmp_path / "sum"), "--cli")
     result = subprocess.run(
         call,
         input="nodes\nswitch s1 register_read SlotsIngress.pool.count 0\nswitch s9 x\nexit\n",
@@ -305,7 +305,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     assert "SlotsIngress.pool.count[0]= 2" in result.stdout
     assert "switches are s1" in result.stdout
     total, _ = innet.all_reduce(settings(size=3000, seed=0).gradients())
-    np.testing.assert_array_equal(np.load(tmp_path / "sum.npy"), total)
+    np.testing.assert_array_equal(np.load(tmp_path / "sum"), total)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from innet.errors import NetworkError
+from innet.errors import InputError, NetworkError
 from innet.fabric.messages import Outbox, SegmentInbox, knows_segments, takes_segments
 from innet.fabric.peers import Address, PeerCounts, PeerPorts, Stray
 from innet.fabric.rows import Senders, by_port, keep_known, place_of
@@ -195,6 +195,39 @@ def test_who_sends_is_known_by_the_address(segments):
             inbox = SegmentInbox(LAYOUT.frame_size - 14, 10)
             arrived = received(inbox, sock, len(expected))
             assert arrived == [frame[14:].tobytes() for frame in expected]
+
+
+def test_who_has_left_is_a_stranger_and_a_port_has_one_address():
+    ports, address = peer_ports()
+    one, two = (connected(address) for _ in range(2))
+    (first,), (second,) = frames_of(1, 4), frames_of(1, 5)
+    with contextlib.closing(ports), one[0], two[0]:
+
+        def arrives():
+            """Whose frames are taken, and for which port, if each sends one."""
+            one[0].send(first[14:].tobytes())
+            two[0].send(second[14:].tobytes())
+            before = ports.counts.strangers
+            found = []
+            while len(found) + ports.counts.strangers - before < 2:
+                assert select.select([ports], [], [], 5)[0]
+                found += ports.receive().to_packets()
+            whose = {first[14:].tobytes(): "one", second[14:].tobytes(): "two"}
+            return [(whose[data[14:]], port) for port, data in found]
+
+        ports.admit(7, one[1])
+        ports.admit(3, two[1])
+        assert arrives() == [("one", 7), ("two", 3)]
+        for number, whose, message in ((-1, one, "not in 0"), (4, two, "is at port 3 already")):
+            with pytest.raises(InputError, match=message):
+                ports.admit(number, whose[1])
+        ports.dismiss(3)
+        assert arrives() == [("one", 7)]
+        ports.admit(7, two[1])  # in place of who was there
+        assert arrives() == [("two", 7)]
+        assert ports.counts.strangers == 2
+        ports.dismiss(7)
+        assert arrives() == []
 
 
 def test_what_cannot_be_delivered_is_lost():

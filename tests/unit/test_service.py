@@ -271,6 +271,7 @@ def test_no_room_for_another_job(service, stack):
 
 
 def test_keys():
+    ServiceSettings(listen=Address("192.0.2.1", 0), values=32, key="right")  # other machines may
     with serving(key="right") as service:
         where_to = where(service)
         with join(where_to, job="a", worker=0, workers=1, key="right", deadline=SECONDS):

@@ -239,6 +239,19 @@ def test_the_others_go_on_without_a_worker_that_is_gone(service, stack):
         assert report.workers == 2
 
 
+def test_who_was_left_out_is_told_and_may_go(service, stack):
+    trio = joined(service, stack, 3)
+    together([lambda each=each: each.renew(SECONDS, without=[2]) for each in trio[:2]])
+    with pytest.raises(MembershipError, match="worker 2 was left out by the others of job"):
+        participants(trio)[2].all_reduce(gradients(3)[2])
+    trio[2].close()
+    deadline = time.monotonic() + SECONDS
+    while trio[0].gone != {2}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert trio[0].fabric._departed == {}  # else it would wait less long for worker 1
+
+
 def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stack):
     pair = joined(service, stack)
     with pytest.raises(StalledError):

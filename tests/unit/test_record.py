@@ -120,6 +120,7 @@ class TestFile:
             ({"version": 3}, "version 3; this innet reads up to version 2. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
+            ({"version": 0}, "its version is 0"),
             ({"format": "innet.other"}, "format 'innet.other'; needed is innet.demo or"),
             ({"format": None}, "it has no format"),
             ({"runs": []}, "damaged record: runs: Value error, a record needs runs"),
@@ -135,6 +136,12 @@ class TestFile:
             ExperimentRecord.load(path)
         assert message in str(caught.value)
         assert "record.json" in str(caught.value)
+
+    def test_runs_have_steps_and_names_of_their_own(self) -> None:
+        with pytest.raises(ValidationError, match="at least one step"):
+            a_run(steps=())
+        with pytest.raises(ValidationError, match="each a name of its own"):
+            a_record(runs=[a_run(name="a"), a_run(name="a")])
 
     @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"3", b"null"])
     def test_what_is_no_record(self, tmp_path: Any, content: bytes) -> None:

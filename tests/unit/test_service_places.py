@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from innet import programs
 from innet.errors import NetworkError
+from innet.service.board import Board
 from innet.service.jobs import RunningJob
 from innet.service.places import Places, plan_of
 
@@ -51,3 +53,29 @@ def test_the_plan_of_a_worker_is_that_of_the_switch():
     for change in ({"workers": "many"}, {"values": 33}, {"job": None}):
         with pytest.raises(NetworkError, match="job that cannot be"):
             plan_of(places.describe(job) | change)
+
+
+def test_a_job_begins_in_empty_slots_and_ends_with_nobody_admitted():
+    """And what others have stays."""
+    places = Places.divide(PROGRAM, jobs=3, workers=2)
+    board = Board(places, "interpret")
+    entries, registers = board.switch.table_entries, board.switch.registers.values()
+
+    def begin(place, epoch):
+        job = RunningJob("a", 2, place, number=7 + place, epoch=epoch)
+        board.begin(place, plan_of(places.describe(job)).job)
+
+    for place in range(3):
+        begin(place, 1)
+        assert len(entries("admission")) == 2 * (place + 1)
+    before = [entry.handle for entry in entries("admission")]
+    for cells in registers:
+        cells[:] = 5
+    begin(1, 2)
+    assert len(entries("admission")) == 6
+    mine = slice(2 * places.slots, 4 * places.slots)
+    for cells in registers:
+        assert not cells[mine].any()
+        assert (np.delete(cells, mine) == 5).all()
+    board.end(1)
+    assert [entry.handle for entry in entries("admission")] == before[:2] + before[4:]

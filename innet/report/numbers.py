@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from innet.record import Metric
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SMALL = 0.995  # below, all three digits are behind the point
 _LARGE = ((1e9, " billion"), (1e6, " million"))
 
 
@@ -45,8 +48,25 @@ def percent(share: float) -> str:
 
 
 def score(number: float, metric: Metric) -> str:
-    """A score as its metric's readers expect it: 97.8 %, or a plain number with three digits."""
-    return percent(number) if metric.unit == "share" else _three_digits(number)
+    """A score as its metric's readers expect it: 97.8 %, or a plain number with three digits, such
+    as 4.20, 0.0123 or -123.
+    """
+    if metric.unit == "share":
+        return percent(number)
+    if abs(number) < _SMALL:
+        return f"{number:.3g}"
+    return f"{'-' if number < 0 else ''}{_three_digits(abs(number))}"
+
+
+def score_like(typical: float, metric: Metric) -> Callable[[float], str]:
+    """How to write scores beside each other, and their spread, where ``typical`` is their size; in
+    what people read, and without the unit.
+    """
+    if metric.unit == "share":
+        return lambda number: f"{number:.1f}"
+    if 0 < abs(typical) < _SMALL:
+        return lambda number: f"{number:.3g}"
+    return lambda number: f"{number:.2f}"
 
 
 def times(factor: float) -> str:

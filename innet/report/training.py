@@ -107,8 +107,8 @@ def spread_of_scores(scores: Sequence[float], metric: Metric) -> str:
     """The mean of scores and their spread: 97.0 ± 0.3 %, 4.12 ± 0.03."""
     if not scores:
         return "not evaluated"
-    digits = 1 if metric.unit == "share" else 2
-    text = spread([metric.factor * each for each in scores], lambda number: f"{number:.{digits}f}")
+    read = [metric.factor * each for each in scores]
+    text = spread(read, numbers.score_like(statistics.fmean(read), metric))
     return f"{text} %" if metric.unit == "share" else text
 
 

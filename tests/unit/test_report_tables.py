@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from support.records import a_record, a_report, a_run
 
-from innet.record import Seconds, Step
+from innet.record import ACCURACY, PERPLEXITY, Seconds, Step
 from innet.report import numbers
 from innet.report.tables import demo_table, report_table
 
@@ -83,6 +83,12 @@ class TestNumbers:
             f"11.0{TIMES}",
             f"1,234{TIMES}",
         ]
+
+    def test_scores_that_are_no_shares_have_three_digits_whatever_their_size(self) -> None:
+        scores = (4.2, 123.4, 0.994, 0.00123, 0.0, -0.5, -12.34)
+        said = ["4.20", "123", "0.994", "0.00123", "0", "-0.5", "-12.3"]
+        assert [numbers.score(score, PERPLEXITY) for score in scores] == said
+        assert numbers.score(0.9777, ACCURACY) == "97.8 %"
 
 
 class TestDemoTable:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
-from innet.record import PERPLEXITY, TRAIN
+from innet.record import PERPLEXITY, TRAIN, Metric
 from innet.report import figures
 from innet.report.curves import draw_training, training_figure
 from innet.report.training import cells, spread_of_scores, ways_of
@@ -94,6 +94,10 @@ def test_scores_with_their_spread():
     assert spread_of_scores([0.97], accuracy) == "97.0 %"
     assert spread_of_scores([4.1, 4.3], PERPLEXITY) == "4.20 ± 0.14"
     assert spread_of_scores([], accuracy) == "not evaluated"
+    error = Metric(name="error", unit="number", higher_is_better=False)
+    assert spread_of_scores([0.00112, 0.00114], error) == "0.00113 ± 1.41e-05"
+    assert spread_of_scores([0.0, 0.0], error) == "0.00 ± 0.00"
+    assert spread_of_scores([-3.2], error) == "-3.20"
 
 
 @pytest.mark.parametrize("less", [2, 25])

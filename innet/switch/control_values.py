@@ -23,6 +23,9 @@ Number = int | str
 _VALIDITY: dict[str, Number] = {"true": 1, "valid": 1, "false": 0, "invalid": 0}
 """What the validity of a header may be called in a key."""
 
+_ADDRESSES = {32: ", or 10.0.0.1", 48: ", or 02:00:00:00:00:01", 128: ", or 2001:db8::1"}
+"""By width: how a value may be written, too."""
+
 
 def number(value: Number, width: int, what: str) -> int:
     """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
@@ -45,7 +48,8 @@ def _parse(text: str, width: int, what: str) -> int:
             return int(ipaddress.IPv6Address(text))
         return int(text, 0)
     except ValueError:
-        raise ControlError(f"{text!r} is no number for {what}; write 42, 0x2a or 0b101") from None
+        forms = f"42, 0x2a or 0b101{_ADDRESSES.get(width, '')}"
+        raise ControlError(f"{text!r} is no number for {what}; write {forms}") from None
 
 
 #: The kinds of key fields that each class of match is for.

@@ -271,8 +271,9 @@ class Jobs:
         if not free:
             names = ", ".join(repr(each) for each in self._jobs)
             raise InputError(
-                f"no room for job {name!r}: this switch takes {self._places} at the same time "
-                f"(--jobs), and there are {names}."
+                f"no room for job {name!r}: this switch takes {self._places} at the same time, and "
+                f"there are {names}. Leave one of them, or start the switch with more: by --jobs, "
+                "or by INNET_JOBS where a process of PyTorch's starts it."
             )
         numbers = {job.number for job in self._jobs.values()}
         number = next(n for n in iter(lambda: 1 + self._draw(0xFFFF), 0) if n not in numbers)

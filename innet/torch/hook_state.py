@@ -161,6 +161,12 @@ class HookState:
         if self._units:
             raise StateError("load the hook's state before the first iteration, not after it.")
         mine = self.state_dict()
+        if state.get("workers") not in (None, mine["workers"]):
+            raise StateError(
+                f"the hook's saved state is of {state['workers']} workers, and there are "
+                f"{mine['workers']}; what each of them held back is of no use to another number. "
+                "Load the model and the optimiser, and begin with this HookState as it is."
+            )
         for name, value in mine.items():
             if name != "units" and state.get(name) != value:
                 raise StateError(

@@ -374,6 +374,8 @@ def a_checkpoint_goes_on_with_the_same_bits():
         with pytest.raises(StateError, match="before the first iteration"):
             state.load_state_dict(of_hook)
         state.close()
+    with pytest.raises(StateError, match=r"of 5 workers, and there are 4"):
+        HookState("scalecom", seed=5, unit_cap_mb=CAP).load_state_dict({**of_hook, "workers": 5})
     other = HookState("topk", seed=5, unit_cap_mb=CAP)
     with pytest.raises(StateError, match="has codec"):
         other.load_state_dict(of_hook)

@@ -39,11 +39,11 @@ def throughput_table(record: ThroughputRecord) -> Table:
         caption=f"{wrong} points had wrong sums." if wrong else "All sums were exact.",
         caption_justify="left",
     )
-    table.add_column("switch")
     shaped = _has_trees(record)
-    for column in ("workers", *(["topology"] if shaped else []), "codec", "values", "window"):
-        table.add_column(column)
-    for column in ("goodput", "of bmv2", "packets in", "sent again"):
+    topology = ["topology"] if shaped else []
+    for column in ("switch", "workers", *topology, "codec", "values", "window"):
+        table.add_column(column, no_wrap=True)
+    for column in ("goodput", "of\nbmv2", "packets\nin", "sent\nagain"):  # for 80 columns
         table.add_column(column, justify="right", no_wrap=True)
     for each in record.measurements:
         point = each.point

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import sys
 from datetime import UTC, datetime
 
 import pytest
+from rich.console import Console
 
 from innet.cli import app
 from innet.config import ThroughputSettings
@@ -154,6 +156,20 @@ def test_ratios_are_of_equal_points(tmp_path):
     assert record.ratio(record.at(point)) == pytest.approx(4)  # twice as much in half the time
     assert record.ratio(record.at(point), to="memory") is None
     assert throughput_table(record).row_count == 8
+
+
+def test_the_table_fits_a_terminal(tmp_path):
+    switches, topologies = ("memory", "builtin", "bmv2"), ("star", "tree")
+    settings = SMALL.model_copy(
+        update={"workers": (16,), "switches": switches, "topologies": topologies}
+    )
+    record = sweep(tmp_path / "t.json", settings, dict.fromkeys(switches, quick))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(throughput_table(record))
+    said = console.export_text()
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    for word in ("switch", "workers", "topology", "window", "builtin", "sent", "again"):
+        assert word in said
 
 
 def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):

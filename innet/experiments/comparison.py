@@ -11,7 +11,7 @@ from pathlib import Path
 
 from innet.codecs import ModelLayers, build_codec
 from innet.config import CodecDescription, TrainSettings
-from innet.errors import ConfigError
+from innet.errors import ConfigError, DivergedError
 from innet.experiments.model import MODELS, Model
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import MakeSumming, Trial, Way, collective, one_run, one_thread
@@ -73,7 +73,8 @@ def run(
 
     Raises:
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
-            written (found before anything is trained), a training that diverged.
+            written (found before anything is trained).
+        DivergedError: a training diverged; says which. Those before it are in the record.
         UnknownNameError, ConfigError, CompositionError: as ``ways``, or the model, before anything
             is trained.
         MissingToolError: the framework or the data is not installed.
@@ -84,14 +85,35 @@ def run(
     data = model.load(settings.evaluate)
     per_epoch = epoch_of(settings, data)
     folder = folder_for(out_dir, (RECORD, PLOT))
-    runs = []
-    with one_thread():
-        for seed in range(settings.seed, settings.seed + settings.repeats):
-            trial = trial_of(settings, model=model, data=data, seed=seed, watch=watch, make=make)
-            runs += [run_of_seed(way, trial) for way in compared]
+    runs: list[Run] = []
     about = {"title": model.title, "iterations_per_epoch": per_epoch}
-    record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
-    return saved(record, folder / RECORD, folder / PLOT, draw)
+
+    def kept() -> Result:
+        record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
+        return saved(record, folder / RECORD, folder / PLOT, draw)
+
+    try:
+        with one_thread():
+            for seed in range(settings.seed, settings.seed + settings.repeats):
+                trial = trial_of(
+                    settings, model=model, data=data, seed=seed, watch=watch, make=make
+                )
+                for way in compared:
+                    runs.append(_named(way, trial))  # noqa: PERF401 - kept where a later one fails
+    except DivergedError as error:
+        if not runs:
+            raise
+        path = kept().record_path
+        raise DivergedError(f"{error} What was trained before it is in {path}.") from None
+    return kept()
+
+
+def _named(way: Way, trial: Trial) -> Run:
+    """``run_of_seed``; if it diverges, the error says what did."""
+    try:
+        return run_of_seed(way, trial)
+    except DivergedError as error:
+        raise DivergedError(f"{way.title}, seed {trial.seed}: {error}") from None
 
 
 def completed(settings: TrainSettings, model: Model) -> TrainSettings:

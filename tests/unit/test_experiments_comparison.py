@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from innet.cli.app import app
 from innet.codecs.carriers.lhc import Lhc
 from innet.config import TrainSettings
-from innet.errors import ConfigError, InnetError
+from innet.errors import ConfigError, DivergedError, InnetError
 from innet.experiments import cnn, comparison, digits
 from innet.record import TRAIN, ExperimentRecord
 from innet.report.training import training_table
@@ -157,6 +157,25 @@ def test_repairs_are_compiled_before_anything_is_timed(tmp_path, monkeypatch, co
     _, step, before = next(each for each in events if each[0].startswith(codec) and each[1])
     assert step.iteration == 1
     assert before == expected
+
+
+def test_what_was_trained_before_another_diverged_is_kept(tmp_path, monkeypatch):
+    of_seed = comparison.run_of_seed
+
+    def diverging(way, trial):
+        if way.name == "thc":
+            raise DivergedError("the training diverged: the loss of iteration 1 is nan.")
+        return of_seed(way, trial)
+
+    monkeypatch.setattr(comparison, "run_of_seed", diverging)
+    settings = TrainSettings(codecs=("dense", "thc", "topk"), **QUICK)
+    path = tmp_path / comparison.RECORD
+    said = rf"thc, seed 7: the training diverged: .* nan\. What .* before it is in {path}\."
+    with pytest.raises(DivergedError, match=said):
+        comparison.run(settings, tmp_path, created=NOW)
+    kept = ExperimentRecord.load(path, TRAIN)
+    assert [run.settings["way"] for run in kept.runs] == ["plain float32", "dense"]
+    assert "dense" in str(training_table(kept).columns[0]._cells)
 
 
 def test_the_command_and_its_report(tmp_path):

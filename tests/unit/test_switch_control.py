@@ -13,6 +13,7 @@ from support.switch_cases import program
 from innet.errors import ControlError, InputError, ProgramError, UnknownNameError, UnsupportedError
 from innet.switch import Switch, ir
 from innet.switch.commands import COMMANDS
+from innet.switch.control_values import number
 
 
 @pytest.fixture
@@ -92,6 +93,34 @@ def test_handles_are_printed_and_used(tables):
     tables.command("table_reset_default exact_table")
     tables.command("table_clear exact_table")
     assert tables.command("table_dump exact_table") == "default: I.exactly 0xee"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "value"),
+    [
+        ("00:1b:00:00:00:02", 48, 0x1B_0000_0002),
+        ("FF:FF:ff:ff:ff:fe", 48, 2**48 - 2),
+        ("10.0.1.254", 32, 0x0A_00_01_FE),
+        ("2001:db8::1", 128, 0x2001_0DB8 << 96 | 1),
+        ("255", 8, 255),
+        ("0x2a", 8, 42),
+        ("0b101", 3, 5),
+        ("00:1b:00:00:00", 48, None),
+        ("00:1b:00:00:00:02:03", 48, None),
+        ("00:1b:00:00:00:100", 48, None),
+        ("00:1b:00:00:00:02", 32, None),
+        ("10.0.1.256", 32, None),
+        ("10.0.1.254", 48, None),
+        ("1::2::3", 128, None),
+    ],
+)
+def test_numbers_as_text(text, width, value):
+    """Addresses where they fit, as simple_switch_CLI takes them."""
+    if value is None:
+        with pytest.raises(ControlError, match=f"'{text}' is no number for it"):
+            number(text, width, "it")
+    else:
+        assert number(text, width, "it") == value
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.switch_cases import program
 from typer.testing import CliRunner
 
 from innet import programs
 from innet.budget import Severity, estimate
+from innet.budget.effects import effects
 from innet.cli.app import app
+from innet.switch import ir, load_program
 from innet.switch.loader import read_document
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "budget"
@@ -161,6 +164,33 @@ def test_one_thing_that_is_wrong_is_the_one_that_is_told(wrong, resource, says, 
         source = "budget_limits.p4"
         number = line_of(line, source) + line.startswith("action")  # the statement after its head
         assert f"{source}:{number}" in reason.where
+
+
+def test_a_resubmitted_packet_may_keep_eight_bytes():
+    document = read_document(PROGRAMS / "budget_limits_7.json")
+    (kept,) = (
+        field
+        for header in document["header_types"]
+        for field in header["fields"]
+        if field[0] == "metadata_t.kept"
+    )
+    assert kept[1] == 80
+    kept[1] = 64
+    assert not errors(estimate(document))
+
+
+def test_what_statements_on_whole_headers_read_and_write():
+    """Stages follow from it: what is written waits for what reads it."""
+    loaded = load_program(program("jit_headers"))
+    statements = [each for action in loaded.actions for each in action.primitives]
+    found = {type(each): (each, effects(loaded, each)) for each in statements}
+    assign, (read, written) = found[ir.AssignHeader]
+    every = (ir.VALID, *range(len(loaded.type_of(assign.source.header).fields)))
+    assert read == {(assign.source.header, field) for field in every}
+    assert written == {(assign.target.header, field) for field in every}
+    for kind in (ir.AddHeader, ir.RemoveHeader):
+        each, (read, written) = found[kind]
+        assert (read, written) == (frozenset(), {(each.header.header, ir.VALID)})
 
 
 # ── Shipped programs ──

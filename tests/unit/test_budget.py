@@ -88,6 +88,16 @@ def test_tables_take_blocks_by_their_keys_entries_and_data():
     assert found.used("TCAM blocks") == 2 * 2  # 64 bits in columns of 44, 1,024 rows of 512
 
 
+def test_counters_take_a_word_each():
+    document = programs.find("slots", 32).json()
+    (counter,) = document["counter_arrays"]
+    blocks = []
+    for size in (1024, 1025, 10_000):
+        counter["size"] = size
+        blocks.append(estimate(document).used("SRAM blocks"))
+    assert [each - blocks[0] for each in blocks] == [0, 1, 9]
+
+
 def test_a_table_that_is_spread_over_stages_counts_in_each():
     document = read_document(PROGRAMS / "budget_limits_0.json")
     exact, ternary = document["pipelines"][0]["tables"][:2]

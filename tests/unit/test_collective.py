@@ -208,6 +208,20 @@ def test_report_counts():
     assert report.seconds.total >= report.seconds.network > 0
 
 
+def test_each_report_is_of_its_own_all_reduce():
+    network = Collective(workers=3, codec={"preset": "topk", "selector": {"k": 10}})
+    job = list(np.eye(3, 1000, dtype=np.float32) + np.linspace(1, 2, 1000, dtype=np.float32))
+    first, second = (network.all_reduce(job)[1] for _ in range(2))
+    assert second.packets_received == second.packets_sent == second.switch_packets
+    assert second.packets_sent <= first.packets_sent
+    assert second.bytes_sent <= first.bytes_sent
+    assert (
+        (first.rounds, first.retransmissions) == (second.rounds, second.retransmissions) == (2, 0)
+    )
+    assert first.selected == second.selected == 30
+    assert 10 <= first.union <= 30
+
+
 def test_without_verification_nothing_is_claimed():
     _, report = all_reduce(gradients(2, 100), verify=False)
     assert report.exact is None

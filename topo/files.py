@@ -23,6 +23,7 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from innet.config import Settings, validate
 from innet.errors import ConfigError, UnknownNameError
+from innet.fabric.memory import MAX_PORT
 from innet.tools.opening import open_document, program_in
 from topo.debian import Topo
 from topo.nodes import P4Host
@@ -125,6 +126,8 @@ def _end(found: TopologyFile, word: str, path: Path) -> tuple[str, int | None]:
         return word, None
     name, dash, port = word.rpartition("-p")
     if dash and name in found.switches and port.isdigit():
+        if int(port) > MAX_PORT:
+            raise ConfigError(f"{path}: {word}: a switch has ports 0 to {MAX_PORT}.")
         return name, int(port)
     known = [*found.hosts, *found.switches]
     raise UnknownNameError("host or switch", word, known, of=f"the links of {path}")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, ValidationInfo, field_validator
 
 from innet.config import (
     CodecDescription,
@@ -146,6 +146,14 @@ class WorkerSettings(JobSettings):
     rounds: Annotated[int, Field(ge=1)] = 1
     output: AnyPath | None = None
     outcome: AnyPath | None = None
+
+    @field_validator("worker")
+    @classmethod
+    def _is_one_of_them(cls, worker: int, others: ValidationInfo) -> int:
+        workers = others.data.get("workers", worker + 1)  # not there where it is wrong itself
+        if worker >= workers:
+            raise ValueError(f"the job has {workers} workers, from 0 to {workers - 1}")
+        return worker
 
     def faults(self) -> Faults | None:
         """What the worker does to its own packets; None for nothing."""

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from innet.errors import InnetError, InputError
+from innet.fabric.memory import MAX_PORT
 from innet.fabric.ports import Ports
 from innet.packets import PacketBatch
 from innet.switch import Switch
@@ -222,6 +223,8 @@ def _interfaces(given: Sequence[str]) -> dict[int, str]:
         port, at, name = word.partition("@")
         if not (at and name and port.isdigit()):
             raise InputError(f"--interface {word}: write it as PORT@NAME, such as 1@s1-eth1.")
+        if int(port) > MAX_PORT:
+            raise InputError(f"--interface {word}: a switch has ports 0 to {MAX_PORT}.")
         if int(port) in interfaces:
             raise InputError(f"--interface {word}: port {port} has an interface already.")
         interfaces[int(port)] = name

@@ -141,6 +141,7 @@ def test_a_tutorials_topology_loads(tmp_path):
         ({"links": [["h1", "s1-p1", "0", -5]]}, ConfigError, "Mbit/s above 0, at most 1000"),
         ({"links": [["h1", "s1-p1", "0", 10_000]]}, ConfigError, "Mbit/s above 0, at most 1000"),
         ({"links": [["h1", "s1-p1"], ["s1-p1", "s2-p1"]]}, ConfigError, "two links at s1-p1"),
+        ({"links": [["h1", "s1-p511"]]}, ConfigError, "s1-p511: a switch has ports 0 to 510"),
         ({"hosts": {"h1": {"ip": "10.0.0.300/24"}}}, ConfigError, "300"),
         ({"hosts": {"h1": {"mac": "08:00:00:00:01"}}}, ConfigError, "give a MAC address such as"),
         ({"hosts": {"h1": {"adress": "10.0.0.1"}}}, ConfigError, "unknown key 'hosts.h1.adress'"),

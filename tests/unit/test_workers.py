@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.service import serving, together, where
 
 import innet
+from innet.config import load_toml
 from innet.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.experiments import allreduce as experiment
 from innet.service import join
-from workers import allreduce, training
+from workers import allreduce, switch, training
 from workers.allreduce import summed
 from workers.commandline import parser_of, settings_from
 from workers.settings import WorkerSettings
@@ -79,6 +81,21 @@ def test_options_win_over_the_file(tmp_path):
 def test_options_that_cannot_be_used(word):
     with pytest.raises(ConfigError):
         settings(["--set", word])
+
+
+def test_a_worker_that_the_job_does_not_have(tmp_path):
+    path = tmp_path / "worker.toml"
+    path.write_text("worker = 4\n")
+    with pytest.raises(ConfigError, match=r"worker = 4 .* the job has 4 workers, from 0 to 3"):
+        load_toml(path, WorkerSettings)
+    path.write_text("worker = 4\nworkers = 5\n")
+    assert load_toml(path, WorkerSettings).worker == 4
+
+
+def test_a_port_that_no_switch_has(capsys):
+    program = str(Path(__file__).parents[2] / "p4/examples/forward.json")
+    assert switch.main([program, "--interface", "511@lo"]) == 1
+    assert "511@lo: a switch has ports 0 to 510" in capsys.readouterr().err
 
 
 def test_workers_of_a_service(service, at, tmp_path):

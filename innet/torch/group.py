@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -93,7 +94,8 @@ class SwitchGroup(dist.ProcessGroup):
         """Several at once."""
         operation = _operation(options)
         if self._courier is None or not all(_fits(each, operation) for each in tensors):
-            return super().allreduce_coalesced(tensors, options)
+            given = [] if options is None else [options]
+            return self._gloo.allreduce_coalesced(tensors, *given)
         return self._submit(list(tensors), operation)
 
     def _submit(self, tensors: list[torch.Tensor], operation: Any) -> SwitchWork:
@@ -230,6 +232,37 @@ class _AllReduce:
 
     def fail(self, error: BaseException) -> None:
         self._work.one_failed(error)
+
+
+def _by_gloo(name: str) -> Callable[..., Any]:
+    def collective(self: SwitchGroup, *arguments: Any, **options: Any) -> Any:
+        return getattr(self._gloo, name)(*arguments, **options)
+
+    collective.__name__ = name
+    return collective
+
+
+# PyTorch would get to gloo by itself, but for a group that is a class of Python's it keeps the
+# interpreter's lock on the way. A thread of gloo's that has ended an earlier collective may need it
+# to let go of the tensors, while it holds the lock at which that way ends: both wait for ever.
+for _name in (
+    "allgather",
+    "_allgather_base",
+    "allgather_coalesced",
+    "alltoall",
+    "alltoall_base",
+    "barrier",
+    "broadcast",
+    "gather",
+    "recv",
+    "recv_anysource",
+    "reduce",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "scatter",
+    "send",
+):
+    setattr(SwitchGroup, _name, _by_gloo(_name))
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import innet.torch  # noqa: E402
 from innet.errors import CompositionError, InputError, StateError, UnknownNameError  # noqa: E402
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
-from innet.torch.group import stateless_codec  # noqa: E402
+from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.promise import Promise  # noqa: E402
 from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
 
@@ -83,6 +83,18 @@ def test_codecs_of_a_process_group_remember_nothing():
             stateless_codec(name)
     with pytest.raises(UnknownNameError, match="exakt"):
         stateless_codec("exakt")
+
+
+def test_all_collectives_of_a_group_are_its_own():
+    """By PyTorch's own way to gloo they may wait for each other for ever; see innet.torch.group."""
+    gloo, group = torch.distributed.ProcessGroupGloo, torch.distributed.ProcessGroup
+    collectives = {
+        name
+        for name in dir(group)
+        if hasattr(gloo, name) and "-> c10d::Work" in (getattr(group, name).__doc__ or "")
+    } - {"_end_coalescing"}
+    assert {"allreduce", "barrier", "send"} < collectives
+    assert collectives <= set(vars(SwitchGroup))
 
 
 def test_the_package_has_no_other_names():

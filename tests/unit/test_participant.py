@@ -71,6 +71,7 @@ def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
             for total, report in results:
                 np.testing.assert_array_equal(total, expected)
                 assert report.rounds == in_memory.rounds
+                assert report.bytes_sent == report.packets_sent * plan.layout.frame_size
                 assert report.fabric == ("udp" if faults is None else "udp with faults")
         sent = sum(report.packets_sent for _, report in results)
         again = sum(report.retransmissions for _, report in results)
@@ -174,8 +175,9 @@ def test_workers_at_different_all_reduces_get_no_sum_from_each_other(plan):
 
 
 def test_who_may_not_go_on(plan):
-    with pytest.raises(InputError, match="2 attempts"):
-        Participant(plan, 0, codec="dense", fabric=None, attempts=2)
+    for attempts in (0, 2):
+        with pytest.raises(InputError, match=f"{attempts} attempts"):
+            Participant(plan, 0, codec="dense", fabric=None, attempts=attempts)
     hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=20.0, partial_after=0.1)
     with UdpSwitch(plan), participants(plan, "dense", timing=hasty) as pair:
         with pytest.raises(StalledError, match="lack the workers 1, who were late"):

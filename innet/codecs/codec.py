@@ -276,6 +276,11 @@ class Codec:
     def _check_state(self, state: Mapping[str, Any]) -> None:
         if self._busy:
             raise StateError("an exchange is under way; finish or close it before loading state.")
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"the codec's saved state is a {type(state).__name__}; give what state_dict "
+                "returned."
+            )
         if state.get("version") != _STATE_VERSION:
             raise StateError(
                 f"the codec's saved state has version {state.get('version')!r}; this innet reads "
@@ -292,6 +297,14 @@ class Codec:
                     f"the saved state is of a codec with {key} {state.get(key)!r}, this one has "
                     f"{value!r}; build the codec that the state was saved from."
                 )
+        parts = state.get("parts")
+        known = parts if isinstance(parts, Mapping) else {}
+        lacking = [kind for kind in self._parts() if not isinstance(known.get(kind), Mapping)]
+        if lacking:
+            raise StateError(
+                f"the codec's saved state lacks that of the {', '.join(lacking)}; give what "
+                "state_dict returned, whole."
+            )
 
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""

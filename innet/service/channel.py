@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import select
 import socket
 import time
@@ -17,9 +18,14 @@ def resolve(switch: str) -> Address:
     """HOST:PORT or HOST as an IPv4 address and a port.
 
     Raises:
-        InputError: it is none, or the host is not known.
+        InputError: it is none, or of IPv6, or the host is not known.
     """
     host, colon, port = switch.rpartition(":")
+    if any(map(_is_of_ipv6, (switch, host))):
+        raise InputError(
+            f"{switch!r} is an address of IPv6, which a switch service does not serve; give one of "
+            "IPv4 as HOST:PORT, such as 10.0.0.1:48879."
+        )
     if not colon:
         host, port = switch, str(UDP_PORT)
     if not host or not port.isdigit() or int(port) > 0xFFFF:
@@ -32,6 +38,15 @@ def resolve(switch: str) -> Address:
         raise InputError(f"no IPv4 address is known of {host!r}: {error}.") from None
     ip, number = found[0][4][:2]
     return Address(str(ip), int(number))
+
+
+def _is_of_ipv6(host: str) -> bool:
+    """With or without the brackets that part it from a port."""
+    try:
+        ipaddress.IPv6Address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 class Channel:

@@ -155,11 +155,12 @@ class HookState:
         """Go on where ``state_dict`` was taken, with the same bits, before the first iteration.
 
         Raises:
-            StateError: it is of another version, rank, number of workers, codec, seed or cap; or
-                buckets have come already. Nothing has changed.
+            StateError: it is none; or of another version, rank, number of workers, codec, seed or
+                cap; or buckets have come already. Nothing has changed.
         """
         if self._units:
             raise StateError("load the hook's state before the first iteration, not after it.")
+        _check_form(state)
         mine = self.state_dict()
         if state.get("workers") not in (None, mine["workers"]):
             raise StateError(
@@ -294,6 +295,21 @@ class HookState:
 
 def _saved(unit: Unit) -> dict[str, Any]:
     return {"shapes": unit.shapes, "codec": unit.codec.state_dict()}
+
+
+def _check_form(state: object) -> None:
+    """Is it a state at all? Other dictionaries of the same checkpoint are easily taken for it."""
+    units = state.get("units") if isinstance(state, Mapping) else None
+    whole = isinstance(units, (list, tuple)) and all(
+        isinstance(unit, Mapping) and {"shapes", "codec"} <= set(unit) for unit in units
+    )
+    if not whole:
+        name = type(state).__name__
+        what = f"a {name} without its units" if isinstance(state, Mapping) else f"a {name}"
+        raise StateError(
+            f"the hook's saved state is {what}; give what HookState.state_dict returned on this "
+            "rank, whole. Where nothing was saved, begin with this HookState as it is."
+        )
 
 
 @dataclass(frozen=True, slots=True)

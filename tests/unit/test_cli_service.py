@@ -61,6 +61,14 @@ def test_it_sums_and_ends_cleanly(number, tmp_path):
         assert "slots-32: 4 jobs of up to 32 workers, 256 slots each; a key is needed." in said
 
 
+@pytest.mark.parametrize(
+    "address", ["::1", "[::1]", "::", "[::1]:48879", "::1:48879", "fe80::1%lo"]
+)
+def test_addresses_of_ipv6_are_told_so(address):
+    with pytest.raises(InputError, match="an address of IPv6, which a switch service does not"):
+        join(address, job="a", worker=0, workers=1)
+
+
 def test_what_cannot_be_served():
     assert "without a key" in wrong("--listen", "0.0.0.0:0")
     with process() as (_, address):

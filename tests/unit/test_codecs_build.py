@@ -201,6 +201,18 @@ def test_state_of_another_codec_is_refused(wrong):
         codec.load_state_dict({**codec.state_dict(), **wrong})
 
 
+@pytest.mark.parametrize("parts", [None, {}, {"selector": {}, "quantiser": None}])
+def test_what_is_no_whole_state_is_refused(parts):
+    codec = build_codec("topk")
+    whole = codec.state_dict()
+    for take in (codec.load_state_dict, codec.adopt):
+        with pytest.raises(StateError, match=r"lacks that of the .*carrier, feedback; give what"):
+            take({**whole, "parts": parts})
+        for wrong in (None, [whole]):
+            with pytest.raises(StateError, match="give what state_dict returned"):
+                take(wrong)
+
+
 def test_state_that_fails_half_way_changes_nothing():
     codec = build_codec("topk")
     state = codec.state_dict()

@@ -66,6 +66,14 @@ def test_a_hook_needs_a_process_group():
     assert DDPHook is ddp_hook
 
 
+@pytest.mark.parametrize(
+    "state", [None, [], {}, {"weight": 1.0}, {"units": None}, {"units": [{"shapes": ()}]}]
+)
+def test_a_hook_refuses_what_is_no_state_of_a_hook(state):
+    with pytest.raises(StateError, match=r"state is a (NoneType|list|dict.*); give what HookState"):
+        HookState().load_state_dict(state)
+
+
 def test_the_hook_is_for_distributed_data_parallel():
     with pytest.raises(InputError, match=r"given a Tensor.*SwitchReduceScatter"):
         ddp_hook(HookState(), torch.ones(3))

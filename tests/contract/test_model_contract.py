@@ -112,10 +112,14 @@ def test_data_are_the_same_each_time_and_parts_do_not_overlap(model):
     if model.name == "ncf":
         return  # its samples have tests of their own below
     key = [set(map(bytes, each.inputs)) for each in (data.train, data.test, held_out.test)]
-    # Some images and runs of characters occur twice; nothing else may be in two parts.
-    assert len(key[0] & key[1]) <= 0.02 * len(key[1])
-    assert len(key[1] & key[2]) <= 0.02 * len(key[2])
-    assert len(held_out.train) + len(held_out.test) == len(data.train)
+    # Some images occur twice; nothing else may be in two parts. Runs of characters occur more
+    # often, so that those are left out.
+    images = model.name != "charlm"
+    assert len(key[0] & key[1]) <= (0.02 * len(key[1]) if images else 0)
+    assert len(key[1] & key[2]) <= (0.02 * len(key[2]) if images else 0)
+    assert key[2] <= key[0]
+    left_out = len(data.train) - len(held_out.train) - len(held_out.test)
+    assert 0 <= left_out <= (0 if images else 0.01 * len(data.train))
 
 
 def test_the_recipe_fits_the_data(model):

@@ -92,10 +92,15 @@ def train(
     from innet.report.progress import ProgressDisplay
     from innet.report.training import training_table
 
-    with ProgressDisplay(err) as display:
-        result = run(
-            settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
-        )
+    try:
+        with ProgressDisplay(err) as display:
+            result = run(
+                settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
+            )
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            err.print(note, markup=False, soft_wrap=True)
+        raise
     for note in result.notes:
         err.print(note, markup=False)
     if as_json:

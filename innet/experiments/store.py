@@ -16,7 +16,7 @@ from pathlib import Path
 
 from innet.codecs import build_codec
 from innet.config import TrainSettings
-from innet.errors import DivergedError
+from innet.errors import DivergedError, InputError
 from innet.experiments.comparison import completed, epoch_of, run_of_seed, trial_of
 from innet.experiments.model import MODELS, Model
 from innet.experiments.outputs import record_of
@@ -53,13 +53,14 @@ class Store:
 
         Raises:
             DivergedError: the training diverged, now or when it was tried before.
-            InputError, MissingToolError: as ``comparison.run``.
+            InputError: as ``comparison.run``; or what is in the folder is no record.
+            MissingToolError: as ``comparison.run``.
         """
         model, data = self._model(settings)
         settings = completed(settings, model)
         path = self.path(settings, way, seed, steps)
         if path is not None and path.exists():
-            return ExperimentRecord.load(path, TRAIN)
+            return _kept(path)
         failure = None if path is None else path.with_suffix(".diverged")
         if failure is not None and failure.exists():
             raise DivergedError(failure.read_text(encoding="utf-8").strip())
@@ -121,3 +122,10 @@ class Store:
             model = MODELS.get(settings.model)(settings.framework)
             self._loaded[settings.model] = model, model.load(settings.evaluate)
         return self._loaded[settings.model]
+
+
+def _kept(path: Path) -> ExperimentRecord:
+    try:
+        return ExperimentRecord.load(path, TRAIN)
+    except InputError as error:
+        raise InputError(f"{error} Remove this file, and the run is made again.") from None

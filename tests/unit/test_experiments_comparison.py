@@ -178,6 +178,26 @@ def test_what_was_trained_before_another_diverged_is_kept(tmp_path, monkeypatch)
     assert "dense" in str(training_table(kept).columns[0]._cells)
 
 
+def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
+    of_seed = comparison.run_of_seed
+
+    def interrupted(way, trial):
+        if way.name == "topk":
+            raise KeyboardInterrupt
+        return of_seed(way, trial)
+
+    monkeypatch.setattr(comparison, "run_of_seed", interrupted)
+    config = tmp_path / "train.toml"
+    config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
+    done = CliRunner().invoke(app, ["train", "--config", str(config), "-o", str(tmp_path)])
+    path = tmp_path / comparison.RECORD
+    assert done.exit_code == 130
+    assert f"What was trained before is in {path}." in done.output
+    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+        "plain float32"
+    ]
+
+
 def test_the_command_and_its_report(tmp_path):
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["dense"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')

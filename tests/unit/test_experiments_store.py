@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from innet.config import TrainSettings
-from innet.errors import DivergedError
+from innet.errors import DivergedError, InputError
 from innet.experiments import store as store_module
 from innet.experiments.comparison import ways
 from innet.experiments.store import Store
@@ -50,6 +50,14 @@ def test_whatever_matters_is_another_run(tmp_path):
 def test_steps_bound_a_run(tmp_path):
     assert len(Store(None).run(QUICK, PLAIN, 0, 1).runs[0].steps) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_run_is_told_with_what_mends_it(tmp_path):
+    store = Store(tmp_path)
+    path = store.path(QUICK, PLAIN, 0)
+    path.write_text('{"format": "innet-tra')
+    with pytest.raises(InputError, match=rf"{path}.*Remove this file, and the run is made again"):
+        store.run(QUICK, PLAIN, 0)
 
 
 def test_a_divergence_is_remembered(tmp_path, monkeypatch):

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from innet.errors import NetworkError
 
-START_SECONDS = 60.0  # the first start compiles
+# The first start compiles, beside all that a machine may be busy with; a process that ends is
+# noticed at once, so that only one that hangs is waited for so long.
+START_SECONDS = 300.0
 _END_SECONDS = 15.0
 _lock = threading.Lock()
 _companions: list[Companion] = []
@@ -107,7 +109,11 @@ class Companion:
             while not said.endswith(b"\n"):
                 left = until - time.monotonic()
                 if left <= 0:
-                    raise NetworkError(f"the switch process took more than {START_SECONDS:g} s.")
+                    raise NetworkError(
+                        f"the switch process did not listen within {START_SECONDS:g} s. Where the "
+                        "machine is too busy for it, start one before, with `innet switch serve`, "
+                        "and set INNET_SWITCH."
+                    )
                 if selector.select(left):
                     part = os.read(self._process.stdout.fileno(), 1000)
                     if not part:

@@ -1,9 +1,10 @@
 """Checks of DistributedDataParallel over a switch, run by four ranks.
 
-    python tests/support/ddp_checks.py FOLDER SECONDS NAME ...
+    python tests/support/ddp_checks.py FOLDER UNTIL NAME ...
 
-Each rank writes what became of each check to FOLDER/RANK.json: "passed", or a traceback. When one
-has failed, or after SECONDS, the others write what their threads were doing to FOLDER/RANK.txt.
+Each rank writes what became of each check to FOLDER/RANK.json: "passed", or the error in one line
+and a traceback. When one has failed, or when time.monotonic() is UNTIL, the others write what their
+threads were doing to FOLDER/RANK.txt; standard output says which of both it was.
 """
 
 from __future__ import annotations
@@ -629,8 +630,9 @@ def run_rank(rank: int, store: dist.Store, folder: Path, names: list[str]) -> in
         try:
             CHECKS[name]()
             found[name] = "passed"
-        except BaseException:
-            found[name] = traceback.format_exc()
+        except BaseException as error:
+            what = " ".join(str(error).split())  # in one line, which short summaries show
+            found[name] = f"{type(error).__name__}: {what}\n{traceback.format_exc()}"
         (folder / f"{rank}.json").write_text(json.dumps(found))
         if found[name] != "passed":
             return 1
@@ -639,11 +641,11 @@ def run_rank(rank: int, store: dist.Store, folder: Path, names: list[str]) -> in
     return 0
 
 
-def launch(folder: Path, seconds: float, names: list[str]) -> int:
+def launch(folder: Path, until: float, names: list[str]) -> int:
     """Fork the ranks, which saves each of them the import of torch, and watch them.
 
-    When one fails, or after ``seconds``, all that are left write to FOLDER/RANK.txt where they are
-    and are ended. Returns an exit status.
+    When one fails, or when it is ``until``, all that are left write to FOLDER/RANK.txt where they
+    are and are ended. Returns an exit status.
     """
     told, tell = os.pipe()
     ranks = {}
@@ -657,14 +659,16 @@ def launch(folder: Path, seconds: float, names: list[str]) -> int:
         ranks[process] = rank
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     os.write(tell, RANKS * f"{store.port:6}".encode())
-    end = time.monotonic() + seconds
     status = 0
     while ranks and not status:
         process, how = os.waitpid(-1, os.WNOHANG)
         if process:
-            del ranks[process]
-            status = os.waitstatus_to_exitcode(how)
-        elif time.monotonic() > end:
+            rank = ranks.pop(process)
+            if status := os.waitstatus_to_exitcode(how):
+                print(f"rank {rank} was the first to fail, with status {status}")
+        elif time.monotonic() > until:
+            late = ", ".join(map(str, ranks.values()))
+            print(f"not failed, but come to no end in time: ranks {late}")
             status = 1
         else:
             time.sleep(0.02)

@@ -382,6 +382,18 @@ def test_a_companion_ends_when_it_is_closed():
     assert not companion.runs
 
 
+def test_a_companion_that_does_not_listen_in_time_is_ended(monkeypatch):
+    monkeypatch.setattr("innet.torch.companion.START_SECONDS", 0.0)
+    made = []
+    begin = subprocess.Popen
+    monkeypatch.setattr(
+        "subprocess.Popen", lambda *given, **named: made.append(begin(*given, **named)) or made[0]
+    )
+    with pytest.raises(NetworkError, match=r"listen within 0 s.*innet switch serve.*INNET_SWITCH"):
+        Companion()
+    assert made[0].returncode is not None
+
+
 def test_a_companion_ends_when_its_parent_is_killed():
     program = (
         "import os; from innet.torch.companion import Companion; each = Companion();"

@@ -146,7 +146,10 @@ class UdpFabric:
         """Hand packets to the kernel."""
         if len(packets):
             self._follow(packets.data[0])
-            self._outbox.send(self._socket, packets, _HEADERS)
+            # Of a frame that was cut within its headers (faults do it) no datagram is left.
+            short = packets.length < _HEADERS
+            rows = np.flatnonzero(~short) if short.any() else None
+            self._outbox.send(self._socket, packets, _HEADERS, rows)
 
     def _follow(self, frame: NDArray[np.uint8]) -> None:
         """Have the kernel write headers as this frame has them."""

@@ -16,6 +16,7 @@ from innet.errors import MembershipError, NetworkError, StalledError
 from innet.fabric import Faults, FaultyFabric, MemoryFabric
 from innet.fabric.messages import widen_buffers
 from innet.fabric.udp import UdpFabric, Watch
+from innet.packets import PacketBatch
 from innet.protocol import Membership, SlotWorker, Timing
 from innet.protocol.timers import PROBES
 from innet.streaming import Streamer, streamer_of
@@ -315,3 +316,18 @@ def test_what_needs_python_between_batches_is_driven_by_it() -> None:
         faulty = FaultyFabric(fabric, Faults(loss=0.1), np.random.default_rng(0))
         assert streamer_of(new_worker(), faulty) is None
         assert streamer_of(new_worker(), MemoryFabric(lambda batch: batch, [1])) is None
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_of_frames_that_are_cut_within_their_headers_nothing_is_sent(segments):
+    """As ``Faults(truncate=...)`` cuts them: the kernel refuses datagrams of less than nothing."""
+    rng = np.random.default_rng(2)
+    frames = np.concatenate([result(rng, chunk, job=7) for chunk in range(4)])
+    length = np.array([LAYOUT.frame_size, 3, HEADERS, LAYOUT.frame_size - 1], np.int32)
+    with link(segments) as (fabric, switch):
+        fabric.send(PacketBatch(frames, length, np.zeros(4, np.int32)), 0.0)
+        fabric.send(PacketBatch(frames[:1], length[1:2], np.zeros(1, np.int32)), 0.0)
+        sizes = [len(switch.recv(2000)) for _ in range(3)]
+        assert sizes == [LAYOUT.frame_size - HEADERS, 0, LAYOUT.frame_size - 1 - HEADERS]
+        with pytest.raises(BlockingIOError):
+            switch.recv(2000)

@@ -31,7 +31,9 @@ _BATCH = 1 << 20  # and bytes: they stay in a processor's cache until they are s
 _NAME = np.dtype(  # struct sockaddr_in
     [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
 )
-_OVERHEAD = 512  # bytes that the kernel keeps for a waiting packet, besides the packet
+# Of a waiting datagram Linux counts a power of two of bytes, for it, headers and bookkeeping, and
+_BOOKKEEPING = 384
+_DESCRIPTION = 256  # bytes more. Several of one call may wait as one, and take less.
 _HEADER = ETHERNET_HEADER.itemsize
 _SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
 _MEMINFO = struct.Struct("9I")
@@ -163,9 +165,12 @@ class PeerPorts:
 
     @property
     def room(self) -> int:
-        """Frames that may wait to be taken, about; the system decides how much memory they get."""
+        """Frames that may wait to be taken, each as a datagram of its own at the worst; the system
+        decides how much memory they get.
+        """
         memory = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        return int(memory) // (self._size + _OVERHEAD)
+        counted = 1 << (self._size - _HEADER + _BOOKKEEPING - 1).bit_length()
+        return int(memory) // (counted + _DESCRIPTION)
 
     @property
     def dropped(self) -> int:

@@ -18,7 +18,7 @@ from innet.fabric.peers import Address, PeerCounts, PeerPorts, Stray
 from innet.fabric.rows import Senders, by_port, keep_known, place_of
 from innet.fabric.system_calls import Arrival
 from innet.packets import PacketBatch
-from innet.wire import Layout
+from innet.wire import ETHERNET_HEADER, Layout
 
 SEGMENT = 160
 SEGMENTS = [
@@ -59,6 +59,31 @@ def received(inbox, sock, wanted):
             for row, length in zip(inbox.data[:count], inbox.length[:count], strict=True)
         ]
     return found
+
+
+@pytest.mark.parametrize("values", [32, 64, 256, 1024])
+def test_as_many_frames_can_wait_as_there_is_said_to_be_room_for(values, monkeypatch):
+    """Each in a datagram of its own, at a socket as a user who is not root gets it."""
+    monkeypatch.setattr(
+        "innet.fabric.peers.widen_buffers",
+        lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 106_496),
+    )
+    layout = Layout(values, "raw")
+    there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    there.bind(("127.0.0.1", 0))
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here,
+        contextlib.closing(PeerPorts(there, layout)) as ports,
+    ):
+        here.connect(there.getsockname())
+        room = ports.room
+        assert room > 20
+        for _ in range(room):
+            here.send(bytes(layout.frame_size - ETHERNET_HEADER.itemsize))
+        assert ports.lost == 0
+        for _ in range(room):  # and not by far
+            here.send(bytes(layout.frame_size - ETHERNET_HEADER.itemsize))
+        assert ports.lost > 0
 
 
 @pytest.mark.parametrize("segments", SEGMENTS)

@@ -87,7 +87,17 @@ def test_there_is_something_to_run():
     assert len(list(blocks("python"))) >= 3
 
 
+def anchors(page):
+    """The headings of a page, as links name them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, _, anchor in re.findall(r"\]\(([^)#:]*)(#([^)]*))?\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            if anchor:
+                assert anchor in anchors(there), f"{page.name} links to {target}#{anchor}"

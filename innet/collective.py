@@ -142,8 +142,9 @@ class Collective:
     def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
         """Sum the workers' gradients over the network.
 
-        After a ``StalledError`` the next call begins the next epoch of the job, if its protocol has
-        epochs: nothing that is left of this one can harm it.
+        One that fails is as if it had not been begun: nothing of its gradients is held back, and
+        they can be given again. After a ``StalledError`` the next call begins the next epoch of the
+        job, if its protocol has epochs: nothing that is left of this one can harm it.
 
         Args:
             gradients: one float32 array per worker, all of one shape, in a list or any other

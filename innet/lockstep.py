@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,9 @@ class Lockstep:
         without that worker, under the next epoch and with the others' codecs as they were. So all
         elements are sums over the same workers, whatever words a codec makes of them.
 
+        One that fails leaves the codecs as if it had not been begun, but for those of the late: who
+        tries it again with the same gradients counts nothing twice.
+
         Args:
             gradients: of the workers who take part, in the order of their numbers.
             attempts: how often it may stall, less one.
@@ -104,8 +108,7 @@ class Lockstep:
         without: list[int] = []
         network = 0.0
         while True:
-            careful = attempts > 1 or self._goes_on
-            states = {i: self._codecs[i].snapshot() for i in left} if careful else {}
+            states = {worker: self._codecs[worker].snapshot() for worker in left}
             run = Run(network=network, without=tuple(sorted(without)))
             try:
                 self._exchange(left, run)
@@ -118,11 +121,18 @@ class Lockstep:
             except StalledError:
                 attempts -= 1
                 if not attempts or not self._network.has_epochs:
+                    self._restore(states)
                     raise
+            except BaseException:
+                self._restore(states)
+                raise
             network = run.network
-            for worker, state in states.items():
-                self._codecs[worker].load_state_dict(state)
+            self._restore(states)
             self._network.begin_epoch(self._network.plan.job.absent.union(without))
+
+    def _restore(self, states: Mapping[int, Mapping[str, Any]]) -> None:
+        for worker, state in states.items():
+            self._codecs[worker].load_state_dict(state)
 
     def _exchange(self, gradients: Mapping[int, Vector], run: Run) -> None:
         exchanges: dict[int, Exchange] = {

@@ -223,6 +223,39 @@ def test_attempts_repeat_with_the_codecs_as_they_were() -> None:
     assert network.plan.job.epoch >= 1
 
 
+@pytest.mark.parametrize("codec", ["topk", "dgc", "scalecom", "qsgd", "powersgd", "sidco-p"])
+def test_after_a_stall_the_same_gradients_can_be_given_again(codec: str) -> None:
+    """What was held back of them in the attempt would be counted twice."""
+    network = collective(codec=codec, faults=Faults(**SLOW, outages=(Outage(0.1, 0.5, (2,)),)))
+    undisturbed = collective(codec=codec)
+    first, second = gradients(), gradients(seed=1)
+    np.testing.assert_array_equal(network.all_reduce(first)[0], undisturbed.all_reduce(first)[0])
+    network.network.now = 0.1 - 2.5e-3  # what one round has told is used in the next
+    with pytest.raises(StalledError):
+        network.all_reduce(second)
+    network.network.now = 0.6
+    for _ in range(2):
+        total, report = network.all_reduce(second)
+        assert report.exact
+        np.testing.assert_array_equal(total, undisturbed.all_reduce(second)[0])
+
+
+def test_an_all_reduce_that_is_broken_off_leaves_the_codecs_as_they_were(monkeypatch) -> None:
+    network = collective(codec="topk")
+    network.all_reduce(gradients())
+    before = [codec.state_dict()["parts"] for codec in network.codecs]
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(network.network, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        network.all_reduce(gradients(seed=1))
+    for codec, state in zip(network.codecs, before, strict=True):
+        held = codec.state_dict()["parts"]["feedback"]["residual"]
+        np.testing.assert_array_equal(held, state["feedback"]["residual"])
+
+
 def test_no_attempt_is_no_number_of_attempts(monkeypatch) -> None:
     monkeypatch.setattr(Tree, "has_partials", False)
     with pytest.raises(InputError, match="tree-32 gives no partial results"):

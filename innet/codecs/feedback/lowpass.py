@@ -58,8 +58,9 @@ class LowPass(Residual):
     not true that sent + new memory = x: the memory forgets (1 - beta) · g of what was not sent, and
     keeps (1 - beta) · m of what was.
 
-    An all-reduce that fails leaves all of x in the memory, as with ``residual``. State and errors
-    are those of ``residual``. It takes twice the memory of a gradient while an all-reduce runs.
+    An exchange that is given up leaves all of x in the memory, as with ``residual``. State and
+    errors are those of ``residual``. It takes twice the memory of a gradient while an all-reduce
+    runs.
     """
 
     name = "lowpass"

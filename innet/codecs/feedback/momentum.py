@@ -44,9 +44,9 @@ class Momentum(Residual):
         u <- momentum · u + g        v <- v + u        x = v
 
     and u = 0, v = x - sent where the selector sends. So with selectors that send x itself, sent +
-    new v == x, bit for bit. Every operation is one of float32, rounded once. Of an all-reduce that
-    fails u and v are as if nothing had been selected; of coordinates that were sent and did not
-    count they are so, too.
+    new v == x, bit for bit. Every operation is one of float32, rounded once. Of an exchange that
+    is given up u and v are as if nothing had been selected; of coordinates that were sent and did
+    not count they are so, too.
 
     The clipping by N^(-1/2) is for gradients of N workers that are independent, whose sum then has
     a norm of about ``clip``; the norm is that of the whole gradient, in float64. Of the paper's

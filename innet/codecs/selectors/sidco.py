@@ -49,7 +49,7 @@ class Sidco(Selector[SidcoSettings]):
     stages the first lets the share ``first`` through, and each of the others, fitted to those that
     came through the one before, the share (ratio / first)^(1 / (M - 1)). After ``every``
     all-reduces the mean of selected / wanted decides about M, for each layer by itself: below 0.8
-    one stage more, above 1.2 one less. An all-reduce that fails counts as the others do.
+    one stage more, above 1.2 one less. An exchange that is given up counts as the others do.
 
     Differences with the paper:
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -194,6 +195,15 @@ def test_all_results_end_the_wait_for_more() -> None:
         assert 0.1 <= after - now < 30.0
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Shells start what runs in the background deaf to SIGINT, and Python then leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_wait() -> None:
     end = new_worker()
     with link(True) as (fabric, _):

@@ -1,8 +1,8 @@
 """Carrier ``lhc``: the lossless homomorphic sketch, which needs no agreement on indices.
 
-Li et al., "Lossless homomorphic compression", arXiv 2402.07529. Each worker sends an index of its
-non-zero elements, a bitmap or a Bloom filter, which the network combines by OR, and a sketch of
-them, which it sums. The index of the union tells which elements each cell of the summed sketch
+Li et al., "Accelerating distributed deep learning using lossless homomorphic compression", 2024,
+arXiv 2402.07529. Each worker sends an index of its non-zero elements, a bitmap or a Bloom filter,
+which the network combines by OR, and a sketch of them, which it sums. The index of the union tells which elements each cell of the summed sketch
 holds; cells that hold one are read off, taken from the other cells of that element, and so on until
 all are known.
 

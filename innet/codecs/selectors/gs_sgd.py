@@ -1,6 +1,7 @@
 """Selector ``gs-sgd``: the heavy hitters of the sum, found in a count sketch of it.
 
-Li et al., gs-SGD, 2021, arXiv 2108.06004.
+Dai et al., "A distributed SGD algorithm with global sketching for deep learning training
+acceleration" (gs-SGD), 2021, arXiv 2108.06004.
 """
 
 from __future__ import annotations

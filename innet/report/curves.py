@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ from innet.report.training import Way, title, ways_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# Of a name at a point, in points: a letter's width, and a line's height.
+_LETTER, _LINE = 4.0, 9.0
 
 
 def draw_training(record: ExperimentRecord, path: str | Path) -> None:
@@ -128,19 +131,41 @@ def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]
 
 
 def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]]) -> None:
-    """Each point's name, where there is more room; long ones do not make the panels narrower."""
+    """Each point's name, where there is more room; long ones do not make the panels narrower.
+
+    Names keep clear of one another: whichever would lie on another one goes below its point, or
+    further away. Where the panels will be is not known yet, but it is not far from where they are.
+    """
     low, high = axes.get_xlim()
+    points = 72 / axes.figure.dpi
+    taken: list[tuple[float, float, float]] = []  # left and right end, and height, in points
     for name, point in names:
+        x, y = points * axes.transData.transform(point)
         right = point[0] ** 2 > low * high
+        left = x - 5 - _LETTER * len(name) if right else x + 5
+        end = left + _LETTER * len(name)
+        up = next(
+            up
+            for up in _offsets()
+            if all(end < a or b < left or abs(y + up - c) > _LINE for a, b, c in taken)
+        )
+        taken.append((left, end, y + up))
         axes.annotate(
             name,
             point,
-            (-5 if right else 5, 3),
+            (-5 if right else 5, up),
             textcoords="offset points",
             ha="right" if right else "left",
             fontsize=7,
             in_layout=False,
         )
+
+
+def _offsets() -> Iterator[float]:
+    """How far above its point a name may stand, in points: the nearest places first."""
+    for line in count():
+        yield 3 + line * _LINE
+        yield -8 - line * _LINE
 
 
 def _band(

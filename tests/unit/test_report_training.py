@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -143,27 +144,39 @@ def test_plain_sums_that_were_evaluated_once_are_seen():
     assert [(len(line.get_xdata()), line.get_marker()) for line in score.lines] == [(1, "o")] * 2
 
 
-def test_names_of_points_stay_within_the_picture():
+def names_of_points(ratios, ways):
+    """The panel of final scores, and where it names ways to sum, of so many times fewer bytes."""
     record = a_training(seeds=1)
     plain, topk = record.runs
     named = [plain]
-    for ratio in (10, 90):  # the right one of two points, and the left one
+    for ratio, way in zip(ratios, ways, strict=True):
         steps = [
             step.model_copy(update={"bytes_sent": step.bytes_dense // ratio}) for step in topk.steps
         ]
-        way = {"way": f"a codec of many parts, sent {ratio} times fewer bytes", "seed": 0}
+        settings = {"way": way, "seed": 0}
         named.append(
-            topk.model_copy(
-                update={"name": str(ratio), "settings": way, "steps": tuple(steps)},
-            )
+            topk.model_copy(update={"name": way, "settings": settings, "steps": tuple(steps)})
         )
     figure = training_figure(record.model_copy(update={"runs": tuple(named)}))
     figure.draw_without_rendering()
     final = figure.axes[3]
-    frame = final.get_window_extent()
-    for text in final.texts:
-        box = text.get_window_extent()
+    return final.get_window_extent(), [text.get_window_extent() for text in final.texts]
+
+
+def test_names_of_points_stay_within_the_picture():
+    ratios = (10, 90)  # the right one of two points, and the left one
+    ways = [f"a codec of many parts, sent {ratio} times fewer bytes" for ratio in ratios]
+    frame, boxes = names_of_points(ratios, ways)
+    assert len(boxes) == len(ways)
+    for box in boxes:
         assert frame.x0 <= box.x0 < box.x1 <= frame.x1
+
+
+def test_names_of_points_that_coincide_can_be_read():
+    ways = ["dense", "lhc", "exact", "sketched-sgd", "block", "sidco-e", "topk"]
+    _, boxes = names_of_points((1, 1, 1, 9, 9, 10, 10), ways)
+    assert len(boxes) == len(ways)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_file_is_a_png(tmp_path):

@@ -2,9 +2,9 @@
 
 Li et al., "Accelerating distributed deep learning using lossless homomorphic compression", 2024,
 arXiv 2402.07529. Each worker sends an index of its non-zero elements, a bitmap or a Bloom filter,
-which the network combines by OR, and a sketch of them, which it sums. The index of the union tells which elements each cell of the summed sketch
-holds; cells that hold one are read off, taken from the other cells of that element, and so on until
-all are known.
+which the network combines by OR, and a sketch of them, which it sums. The index of the union tells
+which elements each cell of the summed sketch holds; cells that hold one are read off, taken from
+the other cells of that element, and so on until all are known.
 
 Differences with the paper: integers instead of floats, so that the result is exact whatever the
 order of the sum; an index of its own instead of a stolen bit; rows of an element that cannot

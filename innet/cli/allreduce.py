@@ -166,7 +166,8 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
         part, dot, key = name.partition(".")
         if not (equals and dot and part and key):
             raise ConfigError(
-                f"--set {shortened(change)}: write it as PART.KEY=VALUE, selector.ratio=0.05."
+                f"--set {shortened(change)}: write it as PART.KEY=VALUE, such as "
+                "selector.ratio=0.05, or carrier.name=dense for another part."
             )
         try:
             value = ast.literal_eval(text)

@@ -31,7 +31,8 @@ class Capabilities:
         requires: properties that some part must provide, each with the reason.
         summable: what leaves the part can be combined in the network, without knowing indices.
         fixed_size: how many words it sends depends on the gradient's size alone.
-        rounds: how many exchanges over the network it adds, the fewest and the most.
+        rounds: how many exchanges over the network it adds, the fewest and the most. The opening
+            round, which every codec has, counts as the quantiser's: its are (1, 1).
         integer_width: bits of the integers it makes, None where it makes none.
         overflow_bound: the largest magnitude of these integers, for N workers, as a formula.
         index: how the receiver knows which coordinates arrived: "none", "bitmap", ...

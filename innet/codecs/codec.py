@@ -340,8 +340,8 @@ class Codec:
         while True:
             own = scaling.contribute(nonzero)
             own = replace(own, shared=True) if shared else own
-            represented = scaling.represented(own) if scaling.scale else None
-            if not scaling.scale:
+            represented = scaling.represented(own) if scaling.scale and gradient.size else None
+            if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
             self._optimistic = scaling.optimistic

@@ -267,7 +267,9 @@ class Scaling(ABC):
     """A quantiser's agreement with the other workers for one all-reduce.
 
     Attributes:
-        scale: integers per unit; 0 when every value of every worker is zero.
+        scale: integers per unit; 0 when every value of every worker is zero, and then nothing
+            more is sent. A quantiser with a scale of its own choice, which asks nobody, does not
+            know, and may give it always.
         optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
         finite: whatever the integers, none stands for more than float32's largest number.
         bound: the largest magnitude of any worker's integers, None if not known.

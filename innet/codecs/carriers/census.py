@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.parts import Carrier, Context, Contribution, Ints, Selection
+from innet.codecs.parts import Carrier, Context, Contribution, Ints, Selection, Total
 from innet.config import Settings
 from innet.errors import StateError
 from innet.words import Operation, Segment
@@ -104,6 +104,13 @@ class CensusCarrier(Carrier[S]):
         if not (isinstance(sketches, int) and sketches >= 0):
             raise StateError(f"the saved number of sketches is {sketches!r}, not a count.")
         self._overlap, self._sketches = overlap, sketches
+
+
+def nothing() -> Total:
+    """The sum where all elements of all workers are zero. Most quantisers know, and need no carrier
+    then; those with a scale of their own choice do not, and the census tells.
+    """
+    return Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
 
 
 def _unit(size: int, workers: int) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Generator
 import numpy as np
 
 from innet.codecs.capabilities import INT32, ZEROS, Capabilities
-from innet.codecs.carriers.census import Census, CensusCarrier
+from innet.codecs.carriers.census import Census, CensusCarrier, nothing
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_plan import LhcSettings, Plan, plan
 from innet.codecs.parts import Contribution, Ints, Rounds, Total
@@ -58,6 +58,8 @@ class Lhc(CensusCarrier[LhcSettings]):
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> Rounds:
         size, census = contribution.size, self.census(contribution, answers, workers)
+        if not census.summed:
+            return nothing()
         chosen = self.plan(census)
         listed = self._listed(contribution)
         least = min(size if chosen is None else chosen.words, size if listed is None else listed)

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from innet.codecs.capabilities import INT32, UNMIXED, ZEROS, Capabilities
-from innet.codecs.carriers.census import Census, CensusCarrier, CensusSettings
+from innet.codecs.carriers.census import Census, CensusCarrier, CensusSettings, nothing
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_plan import bloom_filter
 from innet.codecs.parts import Contribution, Ints, Rounds, Total
@@ -66,6 +66,8 @@ class Union(CensusCarrier[UnionSettings]):
             details = {"form": "list", "items": summed.size}
             return Total(summed, details, contribution.indices)
         census = self.census(contribution, answers, workers)
+        if not census.summed:
+            return nothing()
         words, shape = self.plan(census)
         if words < census.size:
             return (yield from self._carry_union(contribution, census, shape, watch))

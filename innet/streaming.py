@@ -18,9 +18,9 @@ import errno
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.errors import StateError
 from innet.fabric import Fabric
 from innet.fabric.messages import failed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.fabric.system_calls import Arrival
 
 _SPREAD = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))  # 2**64 over the golden ratio, odd

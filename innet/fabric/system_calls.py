@@ -22,9 +22,11 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
+
+from innet.compiled import njit
 
 Words = NDArray[np.int64]
 

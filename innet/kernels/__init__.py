@@ -17,7 +17,7 @@ import importlib
 from functools import cache
 from typing import Protocol, cast
 
-from innet.errors import UnknownNameError
+from innet.errors import InputError, UnknownNameError
 from innet.kernels import gpu
 from innet.kernels.arrays import Doubles, Floats, Ints
 from innet.kernels.count_layout import CountLayout
@@ -434,12 +434,25 @@ def get(name: str) -> Kernels:
     Raises:
         UnknownNameError: no such kernels; the message lists what there is.
         MissingToolError: they cannot run here; the message says what they lack.
+        InputError: Numba is told not to compile.
     """
     if name not in _MODULES:
         raise UnknownNameError("kernels", name, _MODULES)
+    if name == "cpu":
+        _refuse_without_compiler()
     if name == "cuda" and (error := gpu.missing()):
         raise error
     return _loaded(name)
+
+
+@cache
+def _refuse_without_compiler() -> None:
+    from numba import config  # noqa: PLC0415 - the oracle does without Numba
+
+    if config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets as it starts
+        raise InputError(
+            'the kernels "cpu" are compiled with Numba, which NUMBA_DISABLE_JIT turns off; unset it'
+        )
 
 
 @cache

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.protocol.verdicts import Tally
 from innet.wire import CONGESTED, HEADER, Flag
 from innet.wire.compiled import examined, read_values

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.wire import HEADER
 from innet.wire.compiled import write_values
 from innet.wire.layout import offset_of

@@ -16,8 +16,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from innet.compiled import njit
 from innet.fabric.messages import failed
 from innet.fabric.peers import Cables, PeerPorts
 from innet.fabric.rows import by_port, keep_known

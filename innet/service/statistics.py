@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.fabric.peers import PeerPorts
 from innet.packets import PacketBatch
 from innet.protocol import SlotReader

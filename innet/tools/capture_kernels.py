@@ -7,8 +7,9 @@ array given; times are nanoseconds.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from innet.compiled import njit
 
 LONGEST = 262_144
 """Bytes of a packet, as libpcap limits it; what claims to be longer is no packet."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
 

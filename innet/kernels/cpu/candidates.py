@@ -8,9 +8,9 @@ values are fetched once a stretch is listed, while it is in the nearest cache.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.intrinsics import (
     flag_32,

@@ -7,9 +7,9 @@ without a branch that could be guessed wrongly.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import magnitude_bits
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints, Longs
 from innet.kernels.count_layout import LANES, CountLayout
 from innet.kernels.cpu.intrinsics import add_signed_16, take_signed_16

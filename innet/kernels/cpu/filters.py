@@ -8,9 +8,9 @@ are loaded one by one, in loops of their own, which takes a fifth less time than
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.lhc import mix
 from innet.kernels.filters import Filter

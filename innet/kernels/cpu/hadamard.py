@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import SQUARES_LANES, Doubles, Floats, Ints
 from innet.kernels.cpu.lhc import mix
 from innet.kernels.hadamard_layout import padded

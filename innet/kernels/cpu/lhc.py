@@ -14,10 +14,10 @@ hand, that with so few elements take as long as the work.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
 from innet.kernels.cpu.marks import mark_sparse, mark_word

@@ -7,10 +7,10 @@ branches, so that they compile to vector instructions.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
 from innet.kernels.limbs import COARSEST, LOWEST, Limbs

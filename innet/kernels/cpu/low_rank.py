@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import ROW_LANES, Doubles, Floats
 
 _STRIP = 1024  # columns whose sums stay in the first cache

@@ -7,9 +7,9 @@ the last overlaps the one before it: neither a maximum nor a flag minds being ta
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints, Words
 from innet.kernels.cpu.bitmap import expand_words
 from innet.kernels.cpu.intrinsics import float_of_bits, largest_16, magnitude_bits, reaching_16

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 
 _STRIP = 2048  # words that are filled lane by lane before they leave the first cache

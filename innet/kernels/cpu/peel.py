@@ -25,10 +25,10 @@ taken first, as long as they are in the first cache.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import expand_words, without_tail
 from innet.kernels.cpu.intrinsics import prefetch

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.kernels.arrays import LANES, Floats
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
 from innet.kernels.cpu.threshold import least_bits

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import copy_16
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import add_scaled_16, low_pass_16, magnitude_bits
 from innet.kernels.cpu.stretches import STRETCH

@@ -8,9 +8,9 @@ worst case costs a second reading and little memory beyond the result's.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.candidates import STRETCH, list_reaching, list_sums, new_lists
 from innet.kernels.cpu.intrinsics import magnitude_bits

@@ -13,9 +13,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from innet import memory
+from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints, Selected
 from innet.kernels.cpu.candidates import (
     AT_ONCE,

@@ -8,9 +8,9 @@ half names the one that is left.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from innet.compiled import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import expand_words, without_tail
 from innet.kernels.cpu.lhc import (

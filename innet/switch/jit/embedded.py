@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from innet.compiled import njit
 
 Words = NDArray[np.int64]
 

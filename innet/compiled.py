@@ -1,0 +1,149 @@
+"""Numba's ``njit`` for innet's own functions, whose machine code is kept on disk with more care.
+
+Numba keeps the code of a function (``cache=True``) beside its source or in the user's cache folder,
+and makes it anew when that file changes. Here it is made anew as well when a file changes that the
+function's file imports, since what it calls and the constants it uses are compiled into it; and
+where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from functools import cache as once
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserProvidedCacheLocator,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE = Path(__file__).parent
+#: Imports that run with the module: what is indented is for later, or for type checkers.
+_IMPORT = re.compile(r"^(?:import (innet[\w.]*)|from (innet[\w.]*) import (\([^)]*\)|.*))", re.M)
+
+
+def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Callable[[F], F]:
+    """As ``numba.njit``, for a decorator with brackets.
+
+    Args:
+        signature: compile for this one now, and for no other later; None for whatever comes.
+        cache: keep the machine code for other processes, where there is a place.
+        options: those of ``numba.njit``.
+    """
+
+    def decorate(function: F) -> F:
+        dispatcher: Any = numba.njit(**options)(function)
+        if dispatcher is function:  # Numba is told not to compile
+            return function
+        if cache:
+            # Without a place, or without the sources to tell old code by, nothing is kept.
+            with contextlib.suppress(RuntimeError, OSError):
+                dispatcher._cache = _Kept(function)  # as its enable_caching does
+        if signature is not None:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        compiled: F = dispatcher
+        return compiled
+
+    return decorate
+
+
+class _NamedFolder(UserProvidedCacheLocator):
+    """$INNET_CACHE_DIR, for who can write neither to the installation nor to a home."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        folder = Path(os.environ["INNET_CACHE_DIR"], "functions")
+        self._cache_path = str(folder / self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        if not os.environ.get("INNET_CACHE_DIR"):
+            return None
+        # Past the class between, which asks for Numba's own variable.
+        return super(UserProvidedCacheLocator, cls).from_function(function, file)
+
+
+class _Places(CompileResultCacheImpl):
+    _locator_classes = [*CompileResultCacheImpl._locator_classes, _NamedFolder]  # noqa: RUF012 - as there
+
+
+class _Files(IndexDataCacheFile):
+    def save(self, key: Any, data: Any) -> None:
+        """Numba counts files on and names them in the index first: of two processes that compile
+        for different arguments, or after one that was ended in between, another would find the
+        wrong code.
+        """
+        number = int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:6])
+        name = self._data_name(number)
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
+class _Kept(FunctionCache):
+    """The machine code of one function on disk."""
+
+    _impl_class = _Places
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        stamp = _stamp(Path(function.__code__.co_filename))
+        self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        try:
+            return super().load_overload(signature, target)
+        except Exception:  # what pickle raises for damaged files has no end
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):  # no room, or no longer a folder to write to
+            super().save_overload(signature, data)
+
+
+@once
+def _stamp(source: Path) -> str:
+    """A digest of all that decides what a file's functions are compiled to: the file, and those of
+    innet that it imports, directly or not.
+    """
+    digest = hashlib.sha256()
+    seen: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            waiting += _imported(path)
+    for path in sorted(seen):
+        digest.update(_text(path))
+    return digest.hexdigest()
+
+
+@once
+def _text(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@once
+def _imported(path: Path) -> tuple[Path, ...]:
+    """The files of innet that one of its files imports as it is imported itself."""
+    found = []
+    for plain, module, names in _IMPORT.findall(_text(path).decode()):
+        home = plain or module
+        # What is imported from a package may be one of its modules.
+        for name in (home, *(f"{home}.{each}" for each in re.findall(r"\w+", names))):
+            place = _PACKAGE.joinpath(*name.split(".")[1:])
+            found += [place.with_suffix(".py"), place / "__init__.py"]
+    return tuple(each for each in found if each.is_file())

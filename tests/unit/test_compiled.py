@@ -1,0 +1,115 @@
+"""Functions that Numba compiles for innet: what is on disk is never old, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+CALLED = """
+from innet.compiled import njit
+from innet.constants import STEP
+@njit(cache=True)
+def step(x):
+    return x + STEP
+"""
+CALLER = """
+from innet.called import (
+    step,
+)
+from innet.compiled import njit
+@njit(cache=True)
+def twice(x):
+    return step(step(x))
+if __name__ == "innet.caller":
+    print(twice(0), sum(twice.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package of the same name, in which nothing was compiled before."""
+    folder = tmp_path / "innet"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    shutil.copy(ROOT / "innet" / "compiled.py", folder)
+    (folder / "constants.py").write_text("STEP = 1\n")
+    (folder / "called.py").write_text(CALLED)
+    (folder / "caller.py").write_text(CALLER)
+    return folder
+
+
+def run(package: Path, **environment: str) -> tuple[int, int]:
+    """What the function gave, and how many compiled functions were found."""
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import innet.caller"],
+        cwd=package.parent,
+        env={**plain, "PYTHONPATH": str(package.parent), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result, found = done.stdout.split()
+    return int(result), int(found)
+
+
+def test_code_of_other_files_is_not_used_when_they_changed(package: Path) -> None:
+    assert run(package) == (2, 0)
+    assert run(package) == (2, 1)
+    (package / "constants.py").write_text("STEP = 5\n")
+    assert run(package) == (10, 0)
+
+
+def test_damaged_files_are_made_anew(package: Path) -> None:
+    run(package)
+    for each in (package / "__pycache__").glob("*.nb[ic]"):
+        each.write_bytes(each.read_bytes()[:-20])
+    assert run(package) == (2, 0)
+    assert run(package) == (2, 1)
+
+
+def test_no_place_to_write_to(package: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    (package / "__pycache__").touch()
+    nowhere = {"XDG_CACHE_HOME": str(blocked), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert run(package, **nowhere, INNET_CACHE_DIR=str(blocked)) == (2, 0)
+    named = {**nowhere, "INNET_CACHE_DIR": str(tmp_path / "named")}
+    assert run(package, **named) == (2, 0)
+    assert run(package, **named) == (2, 1)
+
+
+def test_a_full_disk_costs_time_only(package: Path) -> None:
+    with (package / "compiled.py").open("a") as file:
+        file.write(FULL)
+    assert run(package) == (2, 0)
+
+
+FULL = """
+def _full(self, name, data):
+    raise OSError(28, "No space left on device")
+_Files._save_data = _full
+"""
+
+
+def test_kernels_say_that_compiling_is_turned_off() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "innet", "allreduce", "--size", "100", "--engine", "interpret"],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith('error: the kernels "cpu" are compiled with Numba, which NUMBA_')

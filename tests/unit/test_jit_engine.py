@@ -99,6 +99,30 @@ def test_dropped_output_is_used_again(tables: ir.Program) -> None:
     assert engine.process(batch).data.ctypes.data == first
 
 
+@pytest.mark.parametrize("name", ["jit_runs", "queue_growth"])
+def test_long_packets_after_many_short_ones(name: str) -> None:
+    """A row for each of those, as long as these, would be 4 GB."""
+    state, engine = made(load_program(PROGRAMS / f"{name}.json"))
+    group(state, 0, [1, 2, 3])
+    short = engine.process(PacketBatch.uniform(np.zeros((40_000, 16), np.uint8), 1))
+    assert len(short) >= 40_000
+    sent = engine.process(PacketBatch.uniform(np.zeros((2, 100_000), np.uint8), 1))
+    assert len(sent) >= 2
+    assert sent.data.base is not None
+    assert sent.data.base.nbytes < 20_000_000
+
+
+def test_many_packets_after_one_that_grew() -> None:
+    """20,000 packets with room for as much as that one grew would be 330 MB."""
+    _, engine = made(load_program(PROGRAMS / "queue_growth.json"))
+    (grown,) = engine.process(PacketBatch.from_packets([(1, b"\x0f\xff")])).to_packets()
+    assert len(grown[1]) == 2 + 2 * 0xFFF
+    sent = engine.process(PacketBatch.uniform(np.zeros((20_000, 16), np.uint8), 1))
+    assert len(sent) == 20_000
+    assert sent.data.base is not None
+    assert sent.data.base.nbytes < 2_000_000
+
+
 def test_multicast_beyond_the_buffer(runs: ir.Program) -> None:
     """More copies than packets came in: the engine comes back for more room."""
     state, engine = made(runs)

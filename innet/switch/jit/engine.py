@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -82,7 +83,7 @@ class JitEngine:
         self._outputs = _Outputs(self._frame, self._out)
         self._statistics = np.zeros(len(STATISTICS), np.int64)
         self._frame.put(self._out + 4, [self._statistics])
-        self._capacity = 0
+        self._room = _Room()
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
@@ -120,8 +121,10 @@ class JitEngine:
 
     def _queued(self, packets: _Received) -> PacketBatch:
         """For emitted code that makes its buffers larger itself."""
-        stride = packets[0].shape[1] + self._growth
-        out = self._outputs.take(max(self._capacity, len(packets[1])), stride)
+        count, width = packets[0].shape
+        rows = self._room.rows(count, count, width + self._room.growth)
+        growth = max(self._growth, self._room.growth_of(rows, width))
+        out = self._outputs.take(rows, width + growth)
         self._frame.put(0, packets)
         self._frame.write(self._out, out.words)
         self._frame.put(self._out + 5, [self._state.clock])
@@ -129,8 +132,7 @@ class JitEngine:
         produced, data, length, port, origin, *digests = cast("list[Any]", returned)
         self._learn(digests)
         # Next time there is as much room at once.
-        self._capacity = produced
-        self._growth = max(self._growth, data.shape[1] - packets[0].shape[1])
+        self._room.note(count, max(count, produced), data.shape[1], data.shape[1] - width)
         return _Buffer(data, length, port, origin).batch(produced)
 
     def _direct(self, packets: _Received) -> PacketBatch:
@@ -138,11 +140,11 @@ class JitEngine:
         count = len(packets[1])
         room = max(1, self._replicas.largest)
         stride = packets[0].shape[1] + self._growth
-        self._capacity = max(self._capacity, count + room)
+        rows = self._room.rows(count, count + room, stride)
         parts: list[PacketBatch] = []
         first = 0
         while first < count or not parts:
-            out = self._outputs.take(self._capacity, stride)
+            out = self._outputs.take(rows, stride)
             self._frame.put(0, [*packets, first])
             self._frame.write(self._out, out.words)
             self._frame.put(self._out + 5, [self._state.clock, room])
@@ -152,7 +154,7 @@ class JitEngine:
         if len(parts) == 1:
             return parts[0]
         # Multicast needed more rows than packets came in; next time there is room at once.
-        self._capacity = sum(map(len, parts)) + room
+        self._room.note(count, sum(map(len, parts)) + room, stride)
         return PacketBatch.concatenate(parts)
 
     def _standing(self) -> list[Value]:
@@ -269,6 +271,33 @@ def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 # ── Output buffers ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Room:
+    """How much of it batches took so far that turned out to need more than a row for each packet.
+
+    Never more memory than one of them needed, lest long packets that come after many short ones, or
+    many after one of which much became, have room for many long ones.
+    """
+
+    per_packet: float = 0.0
+    growth: int = 0
+    size: int = 0
+
+    def rows(self, count: int, least: int, stride: int) -> int:
+        """Rows of ``stride`` bytes for ``count`` packets, ``least`` or more."""
+        return max(least, min(math.ceil(count * self.per_packet), self.size // max(1, stride)))
+
+    def growth_of(self, rows: int, width: int) -> int:
+        """Bytes by which ``rows`` should be longer than the packets received, of ``width``."""
+        return self.growth if rows * (width + self.growth) <= self.size else 0
+
+    def note(self, count: int, produced: int, stride: int, growth: int = 0) -> None:
+        """A batch of ``count`` packets became ``produced`` rows of ``stride`` bytes."""
+        self.per_packet = max(self.per_packet, produced / max(1, count))
+        self.growth = max(self.growth, growth)
+        self.size = max(self.size, produced * stride)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field, fields
+from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -203,6 +204,19 @@ class SwitchState:
         self.meters = tuple(MeterState(meter) for meter in program.meters)
         self.replication = Replication(self.generation)
         self.value_sets = tuple(set() for _ in program.value_sets)
+
+    def time(self) -> int:
+        """``clock``, made an integer of Python's own; InputError where 64 bits hold no such."""
+        try:
+            self.clock = clock = index(self.clock)
+        except TypeError:
+            clock = None
+        if clock is None or not -(1 << 63) <= clock < 1 << 63:
+            raise InputError(
+                f"the switch's clock is a whole number of microseconds in 64 bits, not "
+                f"{self.clock!r:.40}; set Switch.state.clock to one"
+            )
+        return clock
 
     def profile_of(self, table: ir.Table) -> ProfileState | None:
         """The profile that an indirect table takes its actions from."""

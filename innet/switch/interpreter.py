@@ -93,6 +93,7 @@ class InterpretEngine:
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order; see ``engine.Engine``."""
         check_lengths(batch)
+        self.state.time()  # before a packet reads it
         out: list[tuple[int, bytes]] = []
         origin: list[int] = []
         for row, (port, data) in enumerate(batch.to_packets()):

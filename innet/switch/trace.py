@@ -45,6 +45,7 @@ class TraceEngine(InterpretEngine):
     def trace(self, port: int, data: bytes) -> list[Event]:
         """Run one packet, and everything that it leads to; what happened."""
         self.log.clear()
+        self.state.time()  # before a packet reads it
         self._receive(port, data)
         return self.log.take()
 

@@ -127,7 +127,7 @@ class JitEngine:
         out = self._outputs.take(rows, width + growth)
         self._frame.put(0, packets)
         self._frame.write(self._out, out.words)
-        self._frame.put(self._out + 5, [self._state.clock])
+        self._frame.put(self._out + 5, [self._state.time()])
         returned = self._frame.call(out.arrays)
         produced, data, length, port, origin, *digests = cast("list[Any]", returned)
         self._learn(digests)
@@ -147,7 +147,7 @@ class JitEngine:
             out = self._outputs.take(rows, stride)
             self._frame.put(0, [*packets, first])
             self._frame.write(self._out, out.words)
-            self._frame.put(self._out + 5, [self._state.clock, room])
+            self._frame.put(self._out + 5, [self._state.time(), room])
             first, produced, *digests = cast("list[Any]", self._frame.call({}))
             parts.append(out.batch(produced))
             self._learn(digests)
@@ -225,7 +225,7 @@ class Embedding:
             self._out = _Output(frame, engine._out, self._rows + room, self._stride)
         frame.write(0, self._words)
         frame.write(engine._out, self._out.words)
-        frame.put(engine._out + 5, [engine._state.clock, room])
+        frame.put(engine._out + 5, [engine._state.time(), room])
         engine._statistics.fill(0)
         out = self._out
         return self._embedded(

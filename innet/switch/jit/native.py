@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from itertools import accumulate
 from math import prod
+from operator import index
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -125,11 +126,11 @@ class Frame:
         """
         words: list[int] = []
         for value, (dtype, dimensions) in zip(values, self._kinds[first:], strict=False):
-            if isinstance(value, int):
-                if dimensions:
-                    raise TypeError(f"the compiled program takes an array, not {value}")
-                words.append(value)
+            if not dimensions:
+                words.append(_integer(value))
                 continue
+            if isinstance(value, int):
+                raise TypeError(f"the compiled program takes an array, not {value}")
             shape = value.shape
             if value.dtype != dtype or len(shape) != dimensions or not value.flags.c_contiguous:
                 raise TypeError(
@@ -180,6 +181,15 @@ class Frame:
         shape = tuple(words[_HEADER : _HEADER + dimensions])
         memory = _Memory(self._native, owner, address, prod(shape) * np.dtype(dtype).itemsize)
         return np.asarray(memory).view(dtype).reshape(shape)
+
+
+def _integer(value: Value) -> int:
+    """Also of NumPy's integers, which have a shape and an address as arrays do."""
+    try:
+        return index(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise TypeError(f"the compiled program takes an integer, not {kind}") from None
 
 
 _start: Any = (ctypes.c_char * 0).from_buffer

@@ -21,6 +21,7 @@ LONGEST_LINE = 1 << 16  # bytes
 HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
 TOKEN = 16  # bytes
 LONGEST_NAME = 100  # characters of a job's name
+_DEEPEST = 16  # levels of lists and objects within each other; statistics have half of them
 
 Message: TypeAlias = dict[str, Any]
 
@@ -42,7 +43,19 @@ def decode(line: bytes) -> Message:
         raise InputError("a line is no JSON.") from None
     if not isinstance(message, dict):
         raise InputError("a line holds no JSON object.")
+    if _is_deeper(message, _DEEPEST):
+        raise InputError(f"a line holds more than {_DEEPEST} objects within each other.")
     return message
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether so many levels do not suffice. To write what could just be read, or to show it to
+    people, may take more of Python's stack than there is: a client could end a service by it.
+    """
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inside)
 
 
 def greeting() -> Message:

@@ -232,7 +232,8 @@ class SwitchService:
             else:
                 self._answer_threads()
         for client, line in heard.lines:
-            self._answer(client, line)
+            if not client.closing:  # since a line before this one: it would take a seat for ever
+                self._answer(client, line)
         for client in heard.gone:
             self._jobs.gone(client.number)
 

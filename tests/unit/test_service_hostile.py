@@ -293,6 +293,30 @@ def test_lines_that_are_none(service, line):
     assert service.ask(service.statistics)["switch"]["program"] == "slots-32"
 
 
+def test_lines_that_nest_as_deep_as_can_just_be_read(guarded):
+    """To write them again, for the proof of the key, took more of the stack than there was."""
+    for depth in (*range(10, 30), *range(900, 1000)):
+        inside = b"[" * depth + b"]" * depth
+        with socket.create_connection(guarded.address, 5) as sock:
+            sock.sendall(
+                b'{"request":"join","service":1,"wire":2,"proof":"","a":' + inside + b"}\n"
+            )
+            said = sock.makefile("rb").read().splitlines()
+        assert "error" in json.loads(said[-1])
+    assert guarded.ask(guarded.statistics)["switch"]["program"] == "slots-32"
+
+
+def test_what_follows_a_line_that_was_refused_is_not_heard(service):
+    """It took a seat that nobody could free."""
+    with socket.create_connection(service.address, 5) as sock:
+        lines = sock.makefile("rb")
+        nonce = json.loads(lines.readline())["nonce"]
+        asked = control.request("join", nonce, None, job="x", worker=0, workers=1)
+        sock.sendall(b"x\n" + control.encode(asked))
+        assert [list(json.loads(line)) for line in lines.read().splitlines()] == [["error"]]
+    assert not service.ask(service.statistics)["jobs"]
+
+
 def test_nothing_is_left_of_hostile_clients(service, stack):
     """Connections by the hundred, tokens that are not shown, and silence: a job goes on."""
     clients = []

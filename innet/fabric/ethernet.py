@@ -6,7 +6,6 @@ Sources: packet(7), netdevice(7).
 from __future__ import annotations
 
 import fcntl
-import select
 import socket
 import struct
 import time
@@ -15,6 +14,7 @@ import numpy as np
 
 from innet.errors import NetworkError
 from innet.fabric.messages import Inbox, Outbox, widen_buffers
+from innet.fabric.waiting import readable
 from innet.packets import PacketBatch
 from innet.wire import ETHERTYPE
 
@@ -122,5 +122,5 @@ class RawFabric:
 
     def wait(self, now: float, until: float) -> float:
         """Sleep until something has arrived or it is ``until``; at most a second."""
-        select.select([self._socket], [], [], min(max(0.0, until - now), _LONGEST_WAIT))
+        readable(min(until - now, _LONGEST_WAIT), self._socket.fileno())
         return max(now, self.now())

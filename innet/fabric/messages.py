@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import sys
 import time
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from innet.errors import NetworkError, StalledError
 from innet.fabric import system_calls as calls
+from innet.fabric.waiting import writable
 from innet.packets import PacketBatch
 
 SO_SNDBUFFORCE = 32  # beyond the system's limit, for those who may (CAP_NET_ADMIN)
@@ -285,7 +285,7 @@ def _wait_for_room(sock: socket.socket, end: float) -> float:
             f"a socket took no packet for {_SEND_SECONDS:g} s; its interface is down "
             "or its link is slower than what was sent."
         )
-    select.select([], [sock], [], 0.1)
+    writable(0.1, sock.fileno())
     return end
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import select
 import socket
 import time
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from innet.errors import InputError, NetworkError
 from innet.fabric.messages import Outbox, SegmentInbox, takes_segments, widen_buffers
 from innet.fabric.system_calls import MOST_AT_ONCE, Arrival, Reception
+from innet.fabric.waiting import readable
 from innet.packets import PacketBatch
 from innet.wire import (
     ETHERNET_HEADER,
@@ -169,7 +169,7 @@ class UdpFabric:
 
     def wait(self, now: float, until: float) -> float:
         """Sleep until something has arrived or it is ``until``; at most a second."""
-        select.select([self._socket], [], [], min(max(0.0, until - now), _LONGEST_WAIT))
+        readable(min(until - now, _LONGEST_WAIT), self._socket.fileno())
         return max(now, self.now())
 
 

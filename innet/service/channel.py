@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import select
 import socket
 import time
 
 from innet.errors import InputError, NetworkError
 from innet.fabric.peers import Address
+from innet.fabric.waiting import readable
 from innet.service.control import LONGEST_LINE, Message, decode, encode
 from innet.wire import UDP_PORT
 
@@ -118,10 +118,10 @@ class Channel:
             if len(self._arrived) > LONGEST_LINE:
                 raise NetworkError("who answers is no innet switch service: it sends long lines.")
             left = until - time.monotonic()
-            readable, _, _ = select.select([self._socket], [], [], max(0.0, left))
-            if not readable:
+            if readable(left, self._socket.fileno()):
+                self._receive()
+            elif left <= 0:
                 return None
-            self._receive()
 
     def _receive(self) -> None:
         try:

@@ -11,6 +11,7 @@ The connection stays open: it is how the others learn that a worker is gone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -32,6 +33,7 @@ from innet.service.places import plan_of
 DEADLINE = 30.0
 _HELLO_SECONDS = 0.05  # between two datagrams that show the address
 _RETRY_SECONDS = 0.1  # between two attempts to connect
+_CONNECT_SECONDS = 60.0  # for one of them
 _LEAVE_SECONDS = 2.0
 
 
@@ -55,13 +57,14 @@ def join(
         deadline: seconds to wait, for the switch and for the others.
 
     Raises:
-        InputError: an address that is none; or the service refuses: a wrong key, a worker of that
-            index that is there already, another number of workers, no room for one more job.
+        InputError: an address that is none, or a deadline without end; or the service refuses: a
+            wrong key, a worker of that index that is there already, another number of workers, no
+            room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
     return Membership(
-        switch, job=job, worker=worker, workers=workers, key=key, until=time.monotonic() + deadline
+        switch, job=job, worker=worker, workers=workers, key=key, until=_moment(deadline)
     )
 
 
@@ -137,7 +140,7 @@ class Membership:
             StalledError: not all workers asked; names those who are missing.
             NetworkError, InputError: as ``join``.
         """
-        until = time.monotonic() + deadline
+        until = _moment(deadline)
         if self._channel is not None:
             try:
                 return self._ask(until, sorted(set(without)))
@@ -234,7 +237,7 @@ class Membership:
         while True:
             left = until - time.monotonic()
             try:
-                return Channel.connect(self._where, max(left, 0.01))
+                return Channel.connect(self._where, min(max(left, 0.01), _CONNECT_SECONDS))
             except OSError as error:
                 reason = error.strerror or str(error)
             if left <= _RETRY_SECONDS:
@@ -362,3 +365,10 @@ class Membership:
             f"worker {self.worker} of {self.workers} waited for {what} at the switch "
             f"{self.switch} until its deadline."
         )
+
+
+def _moment(deadline: float) -> float:
+    """When so many seconds are over."""
+    if not math.isfinite(deadline):
+        raise InputError(f"a deadline of {deadline} s; give a finite number of seconds.")
+    return time.monotonic() + deadline

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from innet.errors import MembershipError, NetworkError, StateError
 from innet.fabric.messages import widen_buffers
 from innet.fabric.peers import Address
 from innet.fabric.udp import Link, UdpFabric, Watch
+from innet.fabric.waiting import readable
 from innet.packets import PacketBatch
 from innet.wire import Endpoint, Layout
 
@@ -139,8 +139,7 @@ class ServiceFabric:
                 f"{said}, so the others wait in vain. Renew the membership and go on."
             )
         end = min(end, until)
-        readable, _, _ = select.select([udp.fileno(), channel], [], [], max(0.0, end - now))
-        if channel in readable:
+        if channel in readable(end - now, udp.fileno(), channel):
             self._listen()
         return max(now, self.now())
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import time
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from innet.fabric.system_calls import (
     send_packets,
     wait_readable,
 )
+from innet.fabric.waiting import readable
 from innet.packets import PacketBatch
 from innet.service.board import Board
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
@@ -162,8 +162,9 @@ class Forwarding:
         left = wake.until - time.monotonic()
         if left <= 0:
             return False
-        sources = [self._ports.fileno(), *(each for each in (wake.descriptor,) if each >= 0)]
-        return select.select(sources, [], [], left)[0] == sources[:1]
+        frames = self._ports.fileno()
+        sources = [frames, *(each for each in (wake.descriptor,) if each >= 0)]
+        return readable(left, *sources) == [frames]
 
     def _arrive(self, packets: PacketBatch) -> None:
         self._traffic.arrive(packets)

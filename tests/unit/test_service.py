@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import os
+import resource
 import socket
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -394,6 +398,41 @@ def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
         expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
         for total, _ in all_reduce(participants(pair), gradients()):
             np.testing.assert_array_equal(total, expected)
+
+
+@pytest.fixture
+def many_files():
+    """As in a process that trains: what is opened now has a number above select's limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip(f"this process may have {hard} files open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    with contextlib.ExitStack() as files:
+        while files.enter_context(Path(os.devnull).open()).fileno() < 1024:
+            pass
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.usefixtures("many_files")
+def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams):
+    if not streams:
+        monkeypatch.setattr("innet.participant.streamer_of", lambda *_: None)
+    pair = joined(service, stack)
+    assert min(each.fabric._socket.fileno() for each in pair) > 1023
+    for total, _ in all_reduce(participants(pair, "exact"), gradients()):
+        np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
+
+
+@pytest.mark.parametrize("deadline", [math.inf, math.nan])
+def test_a_deadline_without_end_is_refused(service, stack, deadline):
+    with pytest.raises(InputError, match=f"a deadline of {deadline} s; give a finite number"):
+        join(where(service), job="a", worker=0, workers=1, deadline=deadline)
+    (alone,) = joined(service, stack, workers=1, deadline=1e12)  # longer than a system call takes
+    with pytest.raises(InputError, match="give a finite number"):
+        alone.renew(deadline)
+    assert alone.renew(1e12).job.present == (0,)
 
 
 def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch):

@@ -83,7 +83,12 @@ def connect(
 def connect_host(
     plan: Plan, host: PlannedHost, interface: str | None = None
 ) -> closing[UdpFabric] | closing[RawFabric]:
-    """The same for any host of the plan, such as the parameter server."""
+    """The same for any host of the plan, such as the parameter server.
+
+    Raises:
+        InputError: raw Ethernet without an interface.
+        NetworkError: the address or the interface cannot be used.
+    """
     if plan.layout.framing == "udp":
         return closing(UdpFabric(host.endpoint, host.peer, plan.layout))
     if interface is None:

@@ -141,7 +141,11 @@ def p4_directory() -> Path:
 
 
 def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
-    """All compiled programs by name, as the manifest lists them."""
+    """All compiled programs by name, as the manifest lists them.
+
+    Raises:
+        ProgramError: the manifest is of another format than this innet reads.
+    """
     directory = directory or p4_directory()
     manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
     if manifest.get("format") != MANIFEST_FORMAT:
@@ -270,6 +274,11 @@ def compile_shipped(
         directory: the p4 directory of a checkout.
         p4c: the compiler; searched on PATH if not given.
         only: compile this program alone; the manifest keeps the others' entries.
+
+    Raises:
+        UnknownNameError: programs.toml does not list ``only``.
+        MissingToolError: no compiler.
+        ProgramError: the compiler refused a program.
     """
     p4c = p4c or find_p4c()
     listed = tomllib.loads((directory / "programs.toml").read_text(encoding="utf-8"))

@@ -45,9 +45,11 @@ class Traffic:
 
     @classmethod
     def none(cls, ports: int) -> Traffic:
+        """Nothing yet, at ports 0 .. ports - 1."""
         return cls(np.zeros(ports, np.int64), np.zeros(ports, np.int64))
 
     def add(self, packets: PacketBatch) -> None:
+        """Count these packets, by their port."""
         self.packets[:] += np.bincount(packets.port, minlength=len(self.packets))
         volume = np.bincount(packets.port, weights=packets.length, minlength=len(self.bytes))
         self.bytes[:] += volume.astype(np.int64)  # exact: float64 holds integers up to 2**53

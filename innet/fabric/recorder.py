@@ -21,6 +21,9 @@ class Recorder:
 
     Attributes:
         missed: packets that passed after the limit was reached.
+
+    Raises:
+        InputError: a negative limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:

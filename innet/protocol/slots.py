@@ -96,6 +96,9 @@ class SlotWorker:
             lack others, too, who have stopped before.
         window: how many chunks may be under way.
         round_trip: what the timers have measured.
+
+    Raises:
+        InputError: ``first_chunk`` is negative.
     """
 
     def __init__(
@@ -200,7 +203,9 @@ class SlotWorker:
         return self._cursor
 
     def results(self) -> list[NDArray[np.int32]]:
-        """The combined words, one array per segment. They stay valid after the next ``start``.
+        """The combined words, one array per segment, each of its segment's shape (n,).
+
+        They stay valid after the next ``start``.
 
         Raises:
             StateError: nothing was started, or results are missing.
@@ -211,7 +216,9 @@ class SlotWorker:
 
     @property
     def bitmaps(self) -> NDArray[np.uint32]:
-        """Per chunk of this all-reduce: the bits of the workers in its result; 0 without one."""
+        """Per chunk of this all-reduce, shape (chunks,): the bits of the workers in its result; 0
+        without one.
+        """
         return self._who.copy()
 
     @property

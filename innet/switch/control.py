@@ -26,7 +26,14 @@ from innet.switch.whole import whole
 
 
 class ControlPlane(MeterControl, ProfileControl):
-    """Commands over the state of one switch."""
+    """Commands over the state of one switch.
+
+    Names may be shortened to an ending at a dot that only one thing of the kind has. Handles, ports
+    and indices are those of simple_switch.
+
+    Raises:
+        ControlError: any of the methods, where it refuses something; then nothing has changed.
+    """
 
     def __init__(self, state: SwitchState) -> None:
         self.state = state
@@ -120,6 +127,7 @@ class ControlPlane(MeterControl, ProfileControl):
         return self.program.registers[index], self.state.registers[index]
 
     def register_read(self, name: str, index: int) -> int:
+        """A cell, not negative, whatever its width."""
         array, cells = self.register(name)
         return cell_value(cells, inside(index, array.size, array.name))
 
@@ -196,6 +204,7 @@ class ControlPlane(MeterControl, ProfileControl):
         return self.program.value_sets[index], self.state.value_sets[index]
 
     def value_set_add(self, name: str, value: Number) -> None:
+        """Let the parser meet this value; nothing happens when it is in it already."""
         described, members = self.value_set(name)
         members.add(number(value, described.width, f"parser value set {described.name}"))
         self.state.generation.bump()
@@ -207,6 +216,7 @@ class ControlPlane(MeterControl, ProfileControl):
         self.state.generation.bump()
 
     def value_set_clear(self, name: str) -> None:
+        """Nothing is in it any more."""
         self.value_set(name)[1].clear()
         self.state.generation.bump()
 

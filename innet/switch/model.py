@@ -161,11 +161,18 @@ class Switch:
         """Run (port, bytes) pairs in order; returns what leaves, as (port, bytes).
 
         Whatever the bytes are, none raises: the program decides what becomes of them.
+
+        Raises:
+            InputError: a port that the switch does not have, or what is no pair of port and bytes.
         """
         return self.process_batch(PacketBatch.from_packets(packets)).to_packets()
 
     def process_batch(self, batch: PacketBatch) -> PacketBatch:
-        """The same for a batch, which is the fast way in."""
+        """The same for a batch, which is the fast way in.
+
+        Raises:
+            InputError: a port that the switch does not have.
+        """
         ports = batch.port
         if len(batch) and not 0 <= int(ports.min()) <= int(ports.max()) <= MAX_PORT:
             raise InputError(
@@ -205,6 +212,7 @@ class Switch:
         return self.state.statistics
 
     def reset_statistics(self) -> None:
+        """Count from 0 again; registers and counters of the program stay."""
         for name in self.state.statistics.as_dict():
             setattr(self.state.statistics, name, 0)
 

@@ -51,6 +51,10 @@ class HookState:
             Workers whose process ends are noticed at once.
         scale: what gradients are multiplied by, as ``GradScaler.get_scale`` says: codecs that
             remember gradients must not remember the scale with them.
+
+    Raises:
+        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, or the
+            key's file cannot be read.
     """
 
     def __init__(

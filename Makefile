@@ -30,17 +30,23 @@ $(VENV)/bin/pip:
 	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# A Python that made the environment may be gone when the system has a newer one.
+.PHONY: environment
+environment: $(VENV)/bin/pip
+	@$(BIN)/python -c '' 2>/dev/null || { \
+	  echo "$(VENV) was made with a Python that is no longer there. Run make clean, then this again."; exit 1; }
+
 # pip would compile what it installs on one core only.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Some packages bring files of other Pythons, which are left as they are.
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true
 
-$(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.ready: pyproject.toml constraints.txt | environment
 	$(INSTALL) -e '.[plot]'
 	@$(COMPILE)
 	@touch $@
 
-$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
 	$(INSTALL) -e '.[plot,torch,data,dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.ready

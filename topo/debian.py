@@ -10,6 +10,7 @@ Raises:
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,17 @@ from pathlib import Path
 from innet.errors import MissingToolError
 
 _FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
+
+
+#: Where ifconfig and tc are. Root has them on PATH, unless by ``su``, which leaves a user's PATH.
+_PROGRAMS = ("/usr/sbin", "/sbin")
+
+
+def _see_programs() -> None:
+    """Mininet looks for its programs on PATH, and so does what it starts."""
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path += [folder for folder in _PROGRAMS if folder not in path]
+    os.environ["PATH"] = os.pathsep.join(path)
 
 
 @contextmanager
@@ -30,6 +42,7 @@ def _system_packages() -> Iterator[None]:
         sys.path[:] = before
 
 
+_see_programs()
 with _system_packages():
     try:
         from mininet.cli import CLI

@@ -16,8 +16,8 @@ try:
 except ImportError as error:
     raise MissingToolError(
         "PyTorch",
-        "this model's gradients",
-        "Install it by: pip install 'innet[torch]', or choose the model digits-cnn.",
+        "innet.torch and for training other models than digits-cnn",
+        f"Install it by: pip install 'innet[torch]' ({error}).",
     ) from error
 
 __all__ = ["Loss", "Parameters", "gradient_of", "tensor", "torch", "views"]

@@ -148,7 +148,7 @@ def test_without_torch_the_remedy_is_named(monkeypatch, name):
         monkeypatch.delitem(sys.modules, f"innet.torch.{module}", raising=False)
     fresh = Registry("model", "innet.models")
     fresh.register(name, MODELS._targets[name])
-    with pytest.raises(MissingToolError, match=r"pip install 'innet\[torch\]'"):
+    with pytest.raises(MissingToolError, match=r"for innet\.torch .*pip install 'innet\[torch\]'"):
         fresh.get(name)
 
 

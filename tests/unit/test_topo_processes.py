@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -106,3 +107,19 @@ def test_the_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch, capsys,
     monkeypatch.setattr(sys, "argv", ["innet", "doctor"])
     assert app.run() == 0
     assert "sudo apt install" in capsys.readouterr().out
+
+
+def test_programs_of_the_administrator_are_found():
+    code = "import contextlib, os\n"
+    code += "with contextlib.suppress(Exception): import topo.debian\n"
+    code += "print(os.environ['PATH'])"
+    as_by_su = {**os.environ, "PATH": "/usr/bin:/bin:/sbin"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=as_by_su,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "/usr/bin:/bin:/sbin:/usr/sbin\n"

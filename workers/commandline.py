@@ -80,7 +80,8 @@ def _explained(model: type[BaseModel]) -> Iterator[str]:
     described = dict(_described(model))
     for name, field in model.model_fields.items():
         given = field.default
-        title = name if given is PydanticUndefined else f"{name} = {_shown(given)}"
+        required = given is PydanticUndefined
+        title = f"{name} (required)" if required else f"{name} = {_shown(given)}"
         text = textwrap.fill(
             described.get(name, ""), 100, initial_indent=_INDENT, subsequent_indent=_INDENT
         )
@@ -101,7 +102,7 @@ def _described(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
             r"^    (\w+(?:, \w+)*): (.*(?:\n      .*)*)", section, re.MULTILINE
         ):
             for name in names.split(", "):
-                yield name, " ".join(text.split())
+                yield name, " ".join(text.replace("``", "").split())
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:

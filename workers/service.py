@@ -44,18 +44,22 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m workers.service", description="The built-in switch as a UDP service."
     )
-    parser.add_argument("--program", default="slots", help="a shipped program for one switch")
-    parser.add_argument("--values", type=int, default=256, help="values in a packet")
+    parser.add_argument(
+        "--program", default="slots", help="a shipped program for one switch (%(default)s)"
+    )
+    parser.add_argument("--values", type=int, default=256, help="values in a packet (%(default)s)")
     parser.add_argument(
         "--listen",
         default="127.0.0.1:48879",
         metavar="ADDRESS:PORT",
-        help="for UDP and TCP; port 0 takes a free one",
+        help="for UDP and TCP; port 0 takes a free one (%(default)s)",
     )
     parser.add_argument("--key", help="what workers must know; other users see it in `ps`")
     parser.add_argument("--key-file", type=Path, help="a file that holds the key")
-    parser.add_argument("--jobs", type=int, default=4, help="at the same time")
-    parser.add_argument("--workers-max", type=int, default=32, help="that a job may have")
+    parser.add_argument("--jobs", type=int, default=4, help="at the same time (%(default)s)")
+    parser.add_argument(
+        "--workers-max", type=int, default=32, help="that a job may have (%(default)s)"
+    )
     parser.add_argument(
         "--metrics", metavar="ADDRESS:PORT", help="serve metrics for Prometheus there, over HTTP"
     )

@@ -32,8 +32,11 @@ class TrainingWorkerSettings(WorkerSettings):
 
     Attributes:
         model: a registered model's name.
-        framework: what computes the gradients; None lets the model choose.
-        iterations, batch_size, learning_rate, momentum: as in ``Schedule``.
+        framework: what computes the gradients; by default the model chooses.
+        iterations: optimiser steps.
+        batch_size: samples per worker and step.
+        learning_rate: for the mean of the workers' gradients.
+        momentum: of the optimiser; 0 with codecs that have a momentum of their own.
     """
 
     model: str = "digits-cnn"

@@ -23,10 +23,10 @@ from workers.training import TrainingWorkerSettings
 
 PROGRAMS = {
     "allreduce": ("service_job = innet", "HOST:PORT of a switch service"),
-    "training": ("learning_rate", "a registered model's name"),
+    "training": ("learning_rate (required)", "a registered model's name"),
     "parameter_server": ("workers = 4", "for programs that have one: hashed"),
     "switch": ("--interface", "BMv2 JSON"),
-    "service": ("--key-file", "--metrics"),
+    "service": ("--key-file", "--metrics", "(32)"),
 }
 
 
@@ -50,6 +50,7 @@ def test_programs_explain_themselves(name, capsys):
     said = capsys.readouterr().out
     assert f"python -m workers.{name}" in said
     assert all(text in said for text in PROGRAMS[name])
+    assert "``" not in said  # docstrings are shown as texts
 
 
 @pytest.mark.parametrize("name", ["allreduce", "training", "parameter_server"])

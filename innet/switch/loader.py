@@ -16,6 +16,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ def _load(root: Tree) -> ir.Program:
     actions, action_ids = _actions(root, primitives)
     pipelines = PipelineLoader(root, names, actions, action_ids)
     tables = pipelines.tables()
+    actions = _with_negative(actions, tables)
     conditionals, calls = pipelines.conditionals(), pipelines.action_calls()
     refuse_cycles(tables, conditionals, calls)
     meters = tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays"))
@@ -222,6 +224,27 @@ def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...],
         body = Primitives(primitives.names, primitives.standard, len(parameters))
         actions.append(ir.Action(tree["name"].string(), parameters, body.all(tree["primitives"])))
     return tuple(actions), ids
+
+
+def _with_negative(
+    actions: tuple[ir.Action, ...], tables: tuple[ir.Table, ...]
+) -> tuple[ir.Action, ...]:
+    """``actions`` with ``Parameter.negative`` where ``tables`` state such an argument."""
+    entries = [entry.entry for table in tables for entry in table.entries]
+    entries += [table.default for table in tables if table.default is not None]
+    negative = {
+        (entry.action, i) for entry in entries for i, each in enumerate(entry.arguments) if each < 0
+    }
+    return tuple(
+        replace(
+            action,
+            parameters=tuple(
+                replace(each, negative=(number, i) in negative)
+                for i, each in enumerate(action.parameters)
+            ),
+        )
+        for number, action in enumerate(actions)
+    )
 
 
 def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:

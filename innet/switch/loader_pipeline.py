@@ -194,7 +194,8 @@ class PipelineLoader:
             raise tree["action_id"].wrong("the id of one of the table's actions")
         parameters = self.actions[action].parameters
         arguments = tree["action_data"].exactly(len(parameters))
-        return ir.ActionEntry(action, tuple(each.hexadecimal() for each in arguments))
+        pairs = zip(arguments, parameters, strict=True)
+        return ir.ActionEntry(action, tuple(_argument(each, of) for each, of in pairs))
 
     def _default(self, tree: Tree, actions: tuple[int, ...]) -> ir.ActionEntry | None:
         found = tree.find("default_entry")
@@ -214,6 +215,14 @@ class PipelineLoader:
                 )
             )
         return tuple(entries)
+
+
+def _argument(tree: Tree, parameter: ir.Parameter) -> int:
+    """What a program gives a parameter; p4c writes negative numbers with their sign."""
+    value = tree.hexadecimal()
+    if value < -1 << parameter.width:
+        raise tree.wrong(f"a number of {parameter.width} bits")
+    return value
 
 
 def _match(tree: Tree, key: ir.TableKey) -> ir.Match:

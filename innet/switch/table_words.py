@@ -121,7 +121,7 @@ class KeyWords:
 
 def argument_column(action: ir.Action, parameter: int) -> int:
     """Where in the words of an action's arguments those of a parameter begin, the highest first."""
-    return sum(words_of(each.width) for each in action.parameters[:parameter])
+    return sum(words_of(each.bits) for each in action.parameters[:parameter])
 
 
 def argument_words(action: ir.Action) -> int:
@@ -153,11 +153,11 @@ def row_actions(program: ir.Program, table: ir.Table) -> tuple[int, ...]:
 
 
 def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
-    """The words of an action's arguments."""
+    """The words of an action's arguments, of negative ones as two's complement."""
     return [
         value >> shift & _EVERY
         for each, value in zip(action.parameters, arguments, strict=True)
-        for shift in range(64 * (words_of(each.width) - 1), -1, -64)
+        for shift in range(64 * (words_of(each.bits) - 1), -1, -64)
     ]
 
 
@@ -167,8 +167,10 @@ def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]
     left = iter(words)
     for each in action.parameters:
         value = 0
-        for _ in range(words_of(each.width)):
+        for _ in range(words_of(each.bits)):
             value = value << 64 | next(left)
+        if each.negative and value >> each.width:
+            value -= 1 << 64 * words_of(each.bits)
         arguments.append(value)
     return tuple(arguments)
 

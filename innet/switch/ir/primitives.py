@@ -302,10 +302,20 @@ Primitive = (
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A run-time argument of an action; ``width`` in bits."""
+    """A run-time argument of an action; ``width`` in bits.
+
+    ``negative``: the program itself states an argument below 0, which stays the number that it is.
+    The control plane gives numbers without a sign, as to all parameters.
+    """
 
     name: str
     width: int
+    negative: bool = False
+
+    @property
+    def bits(self) -> int:
+        """Those that hold every argument."""
+        return self.width + self.negative
 
 
 @dataclass(frozen=True, slots=True)

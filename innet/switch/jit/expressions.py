@@ -12,7 +12,7 @@ from innet.switch.jit import arithmetic, plan
 from innet.switch.jit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
-from innet.switch.table_words import entry_index, equal_words, found_row, row_actions, words_of
+from innet.switch.table_words import entry_index, equal_words, found_row, row_actions
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
@@ -86,20 +86,21 @@ class Expressions:
         return found_row(self.program.tables[table], table)
 
     def _argument(self, node: plan.Argument) -> Value:
-        table, high = node.table, (1 << node.width) - 1
+        table = node.table
         possible = row_actions(self.program, self.program.tables[table])
         width = equal_words(self.program.actions, possible)
         if width is None:
             row = f"get(t{table}_offsets, t{table}_row)"
         else:
             row = f"t{table}_row" if width == 1 else f"t{table}_row * {width}"
+        every = Value("", node.low, node.high).bits
 
         def at(bits: int) -> str:
-            column = node.column + words_of(node.width) - bits // 64
+            column = node.column + (every - bits) // 64
             place = f"t{table}_data, {row} + {column}" if column else f"t{table}_data, {row}"
             return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
 
-        return Value(at(64), 0, high, at)
+        return Value(at(64), node.low, node.high, at)
 
     def field(self, reference: ir.FieldRef) -> Value:
         """A field as it is now."""

@@ -156,10 +156,9 @@ def _cell(terms: Terms, index: ir.DataExpression) -> Any:
             kept = terms.program.field(resolved)
             if not kept.signed and kept.width <= 32:
                 return resolved
-        case plan.Argument(_, _, width) if width <= 32:
-            return resolved
-        case plan.Scalar(_, low, high) if low >= 0 and high <= _UINT32:
-            return resolved
+        case plan.Argument(_, _, low, high) | plan.Scalar(_, low, high):
+            if low >= 0 and high <= _UINT32:
+                return resolved
         case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= _UINT32:
             return resolved
     return ir.Binary(ir.DataOperator.AND, resolved, ir.Const(_UINT32))

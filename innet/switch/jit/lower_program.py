@@ -209,9 +209,10 @@ def _action_is(table: int, position: int) -> Any:
 
 
 def _argument(table: int, action: ir.Action, parameter: int) -> plan.Expression:
-    return plan.Argument(
-        table, argument_column(action, parameter), action.parameters[parameter].width
-    )
+    described = action.parameters[parameter]
+    end = 1 << described.width
+    low = -end if described.negative else 0
+    return plan.Argument(table, argument_column(action, parameter), low, end - 1)
 
 
 # ── Checksums ────────────────────────────────────────────────────────────────────────────────────

@@ -23,11 +23,15 @@ LAST_BIT = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The words from column ``column`` on of the action data of the row that ``table`` matched."""
+    """The words from column ``column`` on of the action data of the row that ``table`` matched.
+
+    ``low`` .. ``high`` is its range.
+    """
 
     table: int
     column: int
-    width: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)

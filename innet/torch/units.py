@@ -58,9 +58,11 @@ def numel(shape: Shape) -> int:
     return torch.Size(shape).numel()
 
 
-def layers(shapes: Sequence[Shape]) -> ModelLayers:
-    """The shapes as a codec takes them: one number is a layer of one element."""
-    return [shape or (1,) for shape in shapes]
+def layers(shapes: Sequence[Shape]) -> ModelLayers | None:
+    """The shapes as a codec takes them: one number is a layer of one element, and a parameter
+    without elements none.
+    """
+    return [shape or (1,) for shape in shapes if numel(shape)] or None
 
 
 def cut(sizes: Sequence[int], enough: float) -> list[range]:

@@ -249,15 +249,18 @@ def curves(at):
 
 
 class Product(torch.nn.Module):
-    """With the data below, what PyTorch's tests compare hooks by: no two ranks' gradients alike."""
+    """With the data below, what PyTorch's tests compare hooks by: no two ranks' gradients alike;
+    and a parameter without elements, as some models have to tell their device by.
+    """
 
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.p = torch.nn.Parameter(torch.randn(40, 20))
+        self.nothing = torch.nn.Parameter(torch.empty(0))
 
     def forward(self, x, rank):
-        return self.p * x ** (1 + rank)
+        return self.p * x ** (1 + rank) + self.nothing.sum()
 
 
 def gradient_of_product(state):

@@ -38,7 +38,11 @@ def test_only_the_unit_with_the_first_parameter_has_a_first_layer():
     inner = spec_of_unit({"preset": "scalecom", "selector": {"rate": 7}}, first=False)
     assert inner["selector"] == {"name": "scalecom", "rate": 7, "first_dense": False}
     assert "first_dense" not in spec_of_unit("topk", first=False)["selector"]
-    assert layers([(), (2, 3)]) == [(1,), (2, 3)]
+
+
+def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
+    assert layers([(), (2, 3), (4, 0)]) == [(1,), (2, 3)]
+    assert layers([(0,)]) is None
 
 
 def test_a_promise_is_kept_by_another_thread():

@@ -39,8 +39,10 @@ def tables() -> list[Table]:
         )
     parts = Table(
         title="\nparts (--set PART.name=NAME, --set PART.PARAMETER=VALUE)",
+        caption="None: the part decides; docs/codecs.md says how.",
         box=None,
         title_justify="left",
+        caption_justify="left",
     )
     for column in ("part", "name", "parameter", "default"):
         parts.add_column(column)

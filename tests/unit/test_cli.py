@@ -133,7 +133,9 @@ def test_config_file(tmp_path):
 def test_codecs():
     listed = json.loads(innet("codecs", "--json").stdout)
     assert {"dense", "lhc", "topk"} <= set(listed["codecs"])
-    assert "lhc" in innet("codecs").stdout
+    shown = innet("codecs").stdout
+    assert "lhc" in shown
+    assert "None: the part decides" in shown
 
 
 def test_p4_list_and_export(tmp_path):

@@ -27,8 +27,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_programs(as_json: JsonOption = False) -> None:
-    """List the compiled programs that innet ships."""
-    entries = programs.catalogue()
+    """List the compiled programs: those that innet ships, and other distributions'."""
+    entries = programs.available()
     if as_json:
         say_json({name: _describe(entry) for name, entry in entries.items()})
         return
@@ -52,7 +52,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a compiled program as plain JSON, as simple_switch takes it."""
-    entries = programs.catalogue()
+    entries = programs.available()
     if name not in entries:
         raise UnknownNameError("compiled program", name, entries)
     path = output or Path(f"{name}.json")
@@ -64,7 +64,10 @@ def export(
 def compile_program(
     source: Annotated[
         Path | None,
-        typer.Argument(help="A P4 file of yours. Without it: the programs that innet ships."),
+        typer.Argument(
+            help="A P4 file of yours, or a folder with a list of them, programs.toml. Without it: "
+            "the programs that innet ships."
+        ),
     ] = None,
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", metavar="NAME=NUMBER", help="Repeatable.")
@@ -76,10 +79,11 @@ def compile_program(
 ) -> None:
     """Compile P4_16 for v1model with p4c."""
     compiler = programs.find_p4c(str(p4c) if p4c else None)
-    if source is None:
+    if source is None or source.is_dir():
         if define or output:
             raise InputError("--define and --output need a P4 file of yours to compile.")
-        for program in programs.compile_shipped(programs.p4_directory(), compiler):
+        folder = source or programs.p4_directory()
+        for program in programs.compile_folder(folder, compiler, warn=_pass_on):
             err.print(f"compiled {program.name}", highlight=False)
         return
     document = programs.compile_p4(source, _definitions(define or []), compiler, _pass_on)

@@ -13,20 +13,22 @@ from innet.switch.loader import read_document
 
 
 def open_document(name: str | Path) -> dict[str, Any]:
-    """The JSON of a compiled program: a file that p4c wrote, or the name of one that innet ships.
+    """The JSON of a compiled program: a file that p4c wrote, or the name of one that innet ships or
+    another distribution brings.
 
     Raises:
         InputError: there is neither.
         ProgramError: the file holds no JSON object.
     """
-    if not Path(name).exists() and str(name) in programs.catalogue():
-        return programs.catalogue()[str(name)].json()
+    if not Path(name).exists():
+        for known in (programs.catalogue, programs.available):
+            if str(name) in known():
+                return known()[str(name)].json()
     if not Path(name).is_file():
         wrong = "not a file" if Path(name).exists() else "no such file"
-        shipped = ", ".join(programs.catalogue())
+        there = ", ".join(programs.available())
         raise InputError(
-            f"{name}: {wrong}. Name the JSON that p4c wrote, or a program that innet ships: "
-            f"{shipped}."
+            f"{name}: {wrong}. Name the JSON that p4c wrote, or a compiled program: {there}."
         )
     document = read_document(Path(name))
     if not isinstance(document, dict):

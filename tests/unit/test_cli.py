@@ -209,8 +209,10 @@ class TestWrong:
     def test_a_folder_as_source(self, tmp_path):
         p4c = tmp_path / "p4c"
         p4c.touch(mode=0o755)
-        with pytest.raises(InnetError, match=r"^\.: not a file"):
-            innet("p4", "compile", ".", "--p4c", p4c)
+        with pytest.raises(InnetError, match=r"cannot read .*programs\.toml: No such file"):
+            innet("p4", "compile", tmp_path, "--p4c", p4c)
+        with pytest.raises(InnetError, match="--define and --output need a P4 file"):
+            innet("p4", "compile", tmp_path, "-D", "VALUES=32", "--p4c", p4c)
 
     @pytest.mark.parametrize("command", [["p4", "check"], ["switch", "explain"]])
     def test_a_source_in_place_of_what_it_compiles_to(self, command):
@@ -308,7 +310,7 @@ class TestEnds:
         def full(*_, **__):
             raise MemoryError("Unable to allocate 4.00 TiB")
 
-        monkeypatch.setattr("innet.programs.catalogue", full)
+        monkeypatch.setattr("innet.programs.available", full)
         monkeypatch.setattr(sys, "argv", ["innet", "p4", "list"])
         with pytest.raises(SystemExit) as stop:
             main()

@@ -52,13 +52,13 @@ def test_compiles_to_what_is_committed(name):
 
 
 @needs_p4c
-def test_compile_shipped_rewrites_manifest_and_files(checkout):
+def test_compile_folder_rewrites_manifest_and_files(checkout):
     before = {path.name: path.read_bytes() for path in (checkout / "compiled").iterdir()}
     manifest = json.loads((checkout / "manifest.json").read_text())
     p4c = programs.find_p4c()
     same = manifest["programs"]["tree-32"]["p4c"] == programs.p4c_version(p4c)
     (checkout / "manifest.json").unlink()
-    done = [program.name for program in programs.compile_shipped(checkout, only="tree")]
+    done = [program.name for program in programs.compile_folder(checkout, only="tree")]
     assert sorted(done) == ["tree-32", "tree-64"]
     if same:
         entries = manifest["programs"].items()

@@ -1,0 +1,33 @@
+"""Compiled P4 programs, and compiling them."""
+
+from innet.programs.compiled import (
+    FOLDERS,
+    CompiledProgram,
+    Dimensions,
+    available,
+    catalogue,
+    find,
+    p4_directory,
+)
+from innet.programs.compiling import (
+    compile_folder,
+    compile_p4,
+    find_p4c,
+    p4c_version,
+    source_hashes,
+)
+
+__all__ = [
+    "FOLDERS",
+    "CompiledProgram",
+    "Dimensions",
+    "available",
+    "catalogue",
+    "compile_folder",
+    "compile_p4",
+    "find",
+    "find_p4c",
+    "p4_directory",
+    "p4c_version",
+    "source_hashes",
+]

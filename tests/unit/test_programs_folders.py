@@ -1,0 +1,173 @@
+"""Programs that innet does not ship: folders that other distributions register."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import innet
+from innet import programs
+from innet.errors import ConfigError, InputError, ProgramError, UnknownNameError
+from innet.registry import Registry
+from innet.tools.opening import open_document
+
+LIST = """
+[mine]
+source = "mine.p4"
+description = "a program of mine"
+values = [32]
+parameters = { SLOTS = 64 }
+"""
+SOURCE = '#include "parts/own.p4"\n#include "include/repeat.p4"\n'
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Of programs' folders, empty; networks run ``mine`` as ``slots``."""
+    folders = Registry("program", "innet.nobody")
+    monkeypatch.setattr("innet.programs.compiled.FOLDERS", folders)
+    aggregations = Registry("aggregation", "innet.nobody")
+    aggregations.register("slots", "innet.plan.star:Star")
+    aggregations.register("mine", "innet.plan.star:Star")
+    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", aggregations)
+    return folders
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What `innet p4 compile` leaves behind, of a program that is slots-32 under another name."""
+    shipped = programs.find("slots", 32)
+    (tmp_path / "compiled").mkdir()
+    shutil.copy(shipped.path, tmp_path / "compiled" / "mine-32.json.gz")
+    entry = {**asdict(shipped), "program": "mine", "file": "compiled/mine-32.json.gz"}
+    del entry["name"], entry["path"]
+    manifest = {"format": programs.compiled.MANIFEST_FORMAT, "programs": {"mine-32": entry}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    return tmp_path
+
+
+def test_a_registered_program_sums_gradients(registry, folder):
+    registry.register("mine", folder)
+    gradients = [np.full(500, each, np.float32) for each in (1, -2, 4)]
+    total, report = innet.all_reduce(gradients, program="mine", values_per_packet=32)
+    np.testing.assert_allclose(total, 3, rtol=1e-6)
+    assert report.exact
+    assert report.program == "mine-32"
+
+
+def test_a_registered_program_is_listed_and_opened_by_name(registry, folder):
+    registry.register("mine", folder)
+    assert list(programs.available())[-1] == "mine-32"
+    assert set(programs.available()) == {*programs.catalogue(), "mine-32"}
+    assert open_document("mine-32") == programs.find("slots", 32).json()
+    with pytest.raises(InputError, match="mine is compiled for 32 values per packet, not for 64"):
+        programs.find("mine", 64)
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'mine'.*harvest, hashed, mine"):
+        programs.find("mien", 32)
+
+
+def test_a_name_of_our_own_wins(registry, folder):
+    registry.register("slots", folder)
+    assert programs.find("slots", 32) == programs.catalogue()["slots-32"]
+    assert programs.available() == programs.catalogue()
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "match"),
+    [
+        ("nowhere", ProgramError, r"nowhere.manifest\.json: .*No such file.*innet p4 compile .*re"),
+        ("", ConfigError, r"'other' is said to be in .* but compiled there is mine; register it"),
+        (7, ConfigError, "'other' is said to be in 7, which is no path"),
+    ],
+)
+def test_what_is_not_there_is_told_to_who_asks_for_it(registry, folder, target, error, match):
+    registry.register("other", folder / target if isinstance(target, str) else target)
+    with pytest.raises(error, match=match):
+        programs.find("other", 32)
+    with pytest.raises(error, match=match):
+        programs.available()
+    assert programs.find("slots", 32).name == "slots-32"
+    assert open_document("slots-32")
+
+
+class TestCompiling:
+    @pytest.fixture
+    def p4c(self, tmp_path):
+        """Notes how it was called, and writes an empty program."""
+        path = tmp_path / "p4c-bm2-ss"
+        path.write_text(
+            f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n'
+            'while [ "$1" != "-o" ]; do shift; done; echo "{}" > "$2"\n'
+        )
+        path.chmod(0o755)
+        return path
+
+    @pytest.fixture
+    def sources(self, tmp_path):
+        folder = tmp_path / "programs"
+        (folder / "parts").mkdir(parents=True)
+        (folder / "programs.toml").write_text(LIST)
+        (folder / "mine.p4").write_text(SOURCE)
+        (folder / "parts" / "own.p4").touch()
+        return folder
+
+    def test_a_folder_is_compiled_and_its_includes_noted(self, sources, p4c):
+        (made,) = programs.compile_folder(sources, p4c)
+        assert made == programs.catalogue(sources)["mine-32"]
+        assert made.json() == {}
+        assert made.parameters == {"VALUES": 32, "SLOTS": 64}
+        assert list(made.sources) == ["include/repeat.p4", "mine.p4", "parts/own.p4"]
+        called = (p4c.parent / "called").read_text()
+        assert f"-DVALUES=32 -DSLOTS=64 -I {programs.p4_directory()} mine.p4" in called
+
+    def test_sources_may_differ_by_the_number_of_values(self, sources, p4c):
+        text = LIST.replace('"mine.p4"', '{ 32 = "mine.p4", 64 = "parts/own.p4" }')
+        (sources / "programs.toml").write_text(text.replace("[32]", "[32, 64]"))
+        made = list(programs.compile_folder(sources, p4c))
+        assert [each.source for each in made] == ["mine.p4", "parts/own.p4"]
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ('source = "mine.p4"', ""),
+            ('"mine.p4"', "3"),
+            ('"mine.p4"', '{ 64 = "mine.p4" }'),
+            ("values = [32]", ""),
+            ("[32]", "32"),
+            ("[32]", '["32"]'),
+            ("[32]", "[true]"),
+            ('"a program of mine"', "[]"),
+            ("64 }", '"64" }'),
+            ("{ SLOTS = 64 }", "7"),
+            ("parameters", "parameter"),
+            ("[mine]", "mine = 1\n[other]"),
+        ],
+    )
+    def test_a_list_that_is_none_is_told_with_what_it_needs(self, sources, p4c, before, after):
+        (sources / "programs.toml").write_text(LIST.replace(before, after))
+        with pytest.raises(ConfigError, match=r"programs\.toml: \[mine\] needs a source"):
+            list(programs.compile_folder(sources, p4c))
+        assert not (sources / "manifest.json").exists()
+
+    def test_a_folder_without_a_list(self, sources, p4c):
+        (sources / "programs.toml").write_text("[mine")
+        with pytest.raises(ConfigError, match=r"programs\.toml is no TOML"):
+            list(programs.compile_folder(sources, p4c))
+        (sources / "programs.toml").unlink()
+        with pytest.raises(ConfigError, match=r"cannot read .*programs\.toml: No such file"):
+            list(programs.compile_folder(sources, p4c))
+
+
+@pytest.mark.p4c
+@pytest.mark.skipif(not shutil.which("p4c-bm2-ss"), reason="p4c is not installed")
+def test_what_innet_ships_can_be_included(tmp_path):
+    """slots.p4 with sums that stay at the ends of int32, from a folder of its own."""
+    source = Path(tmp_path) / "saturating.p4"
+    source.write_text('#define SATURATING\n#include "slots.p4"\n')
+    document = programs.compile_p4(source, {"VALUES": 32, "SLOTS": 16})
+    assert programs.Dimensions.of(document) == programs.Dimensions(32, 16, 32)

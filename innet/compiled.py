@@ -4,6 +4,7 @@ Numba keeps the code of a function (``cache=True``) beside its source or in the 
 and makes it anew when that file changes. Here it is made anew as well when a file changes that the
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
+An interruption waits until a function is compiled.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import contextlib
 import hashlib
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable
 from functools import cache as once
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +53,7 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
             # Without a place, or without the sources to tell old code by, nothing is kept.
             with contextlib.suppress(RuntimeError, OSError):
                 dispatcher._cache = _Kept(function)  # as its enable_caching does
+        dispatcher.compile = undisturbed(dispatcher.compile)
         if signature is not None:
             dispatcher.compile(signature)
             dispatcher.disable_compile()
@@ -56,6 +61,36 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
         return compiled
 
     return decorate
+
+
+def undisturbed(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, with an interruption held back until it is done; with a second one, it is not.
+
+    LLVM hands what it compiled over by a call of Python, from which no exception comes out: an
+    interruption meanwhile would be printed and forgotten, or the code would be missing.
+    """
+
+    @wraps(work)
+    def done(*arguments: Any, **named: Any) -> Any:
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            return work(*arguments, **named)
+        held: list[Any] = []
+
+        def hold(*caught: Any) -> None:
+            if held:
+                before(*caught)
+            held.append(caught)
+
+        signal.signal(signal.SIGINT, hold)
+        try:
+            return work(*arguments, **named)
+        finally:
+            signal.signal(signal.SIGINT, before)
+            if held:
+                before(*held[-1])
+
+    return done
 
 
 class _NamedFolder(UserProvidedCacheLocator):

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
+from numba.core.typed_passes import NativeLowering
+
+from innet.compiled import njit, undisturbed
+from innet.switch.jit.pipeline import StraightPipeline
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,3 +121,50 @@ def test_kernels_say_that_compiling_is_turned_off() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith('error: the kernels "cpu" are compiled with Numba, which NUMBA_')
+
+
+@pytest.fixture
+def heeding() -> Iterator[None]:
+    """Interruptions raise KeyboardInterrupt, also where a shell started the tests without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding")
+@pytest.mark.parametrize(
+    "decorate", [njit(), numba.njit(pipeline_class=StraightPipeline)], ids=["own", "emitted"]
+)
+def test_an_interruption_waits_for_llvm(
+    monkeypatch: pytest.MonkeyPatch, decorate: Callable[[Any], Any]
+) -> None:
+    lowered = []
+
+    def interrupted(self: NativeLowering, state: object) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        lowered.append(run_pass(self, state))
+        return True
+
+    run_pass = NativeLowering.run_pass
+    monkeypatch.setattr(NativeLowering, "run_pass", interrupted)
+    function = decorate(lambda x: x + 1)
+    with pytest.raises(KeyboardInterrupt):
+        function(1)
+    assert len(lowered) == 1
+    monkeypatch.undo()
+    assert function(1) == 2
+
+
+@pytest.mark.usefixtures("heeding")
+def test_a_second_interruption_does_not_wait() -> None:
+    reached = []
+
+    def work() -> None:
+        for step in range(3):
+            reached.append(step)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        undisturbed(work)()
+    assert reached == [0, 1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

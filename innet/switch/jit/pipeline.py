@@ -25,6 +25,8 @@ from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pa
 from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, TranslateByteCode
 
+from innet.compiled import undisturbed
+
 __all__ = ["StraightPipeline"]
 
 _Names = dict[int, set[str]]
@@ -54,6 +56,16 @@ class ReferenceLifetimes(AnalysisPass):
         return True
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Lowering(NativeLowering):
+    """Numba's own, in which LLVM compiles; an interruption takes effect before or after."""
+
+    _name = "undisturbed_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        return bool(undisturbed(super().run_pass)(state))
+
+
 class StraightPipeline(CompilerBase):
     """For ``njit(pipeline_class=StraightPipeline)``: functions without closures, generators,
     exceptions and ``with``, in which each variable has one type.
@@ -65,7 +77,7 @@ class StraightPipeline(CompilerBase):
         passes.add_pass(FixupArgs, "fix up args")
         passes.add_pass(NopythonTypeInference, "nopython frontend")
         passes.add_pass(ReferenceLifetimes, "lifetimes of references")
-        passes.add_pass(NativeLowering, "native lowering")
+        passes.add_pass(Lowering, "native lowering")
         passes.add_pass(NoPythonBackend, "nopython mode backend")
         passes.finalize()
         return [passes]

@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from innet.compiled import undisturbed
 from innet.switch.hash_index import MULTIPLIER
 
 __all__ = [  # what emitted code may import
@@ -68,7 +69,10 @@ def inlined(function: Function) -> Function:
     Only compiled code may call it: a call from Python would end the process.
     """
     compile_ = numba.njit(boundscheck=False, error_model="numpy", nogil=True, **_NO_WRAPPERS)
-    return cast("Function", compile_(function))
+    dispatcher = compile_(function)
+    if dispatcher is not function:
+        dispatcher.compile = undisturbed(dispatcher.compile)
+    return cast("Function", dispatcher)
 
 
 def _loader(bits: int) -> Any:

@@ -195,7 +195,8 @@ class Participant:
             StalledError: it waited too long for a slot, and says for which; or sums lack workers,
                 and there is no ``renew``; or the others went on without this one.
             NetworkError: the interface went away.
-            StateError: an earlier all-reduce failed half-way, and ``begin_epoch`` was not called.
+            StateError: the codec holds back a gradient of another size, and nothing was sent; or an
+                earlier all-reduce failed half-way, and ``begin_epoch`` was not called.
         """
         self._check_sound()
         codec = self.codec if codec is None else codec
@@ -210,8 +211,9 @@ class Participant:
         try:
             outcome, network, without = self._until_whole(flat, codec, state)
         except BaseException as error:
-            refused = isinstance(error, GradientError) and self._end.counters.sent == before.sent
-            self._failed = None if refused else type(error).__name__
+            refused = isinstance(error, (GradientError, StateError))
+            unsent = self._end.counters.sent == before.sent
+            self._failed = None if refused and unsent else type(error).__name__
             codec.load_state_dict(state)  # nothing of this gradient was summed
             raise
         self.outcome = outcome

@@ -255,6 +255,17 @@ def test_a_gradient_that_is_refused_is_as_if_it_had_not_been_given(plan, codec):
                 np.testing.assert_array_equal(total, expected)
 
 
+def test_a_gradient_of_another_size_is_as_if_it_had_not_been_given(plan):
+    reference = innet.Collective(workers=WORKERS, codec="topk", values_per_packet=32, seed=3)
+    with UdpSwitch(plan), participants(plan, "topk", timing=QUICK) as pair:
+        for _ in range(2):
+            expected, _ = reference.all_reduce(gradients())
+            for total, _ in all_reduce(pair, gradients()):
+                np.testing.assert_array_equal(total, expected)
+            with pytest.raises(StateError, match="has 700 elements, the gradient 701"):
+                pair[1].all_reduce(gradients(701)[1])
+
+
 def test_an_address_of_another_machine_is_refused():
     plan = make_plan("slots", 32, Request(workers=2))
     with pytest.raises(NetworkError, match=r"10\.0\.0\.1, UDP port 48879"):

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from innet.errors import InputError, PacketError
 from innet.packets import PacketBatch
-from innet.wire import ETHERTYPE, HEADER, MAGIC, UDP_PORT, VERSION, WIDTH, Flag, Frames
+from innet.wire import (
+    ETHERTYPE,
+    HEADER,
+    MAGIC,
+    MAX_VALUES,
+    UDP_PORT,
+    VERSION,
+    WIDTH,
+    Flag,
+    Frames,
+)
 from innet.words import Operation
 
 with warnings.catch_warnings():
@@ -84,7 +94,8 @@ class Innet(Packet):
         ShortField("exponent", 0),
         XShortField("message", 0),
         XShortField("checksum", None),
-        _Values("values", [], SignedIntField("value", 0)),
+        # Scapy reads no list of more than a hundred, unless it is told how long it may be.
+        _Values("values", [], SignedIntField("value", 0), max_count=MAX_VALUES),
     ]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:

@@ -19,7 +19,17 @@ from scapy.utils import PcapNgWriter, wrpcap
 from innet.dissect import Innet, read_pcap, write_pcap
 from innet.errors import InputError, PacketError
 from innet.packets import PacketBatch
-from innet.wire import HEADER, Endpoint, Flag, Layout, pack, parse, parse_strict
+from innet.wire import (
+    HEADER,
+    MAX_VALUES,
+    Endpoint,
+    Flag,
+    Framing,
+    Layout,
+    pack,
+    parse,
+    parse_strict,
+)
 from innet.words import Operation
 
 LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
@@ -101,6 +111,16 @@ def test_both_read_the_same_fields(
     # The sender of a result uses port 48879 as the source; scapy follows that, too.
     answer = pack(layout, switch, source, np.array([values], np.int32), **fields).tobytes()
     assert Ether(answer)[Innet].values == values
+
+
+@pytest.mark.parametrize("values", [100, 101, 256, 1024, MAX_VALUES])
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_packets_of_many_values_are_read(values: int, framing: Framing) -> None:
+    fields = {"operation": 1, "job": 1, "epoch": 0, "slot": 0, "slot_version": 0, "worker": 0}
+    given_values = np.arange(values, dtype=np.int32)
+    ends = Endpoint.of_worker(0), Endpoint.of_switch()
+    frame = pack(Layout(values, framing), *ends, given_values[None], sequence=1, **fields)
+    assert Ether(frame.tobytes())[Innet].values == given_values.tolist()
 
 
 def test_layers_have_the_fields_of_the_layout_in_order_and_size() -> None:

@@ -220,7 +220,7 @@ class PipelineLoader:
 def _argument(tree: Tree, parameter: ir.Parameter) -> int:
     """What a program gives a parameter; p4c writes negative numbers with their sign."""
     value = tree.hexadecimal()
-    if value < -1 << parameter.width:
+    if not -1 << parameter.width <= value < 1 << parameter.width:
         raise tree.wrong(f"a number of {parameter.width} bits")
     return value
 

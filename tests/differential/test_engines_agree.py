@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support.engines import check_random_traffic
+from support.engines import agree, check_random_traffic
+from support.guided import Guide
 from support.large_program import large_program
 
-from innet.switch.jit import cover_tree
+from innet.packets import PacketBatch
+from innet.switch.engine import SwitchState
+from innet.switch.interpreter import InterpretEngine
+from innet.switch.jit import JitEngine, cover_tree
 from innet.switch.loader import load_program
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
@@ -39,6 +44,22 @@ def test_few_entries_in_trees(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(cover_tree, "LEAF", 2)
     monkeypatch.setattr(cover_tree, "KEPT", 1)
     check_random_traffic(load_program(FOLDER / f"{name}.json"), seed=5, largest=100)
+
+
+def test_more_in_registers_than_their_width() -> None:
+    """Whoever writes to ``Switch.registers`` may leave it there; emitted code relies on ranges."""
+    program = load_program(FOLDER / "fuzz_registers.json")
+    guide = Guide(program, np.random.default_rng(0))
+    states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
+    interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
+    random = np.random.default_rng(1)
+    for _ in range(4):
+        for cells in zip(*(state.registers for state in states), strict=True):
+            top = np.iinfo(cells[0].dtype).max
+            cells[0][:] = cells[1][:] = random.integers(0, top, cells[0].shape, cells[0].dtype)
+        batch = PacketBatch.from_packets(guide.packets(100))
+        assert jit.process(batch).to_packets() == interpret.process(batch).to_packets()
+        agree(*states)
 
 
 def test_errors_of_a_program_may_come_first() -> None:

@@ -52,7 +52,7 @@ def _overflows(
     if not field.signed or field.saturating:
         return False
     if isinstance(write, plan.RegisterRead):
-        high = (1 << program.registers[write.register].width) - 1
+        high = expressions.places.highest(write.register)
     elif isinstance(write, plan.ExecuteMeter):
         high = program.meters[write.meter].rates
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from innet.switch import ir
+from innet.switch.engine import dtype_of
 from innet.switch.jit.arithmetic import Value, counting, truncated
 from innet.switch.table_words import words_of
 
@@ -33,7 +34,15 @@ class RegisterPlaces:
             place = self._place(register, stride, index, words_of(width) - bits // 64)
             return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
 
-        return Value(at(64), 0, (1 << width) - 1, at)
+        return Value(at(64), 0, self.highest(register), at)
+
+    def highest(self, register: int) -> int:
+        """The greatest number that the memory of a cell holds: whoever writes to
+        ``Switch.registers`` may leave more in it than the register's width.
+        """
+        width = self.program.registers[register].width
+        bits = 8 * dtype_of(width).itemsize * words_of(width)
+        return (1 << bits) - 1
 
     def write(self, register: int, stride: int, index: str, value: Value) -> str:
         """The statement that gives a cell ``value``."""

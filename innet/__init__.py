@@ -12,13 +12,12 @@ decode the sum:
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from innet.collective import Collective, all_reduce
 
-__version__ = version("innet")
+__version__ = "0.1.0"
 __all__ = ["Collective", "__version__", "all_reduce"]
 
 

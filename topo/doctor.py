@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
 from innet import programs
@@ -90,8 +91,14 @@ def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Fin
 
 
 def _package(name: str, purpose: str, remedy: str) -> Finding:
-    present = importlib.util.find_spec(name) is not None
-    return Finding(name, present, installed(name) if present else "not installed", purpose, remedy)
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:  # a folder of that name has no origin
+        return Finding(name, False, "not installed", purpose, remedy)
+    try:
+        detail = installed(name)
+    except PackageNotFoundError:  # built by hand
+        detail = "yes"
+    return Finding(name, True, detail, purpose, remedy)
 
 
 def _mininet() -> str:

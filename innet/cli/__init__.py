@@ -27,7 +27,9 @@ def main() -> None:
             raise
         status = 1
         _abandon_output()
-        if not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
+        if error.errno is None:  # a library's own, such as one that finds its parts no more
+            _say(f"error: {error}")
+        elif not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
             _say(f"error: cannot write the output: {error.strerror or error}.")
     if status == INTERRUPTED:
         _say("interrupted.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from innet import __version__
 from innet.cli import (
     allreduce,
     demo,
@@ -47,7 +47,7 @@ app.add_typer(switch.app, name="switch")
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(version("innet"))
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet import __version__
 from innet.errors import InputError, MissingToolError
 from innet.record import ExperimentRecord, Machine, Run
 
@@ -86,7 +86,7 @@ def record_of(
     """The record of runs made here and now, of format ``kind``."""
     return ExperimentRecord(
         format=kind,
-        innet=version("innet"),
+        innet=__version__,
         created=created,
         machine=Machine.here(),
         settings=settings,

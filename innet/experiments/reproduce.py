@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from innet import __version__
 from innet.config import CodecDescription, TrainSettings
 from innet.errors import DivergedError
 from innet.experiments import measures
@@ -81,7 +81,7 @@ def run(
         measured = _measure(claim.measure, trained, effort)
         findings.append(measured.model_copy(update={"claim": claim.claim, "theirs": claim.theirs}))
     record = Reproduction(
-        innet=version("innet"),
+        innet=__version__,
         created=created,
         machine=Machine.here(),
         codec=codec,

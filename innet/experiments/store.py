@@ -11,9 +11,9 @@ import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from innet import __version__
 from innet.codecs import build_codec
 from innet.config import TrainSettings
 from innet.errors import DivergedError, InputError
@@ -111,7 +111,7 @@ class Store:
         codec = None
         if way.codec is not None:
             codec = build_codec(way.codec, layers=tuple(model.shapes.values())).spec
-        key = [asked, codec, way.own_momentum, seed, steps, version("innet")]
+        key = [asked, codec, way.own_momentum, seed, steps, __version__]
         text = json.dumps(key, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
         preset = way.name.partition("(")[0].partition(" ")[0]

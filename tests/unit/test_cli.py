@@ -54,6 +54,23 @@ def test_version():
     assert innet("--version").stdout.strip().count(".") == 2
 
 
+def test_sources_that_are_not_installed():
+    code = """
+import importlib.metadata, sys
+def version(name, found=importlib.metadata.version):
+    if name == "innet":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return found(name)
+importlib.metadata.version = version
+sys.argv = ["innet", "p4", "list"]
+import innet.__main__
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "slots-64" in done.stdout
+
+
 @pytest.mark.parametrize("codec", ["dense", "lhc", "topk"])
 def test_allreduce(codec):
     report = report_of("--codec", codec, "--size", 3000, "--density", 0.05, "--workers", 3)
@@ -280,6 +297,17 @@ class TestEnds:
             result = process(*arguments, stdout=full)
         assert result.returncode == 1
         assert result.stderr == "error: cannot write the output: No space left on device.\n"
+
+    def test_a_library_without_its_parts(self, monkeypatch, capsys):
+        def fails():
+            raise OSError("no liblibrary.so")
+
+        monkeypatch.setattr("innet.cli.app.run", fails)
+        monkeypatch.setattr("innet.cli._abandon_output", lambda: None)
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 1
+        assert capsys.readouterr().err == "error: no liblibrary.so\n"
 
     @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"]])
     def test_a_reader_that_has_gone(self, arguments):

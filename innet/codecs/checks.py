@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from innet.errors import GradientError, InputError
 
 _LARGEST = 2**31 - 1  # elements; their indices are int32
 _FLOAT32 = np.dtype(np.float32)
+_INT32 = np.dtype(np.int32)
 
 
 class Survey(NamedTuple):
@@ -76,6 +77,40 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(f"{whose} has shape {x.shape}; flatten it with .ravel().")
     if x.size > _LARGEST:
         raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
+
+
+def check_picks(
+    indices: NDArray[np.int32] | None, values: NDArray[np.float32], size: int, who: str
+) -> None:
+    """Refuse a choice that is none: kernels would write where nothing is, or sums come out wrong.
+
+    Args:
+        indices: ascending, int32, within 0 .. size - 1; None for all.
+        values: as many, float32.
+        size: elements of the gradient.
+        who: made the choice, for the message.
+
+    Raises:
+        InputError: says what was given and what is expected.
+    """
+    check_array(values, _FLOAT32, size if indices is None else len(indices), f"values from {who}")
+    if indices is None or not len(indices):
+        return
+    check_array(indices, _INT32, len(indices), f"indices from {who}")
+    if indices[0] < 0 or indices[-1] >= size or not (indices[1:] > indices[:-1]).all():
+        raise InputError(
+            f"the indices from {who} do not ascend within 0 .. {size - 1}; sort them, each once."
+        )
+
+
+def check_array(array: object, dtype: np.dtype[Any], size: int, what: str) -> None:
+    """Refuse what is no array of that dtype and shape (size,), by an InputError."""
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == (size,):
+        return
+    found = (
+        f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+    )
+    raise InputError(f"the {what} are {found}; expected is {dtype} ({size},).")
 
 
 def check_integer(value: object, what: str) -> int:

@@ -12,11 +12,19 @@ import numpy as np
 from innet import kernels as kernel_sets
 from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
-from innet.codecs.checks import Survey, check_form, check_gradient, surveyed
+from innet.codecs.checks import (
+    Survey,
+    check_array,
+    check_form,
+    check_gradient,
+    check_picks,
+    surveyed,
+)
 from innet.codecs.layers import check_layers
 from innet.codecs.opening import Opening
 from innet.codecs.parts import (
     Carrier,
+    Choice,
     Context,
     Contribution,
     Feedback,
@@ -35,6 +43,7 @@ from innet.words import Segment
 _STATE_VERSION = 1
 _ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
 _INT32 = np.dtype(np.int32)
+_FLOAT32 = np.dtype(np.float32)
 _MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantised
 
 
@@ -318,7 +327,7 @@ class Codec:
         self, gradient: Floats, seen: Survey | None, workers: int, watch: Stopwatch
     ) -> Stages:
         """The exchange itself. ``seen`` is what is known of the gradient."""
-        indices, values = yield from self.feedback.choose(self.selector, gradient, workers)
+        indices, values = yield from self._chosen(gradient, workers)
         size, (places, numbers) = self.selector.express((indices, values), gradient.size)
         if seen is None or numbers is not gradient:
             one_in = self._one_in if places is None else None
@@ -386,6 +395,12 @@ class Codec:
             decode_seconds=watch.seconds.get("decode", 0.0),
         )
 
+    def _chosen(self, gradient: Floats, workers: int) -> Choice:
+        """What is selected; kernels take it for what it has to be."""
+        picks = yield from self.feedback.choose(self.selector, gradient, workers)
+        check_picks(*picks, gradient.size, f"selector {self.selector.name!r}")
+        return picks
+
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
     ) -> Floats:
@@ -403,9 +418,15 @@ class Codec:
     ) -> tuple[Floats, Floats | None]:
         """The sum of all coordinates as float32; and of it those that may not be zero, if known."""
         kernels = self._context.kernels
+        carried = own.size if total.indices is None else total.indices.size
+        check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
+        who = f"values from quantiser {self.quantiser.name!r}"
         if total.indices is None or not self.quantiser.capabilities.provides >= _ELEMENTWISE:
-            return scaling.restore(total.dense(kernels, own.size), size), None
+            restored = scaling.restore(total.dense(kernels, own.size), size)
+            check_array(restored, _FLOAT32, size, who)
+            return restored, None
         values = scaling.dequantise(total.integers)
+        check_array(values, _FLOAT32, carried, who)
         return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
 
     def _infinite(self, values: Floats) -> int:

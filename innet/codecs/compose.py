@@ -13,7 +13,7 @@ from innet.codecs.catalogue import PARTS, PRESETS
 from innet.codecs.checks import check_integer
 from innet.codecs.codec import Codec
 from innet.codecs.layers import ModelLayers, as_shapes
-from innet.codecs.parts import Context
+from innet.codecs.parts import Carrier, Context, Feedback, Part, Quantiser, Selector
 from innet.codecs.stopwatch import Clock
 from innet.config import validate
 from innet.errors import ConfigError, InputError
@@ -22,6 +22,9 @@ CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
 _DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
+_BASES: Mapping[str, type[Part[Any]]] = {
+    each.kind: each for each in (Selector, Quantiser, Carrier, Feedback)
+}
 
 
 def build_codec(
@@ -49,7 +52,8 @@ def build_codec(
 
     Raises:
         UnknownNameError: no preset or part of that name; lists those that exist.
-        ConfigError: an unknown key or parameter, or a value out of range.
+        ConfigError: an unknown key or parameter, a value out of range, or something registered that
+            is no part or preset.
         CompositionError: parts that cannot work together, with the reason.
         InputError: a seed out of range, or layers that have no shape.
 
@@ -63,7 +67,7 @@ def build_codec(
     normal = normalise(spec)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
-    classes = {kind: PARTS[kind].get(chosen["name"]) for kind, chosen in normal.items()}
+    classes = {kind: _class(kind, chosen["name"]) for kind, chosen in normal.items()}
     parts = {}
     for kind, chosen in normal.items():
         given = {key: value for key, value in chosen.items() if key != "name"}
@@ -80,7 +84,8 @@ def normalise(spec: CodecSpec) -> Normal:
 
     Raises:
         UnknownNameError: no such preset.
-        ConfigError: an unknown key, or a part that is neither a name nor a mapping.
+        ConfigError: an unknown key, a part that is neither a name nor a mapping, or a preset that
+            is none.
     """
     if isinstance(spec, str):
         spec = {"preset": spec}
@@ -94,8 +99,33 @@ def normalise(spec: CodecSpec) -> Normal:
             close = difflib.get_close_matches(str(key), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ConfigError(f"codec: unknown key {key!r}.{hint} Known: {', '.join(known)}.")
-    preset = PRESETS.get(_text("preset", spec.get("preset", _DEFAULT_PRESET)))
+    preset = _preset(_text("preset", spec.get("preset", _DEFAULT_PRESET)))
     return {kind: _part(kind, preset[kind], spec.get(kind, {})) for kind in PARTS}
+
+
+def _class(kind: str, name: str) -> type[Any]:
+    """What is registered as a part, once it is known to be one."""
+    found: object = PARTS[kind].get(name)
+    base = _BASES[kind]
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"{kind} {name!r} is registered as {found!r}; it has to be a class derived from "
+            f"innet.codecs.parts.{base.__name__}."
+        )
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        raise ConfigError(f"{kind} {name!r}: its class {found.__qualname__} lacks {lacking}.")
+    return found
+
+
+def _preset(name: str) -> dict[str, Any]:
+    """All parts of a preset: those that it does not name are the default's."""
+    found: object = PRESETS.get(name)
+    if not (isinstance(found, Mapping) and found.keys() <= PARTS.keys()):
+        raise ConfigError(
+            f"codec {name!r} is registered as {found!r}; it has to be a mapping with keys out of "
+            f"{', '.join(PARTS)}."
+        )
+    return {**PRESETS.get(_DEFAULT_PRESET), **found}
 
 
 def _part(kind: str, preset: object, given: object) -> dict[str, Any]:

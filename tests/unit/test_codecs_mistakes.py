@@ -1,0 +1,179 @@
+"""Parts and presets of others that are not what they have to be, told to who writes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.lockstep import all_reduce
+
+import innet
+from innet.codecs import PARTS, build_codec
+from innet.codecs.capabilities import INT32, ONE_INTEGER, REST, ZEROS, Capabilities
+from innet.codecs.carriers.dense import Dense
+from innet.codecs.parts import Quantiser, Scaling, Selector, Total
+from innet.config import Settings
+from innet.errors import ConfigError, InputError
+from innet.registry import Registry
+
+JOB = [np.arange(1, 31, dtype=np.float32)] * 2
+
+
+class First(Selector):
+    name = "first"
+    capabilities = Capabilities(provides=frozenset({REST}))
+
+    def select(self, x):
+        return np.arange(10, dtype=np.int32), x[:10]
+
+
+class Longs(First):
+    def select(self, x):
+        return np.arange(10), x[:10]
+
+
+class Lists(First):
+    def select(self, x):
+        return list(range(10)), x[:10]
+
+
+class Doubles(First):
+    def select(self, x):
+        return np.arange(10, dtype=np.int32), x[:10].astype(np.float64)
+
+
+class TooFew(First):
+    def select(self, x):
+        return np.arange(10, dtype=np.int32), x[:9]
+
+
+class Descending(First):
+    def select(self, x):
+        return np.arange(10, dtype=np.int32)[::-1].copy(), x[9::-1]
+
+
+class Twice(First):
+    def select(self, x):
+        return np.array([3, 3, 4], np.int32), x[[3, 3, 4]]
+
+
+class Outside(First):
+    def select(self, x):
+        return np.array([1, 30], np.int32), x[:2]
+
+
+class Negative(First):
+    def select(self, x):
+        return np.array([-1, 2], np.int32), x[:2]
+
+
+@pytest.mark.parametrize("carrier", ["dense", "lhc"])
+@pytest.mark.parametrize(
+    ("selector", "match"),
+    [
+        (Longs, r"indices from selector 'first' are int64 \(10,\); expected is int32 \(10,\)"),
+        (Lists, r"indices from selector 'first' are list; expected is int32 \(10,\)"),
+        (Doubles, r"values from selector 'first' are float64 \(10,\); expected is float32"),
+        (TooFew, r"values from selector 'first' are float32 \(9,\); expected is float32 \(10,\)"),
+        (Descending, r"indices from selector 'first' do not ascend within 0 \.\. 29; sort them"),
+        (Twice, "do not ascend"),
+        (Outside, "do not ascend within"),
+        (Negative, "do not ascend within"),
+    ],
+)
+def test_a_choice_that_is_none(selector, match, carrier):
+    codec = build_codec({"carrier": carrier})
+    codec.selector = selector(Settings(), codec._context)
+    with pytest.raises(InputError, match=match):
+        next(codec.exchange(JOB[0], 2))
+
+
+class Rounded(Scaling):
+    scale = 1.0
+
+    def quantise(self, values):
+        return np.rint(values).astype(np.int32)
+
+    def dequantise(self, integers):
+        return integers / 1
+
+
+class InDoubles(Quantiser):
+    name = "in-doubles"
+    capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER, ZEROS}))
+
+    def announce(self, selection):
+        del selection
+        return []
+
+    def agree(self, answers, workers):
+        del answers, workers
+        return Rounded()
+
+
+@pytest.mark.parametrize(
+    ("carrier", "gradient"), [("dense", JOB[0]), ("lhc", np.eye(1, 3000, 7, dtype=np.float32)[0])]
+)
+def test_values_of_another_dtype(carrier, gradient):
+    codecs = [build_codec({"carrier": carrier}, worker=worker) for worker in range(2)]
+    for codec in codecs:
+        codec.quantiser = InDoubles(Settings(), codec._context)
+    with pytest.raises(InputError, match="values from quantiser 'in-doubles' are float64"):
+        all_reduce(codecs, [gradient] * 2)
+
+
+class Short(Dense):
+    def carry(self, *arguments):
+        total = yield from super().carry(*arguments)
+        return Total(total.integers[:-1])
+
+
+def test_sums_of_another_length():
+    network = innet.Collective(workers=2)
+    for codec in network.codecs:
+        codec.carrier = Short(Settings(), codec._context)
+    match = r"sums from carrier 'dense' are int32 \(29,\); expected is int32 \(30,\)"
+    with pytest.raises(InputError, match=match):
+        network.all_reduce(JOB)
+
+
+class TestRegistered:
+    @pytest.fixture
+    def selectors(self, monkeypatch):
+        registry = Registry("selector", "innet.nobody")
+        registry.register("all", "innet.codecs.selectors.everything:All")
+        monkeypatch.setitem(PARTS, "selector", registry)
+        return registry
+
+    @pytest.fixture
+    def presets(self, monkeypatch):
+        registry = Registry("codec", "innet.nobody")
+        registry.register("dense", {**build_codec().spec})
+        monkeypatch.setattr("innet.codecs.compose.PRESETS", registry)
+        return registry
+
+    def test_a_part_that_is_no_class_of_its_kind(self, selectors):
+        selectors.register("seven", 7)
+        selectors.register("carrier", Dense)
+        for name in ("seven", "carrier"):
+            match = rf"selector '{name}' is registered as .*derived from innet\.codecs\.parts\.Sel"
+            with pytest.raises(ConfigError, match=match):
+                build_codec({"selector": name})
+
+    def test_a_part_that_lacks_a_method(self, selectors):
+        selectors.register("idle", type("Idle", (Selector,), {"name": "idle"}))
+        with pytest.raises(
+            ConfigError, match=r"selector 'idle': its class Idle lacks \['select'\]"
+        ):
+            build_codec({"selector": "idle"})
+
+    @pytest.mark.parametrize("preset", [7, {"selectr": "all"}])
+    def test_a_preset_that_is_none(self, presets, preset):
+        presets.register("theirs", preset)
+        with pytest.raises(
+            ConfigError, match=r"codec 'theirs' is registered as .* out of selector"
+        ):
+            build_codec("theirs")
+
+    def test_a_presets_other_parts_are_those_of_dense(self, presets):
+        presets.register("theirs", {"carrier": "lhc"})
+        assert build_codec("theirs").describe() == "all + fixed + lhc + none"

@@ -13,6 +13,7 @@ from innet.record.metric import ACCURACY, HIT_RATE, PERPLEXITY, Metric
 from innet.record.report import Report, Seconds
 from innet.record.reproduction import Finding, Reproduction, Series
 from innet.record.run import Progress, Run, Step, Watcher
+from innet.record.throughput import Measurement, Point, ThroughputRecord
 
 __all__ = [
     "ACCURACY",
@@ -26,7 +27,9 @@ __all__ = [
     "ExperimentRecord",
     "Finding",
     "Machine",
+    "Measurement",
     "Metric",
+    "Point",
     "Progress",
     "Report",
     "Reproduction",
@@ -34,6 +37,7 @@ __all__ = [
     "Seconds",
     "Series",
     "Step",
+    "ThroughputRecord",
     "Watcher",
     "format_of",
     "merge",

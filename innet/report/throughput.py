@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from innet.errors import InputError
-from innet.record.throughput import Measurement, ThroughputRecord
+from innet.record import Measurement, ThroughputRecord
 from innet.report import numbers
 from innet.report.figures import COLOURS, DASHES, log_scale, new_figure, plain, save, style
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from innet import programs
 from innet.codecs import Codec
-from innet.errors import CompositionError, InputError, StateError
+from innet.errors import CompositionError, ConfigError, InputError, StateError
 from innet.fabric import Host
 from innet.plan.network import Plan, PlannedHost
 from innet.plan.topologies import TopologyName
@@ -165,15 +165,27 @@ AGGREGATIONS.register("hashed", "innet.plan.hashed:Hashed")
 
 
 def aggregation_of(program: str) -> Aggregation:
-    """How networks run the shipped program ``program``."""
+    """How networks run ``program``.
+
+    Raises:
+        UnknownNameError: no such program, or none that aggregates.
+        ConfigError: it is another distribution's, which does not say how.
+    """
+    if program in programs.FOLDERS and program not in AGGREGATIONS:
+        raise ConfigError(
+            f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
+            f"such as innet.plan.star:Star, by an entry point {program!r} in the group "
+            f"{AGGREGATIONS.group!r}."
+        )
     return AGGREGATIONS.get(program)()
 
 
 def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
-    """The network for a shipped program.
+    """The network for a program by its name.
 
     Raises:
         UnknownNameError: no such program, or none that aggregates.
+        ConfigError, ProgramError: it is another distribution's, which lacks something.
         InputError: not compiled for so many values, or no room for what is requested.
     """
     compiled = programs.find(program, values_per_packet)

@@ -183,12 +183,17 @@ def find(program: str, values: int) -> CompiledProgram:
 
     Raises:
         UnknownNameError: no program of that name.
-        InputError: not compiled for that many values; the message lists the choices.
+        InputError: not compiled for that many values; the message lists the choices. Or a file.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
     shipped = catalogue().values()
     entries = [entry for entry in shipped if entry.program == program]
     if not entries:
+        if Path(program).suffix in (".p4", ".json", ".gz"):
+            raise InputError(
+                f"{program}: gradients are summed by programs that have a name, not by files; an "
+                "entry point in the group 'innet.programs' gives yours one (docs/extending.md)."
+            )
         if program not in FOLDERS:
             raise UnknownNameError(
                 "program", program, {*(entry.program for entry in shipped), *FOLDERS}

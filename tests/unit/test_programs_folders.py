@@ -71,6 +71,23 @@ def test_a_registered_program_is_listed_and_opened_by_name(registry, folder):
         programs.find("mien", 32)
 
 
+def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatch):
+    registry.register("mine", folder)
+    monkeypatch.setattr("innet.programs.FOLDERS", registry)
+    none = Registry("aggregation", "innet.aggregations")
+    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", none)
+    match = "how a network runs program 'mine'.* entry point 'mine' in the group 'innet.aggregatio"
+    with pytest.raises(ConfigError, match=match):
+        innet.Collective(program="mine", values_per_packet=32)
+
+
+@pytest.mark.parametrize("name", ["p4/slots.p4", "mine.json", "compiled/mine-32.json.gz"])
+def test_a_file_is_no_name(registry, name):
+    assert not registry.names()
+    with pytest.raises(InputError, match=rf"^{name}: .* not by files; an entry point"):
+        innet.Collective(program=name)
+
+
 def test_a_name_of_our_own_wins(registry, folder):
     registry.register("slots", folder)
     assert programs.find("slots", 32) == programs.catalogue()["slots-32"]

@@ -338,6 +338,25 @@ def test_random_expressions(seed: int) -> None:
     registers_of(with_action(base, writes), edges + [rng.bytes(68) for _ in range(60)])
 
 
+@pytest.mark.parametrize("constant", [0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_fields_of_64_bits_are_given_constants(constant: int) -> None:
+    """The ends of int64 too, of which Numba must not take the field to be nothing else."""
+    base = load_program(PROGRAMS / "jit_expressions.json")
+    header = next(i for i, each in enumerate(base.headers) if each.name == "x")
+    fields = base.type_of(header).fields
+    assert {each.signed for each in fields if each.width == 64} == {False, True}
+    primitives: list[ir.Primitive] = []
+    for i, each in enumerate(fields):
+        if each.width == 64:
+            field = ir.FieldRef(header, i)
+            more = ir.Binary(ir.DataOperator.ADD, field, ir.Const(1))
+            value = ir.Const(constant - (1 << 64) if each.signed and constant >> 63 else constant)
+            for place, given in enumerate((value, more, value)):
+                write = ir.RegisterWrite(0, ir.Const(3 * i + place), field)
+                primitives += [ir.Assign(field, given), write]
+    registers_of(with_action(base, tuple(primitives)), [bytes(range(68))])
+
+
 def test_jumps() -> None:
     """if (a3) { 1; if (f1) { 2; goto end } 3 } else { 4 } 5; end: 6 - and a jump to the next."""
     base = load_program(PROGRAMS / "jit_expressions.json")

@@ -81,7 +81,9 @@ def literal(value: int) -> str:
     """A constant modulo 2**64, as int64."""
     wrapped = (value + (1 << 63)) % (1 << 64) - (1 << 63)
     if wrapped == _LOWEST:
-        return "SIGN"
+        # To Numba, ``0x8000000000000000`` is unsigned, and what is assigned a global is never
+        # anything else. Of this Python makes one constant.
+        return "(-0x7fffffffffffffff - 1)"
     return str(wrapped) if -10 < wrapped < 256 else hex(wrapped)
 
 

@@ -10,7 +10,7 @@ import time
 from innet.errors import InputError, NetworkError
 from innet.fabric.peers import Address
 from innet.fabric.waiting import readable
-from innet.service.control import LONGEST_LINE, Message, decode, encode
+from innet.service.control import LONGEST_ANSWER, LONGEST_LINE, Message, decode, encode
 from innet.wire import UDP_PORT
 
 
@@ -65,6 +65,7 @@ class Channel:
         sock.setblocking(False)
         self._socket = sock
         self._arrived = b""
+        self._longest = LONGEST_LINE
         self._ended = False
 
     @classmethod
@@ -109,13 +110,14 @@ class Channel:
             line, end, rest = self._arrived.partition(b"\n")
             if end:
                 self._arrived = rest
+                self._longest = LONGEST_ANSWER
                 try:
                     return decode(line)
                 except InputError as error:
                     raise NetworkError(f"who answers is no innet switch service: {error}") from None
             if self._ended:
                 return {"closed": True}
-            if len(self._arrived) > LONGEST_LINE:
+            if len(self._arrived) > self._longest:
                 raise NetworkError("who answers is no innet switch service: it sends long lines.")
             left = until - time.monotonic()
             if readable(left, self._socket.fileno()):

@@ -17,7 +17,8 @@ from innet.errors import InputError, NetworkError
 from innet.wire import VERSION as WIRE_VERSION
 
 VERSION = 1
-LONGEST_LINE = 1 << 16  # bytes
+LONGEST_LINE = 1 << 16  # bytes; of a service, that of its greeting
+LONGEST_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can have
 HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
 TOKEN = 16  # bytes
 LONGEST_NAME = 100  # characters of a job's name

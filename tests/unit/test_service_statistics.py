@@ -136,6 +136,15 @@ def test_who_may_look():
         Observer(where(service), key="k")
 
 
+def test_statistics_of_hundreds_of_jobs_are_read(service, monkeypatch):
+    """500 jobs of one worker take 170,000 bytes."""
+    jobs = [{"name": f"{job:0100}", "seats": [{"worker": 0}]} for job in range(2000)]
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "statistics", lambda: {"jobs": jobs})
+        with Observer(where(service)) as observer:
+            assert [observer.statistics()["jobs"] for _ in range(2)] == [jobs, jobs]
+
+
 def test_a_service_that_ends_while_somebody_looks():
     with serving() as service:
         observer = Observer(where(service))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innet.errors import DivergedError
+from innet.errors import DivergedError, InputError
 from innet.experiments.model import Model, Vector
-from innet.experiments.samples import Data, batches, shards, steps_per_epoch
+from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
 from innet.record import Report, Step
 
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
@@ -60,11 +60,12 @@ def train(
         seed: of the parameters and the batches.
 
     Raises:
-        InputError: a batch does not fit a shard.
+        InputError: a batch does not fit a shard; or parameters or a gradient are not as the model's
+            shapes say.
         DivergedError: the loss is not finite any more.
     """
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
-    parameters = model.initial(for_parameters)
+    parameters = _initial(model, for_parameters)
     velocity = np.zeros_like(parameters)
     parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
@@ -72,9 +73,7 @@ def train(
 
     for iteration in range(1, schedule.iterations + 1):
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
-            results = [
-                model.gradient(parameters, part.inputs, part.targets) for part in next(stream)
-            ]
+            results = [_gradient(model, parameters, part) for part in next(stream)]
         loss = math.fsum(worker_loss for worker_loss, _ in results) / schedule.workers
         _check_finite(loss, iteration, schedule.learning_rate)
         total, report = reduce([worker_gradient for _, worker_gradient in results])
@@ -110,10 +109,11 @@ def replica(
         Each step when it is made; the loss is that of this worker's batch.
 
     Raises:
-        InputError: a batch does not fit a shard, or the training diverged.
+        InputError: a batch does not fit a shard, parameters or a gradient are not as the model's
+            shapes say, or the training diverged.
     """
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
-    parameters = model.initial(for_parameters)
+    parameters = _initial(model, for_parameters)
     velocity = np.zeros_like(parameters)
     parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
@@ -121,7 +121,7 @@ def replica(
     for iteration in range(1, schedule.iterations + 1):
         part = next(stream)[worker]
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
-            loss, gradient = model.gradient(parameters, part.inputs, part.targets)
+            loss, gradient = _gradient(model, parameters, part)
         _check_finite(loss, iteration, schedule.learning_rate)
         total, report = reduce(gradient)
         _descend(schedule, parameters, velocity, total)
@@ -136,6 +136,26 @@ def _descend(schedule: Schedule, parameters: Vector, velocity: Vector, total: Ve
     velocity *= np.float32(schedule.momentum)
     velocity += total / np.float32(schedule.workers)
     parameters -= np.float32(schedule.learning_rate) * velocity
+
+
+def _initial(model: Model, rng: np.random.Generator) -> Vector:
+    parameters = model.initial(rng)
+    if parameters.shape != (model.size,) or parameters.dtype != np.float32:
+        raise InputError(
+            f"model {model.name!r} begins with {parameters.dtype} parameters of shape "
+            f"{parameters.shape}; its layers' shapes make float32 ({model.size},)."
+        )
+    return parameters
+
+
+def _gradient(model: Model, parameters: Vector, part: Samples) -> tuple[float, Vector]:
+    loss, gradient = model.gradient(parameters, part.inputs, part.targets)
+    if gradient.shape != parameters.shape:
+        raise InputError(
+            f"the gradient of model {model.name!r} has shape {gradient.shape}, its parameters "
+            f"{parameters.shape}."
+        )
+    return loss, gradient
 
 
 def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:

@@ -13,7 +13,7 @@ from innet.errors import InputError
 from innet.experiments import cnn
 from innet.experiments import digits as digits_cnn
 from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
-from innet.experiments.training import Schedule, plain_sum, train
+from innet.experiments.training import Schedule, plain_sum, replica, train
 from innet.record import Report
 
 
@@ -153,6 +153,30 @@ class TestTraining:
         schedule = Schedule(4, iterations=50, batch_size=16, learning_rate=1e6, momentum=0.9)
         with pytest.raises(InputError, match=r"diverged: .*Choose a learning_rate below 1e\+06"):
             list(train(schedule, MODEL, digits, plain_sum, 0))
+
+    @pytest.mark.parametrize("by", ["train", "replica"])
+    @pytest.mark.parametrize(
+        ("change", "match"),
+        [
+            (
+                {"initial": lambda _: np.zeros(30, np.float32)},
+                r"model 'digits-cnn' begins with float32 parameters of shape \(30,\); .*\(55018,\)",
+            ),
+            ({"initial": lambda _: np.zeros(MODEL.size)}, "begins with float64 parameters"),
+            (
+                {"gradient": lambda flat, *_: (1.0, flat[1:])},
+                r"gradient of model 'digits-cnn' has shape \(55017,\), its parameters \(55018,\)",
+            ),
+        ],
+    )
+    def test_a_model_that_contradicts_its_shapes(self, digits, by, change, match) -> None:
+        model = replace(MODEL, **change)
+        if by == "train":
+            steps = train(SCHEDULE, model, digits, plain_sum, 0)
+        else:
+            steps = replica(SCHEDULE, model, digits, lambda x: (x, None), seed=0, worker=0)
+        with pytest.raises(InputError, match=match):
+            next(steps)
 
     def test_learns_the_digits(self, digits: Data) -> None:
         schedule = Schedule(4, iterations=88, batch_size=16, learning_rate=0.05, momentum=0.9)

@@ -16,6 +16,12 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def several(number: object, noun: str) -> str:
+    """A number of things: 1 worker, 4 workers; what a record does not say: ? workers."""
+    said = count(number) if isinstance(number, int) else "?"
+    return f"{said} {noun}" + ("" if number == 1 else "s")
+
+
 def size(number: float) -> str:
     """Bytes with a decimal prefix and three digits: 1.23 MB; below 1000, whole bytes."""
     for factor, prefix in _PREFIXES:

@@ -71,9 +71,11 @@ def _title(record: ExperimentRecord) -> str:
     networked = [run for run in record.runs if run.summed_by_network]
     exact = sum(run.exact_steps for run in networked)
     steps = sum(len(run.steps) for run in networked)
+    workers = record.settings.get("workers")
     return (
-        f"{record.settings.get('workers', '?')} workers learn handwritten digits; the switch sums "
-        f"their gradients ({exact:,} of {steps:,} integer sums exact)"
+        f"{numbers.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
+        f"digits; the switch sums {'its' if workers == 1 else 'their'} gradients "
+        f"({exact:,} of {steps:,} integer sums exact)"
     )
 
 

@@ -15,9 +15,9 @@ _NOT_SENT = "-"
 
 def demo_table(record: ExperimentRecord) -> Table:
     """The runs of a demonstration side by side, one column for each."""
-    workers = record.settings.get("workers", "?")
+    workers = numbers.several(record.settings.get("workers"), "worker")
     table = Table(
-        title=f"Training on handwritten digits, {workers} workers",
+        title=f"Training on handwritten digits, {workers}",
         caption=_explanation(record),
         box=SIMPLE_HEAD,
         title_style="bold",

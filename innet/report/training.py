@@ -123,6 +123,7 @@ def title(record: ExperimentRecord, ways: Sequence[Way]) -> str:
     settings = record.settings
     seeds = max(len(way.runs) for way in ways)
     return (
-        f"{settings.get('title', 'a CNN learns handwritten digits')}: {settings.get('workers')} "
-        f"workers, epochs: {settings.get('epochs')}, seeds: {seeds}"
+        f"{settings.get('title', 'a CNN learns handwritten digits')}: "
+        f"{numbers.several(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
+        f"seeds: {seeds}"
     )

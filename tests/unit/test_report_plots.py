@@ -57,6 +57,8 @@ def test_title_counts_the_exact_sums() -> None:
     steps = [Step.of(1, 1.0, 0.5, a_report()), Step.of(2, 1.0, 0.5, a_report(exact=False))]
     figure = demo_figure(a_record(runs=[a_run("dense", steps)]))
     assert "1 of 2 integer sums exact" in figure.get_suptitle()
+    alone = demo_figure(a_record(settings={"workers": 1})).get_suptitle()
+    assert alone.startswith("1 worker learns handwritten digits; the switch sums its gradients (")
 
 
 def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class TestNumbers:
     def test_the_rest(self) -> None:
         assert numbers.count(1234567) == "1,234,567"
         assert numbers.percent(0.9777) == "97.8 %"
+        said = [numbers.several(each, "worker") for each in (1, 4, 1024, None)]
+        assert said == ["1 worker", "4 workers", "1,024 workers", "? workers"]
         assert [numbers.times(x) for x in (0.987, 11.04, 1234.0)] == [
             f"0.99{TIMES}",
             f"11.0{TIMES}",

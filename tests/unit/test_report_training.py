@@ -12,7 +12,7 @@ from support.records import a_record, a_report, a_run
 from innet.record import PERPLEXITY, TRAIN, Metric
 from innet.report import figures
 from innet.report.curves import draw_training, training_figure
-from innet.report.training import cells, spread_of_scores, ways_of
+from innet.report.training import cells, spread_of_scores, title, ways_of
 
 pytest.importorskip("matplotlib")
 
@@ -40,6 +40,14 @@ def a_training(metric=None, seeds=3):
             runs.append(run.model_copy(update=changes | ({"metric": metric} if metric else {})))
     settings = {"title": "something learns", "workers": 4, "epochs": 2, "iterations_per_epoch": 11}
     return a_record(format=TRAIN, runs=runs, settings=settings)
+
+
+@pytest.mark.parametrize(("workers", "said"), [(4, "4 workers"), (1, "1 worker")])
+def test_a_title_says_how_many_workers_there_are(workers, said):
+    record = a_training()
+    record = record.model_copy(update={"settings": {**record.settings, "workers": workers}})
+    expected = f"something learns: {said}, epochs: 2, seeds: 3"
+    assert title(record, ways_of(record)) == expected
 
 
 def test_runs_are_grouped_by_their_way_to_sum():

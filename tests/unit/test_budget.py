@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.switch_cases import program
@@ -14,6 +15,9 @@ from typer.testing import CliRunner
 from innet import programs
 from innet.budget import Severity, estimate
 from innet.budget.effects import effects
+from innet.budget.pieces import Piece
+from innet.budget.stages import place
+from innet.budget.tofino import PIPE
 from innet.cli.app import app
 from innet.switch import ir, load_program
 from innet.switch.loader import read_document
@@ -349,3 +353,16 @@ def test_command_names_what_there_is_for_a_name_that_is_not():
     result = check("slots-33")
     assert result.exit_code != 0
     assert "slots-32" in str(result.exception)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("sram", PIPE.sram_blocks), ("tcam", PIPE.tcam_blocks)])
+def test_a_stage_has_no_more_blocks_than_it_has(kind, most):
+    """What does not fit beside the others goes into the next stage; what fits none is spread."""
+    sizes = [most - 2, 2, 3, 2 * most]
+    pieces = [
+        Piece(str(i), steps={i}, **{kind: blocks}, after={i - 1: 0} if i else {})
+        for i, blocks in enumerate(sizes)
+    ]
+    found = place([SimpleNamespace(list=pieces, flow=SimpleNamespace(name="ingress"))]).stages
+    assert [getattr(stage, kind) for stage in found] == [most, 3, most, most]
+    assert [sorted(stage.tables.values()) for stage in found] == [["0", "1"], ["2"], ["3"], ["3"]]

@@ -25,7 +25,7 @@ from support.service import (
 )
 
 import innet
-from innet.service import control
+from innet.service import connections, control
 from innet.service.statistics import REFUSALS
 from innet.wire import HEADER
 
@@ -345,17 +345,41 @@ def test_nothing_is_left_of_hostile_clients(service, stack):
         time.sleep(0.02)
 
 
+def test_no_more_clients_than_a_switch_has_ports(service, monkeypatch):
+    """One more is sent away; when one has gone, there is room again."""
+    assert connections._MOST_CLIENTS == 512
+    monkeypatch.setattr(connections, "_MOST_CLIENTS", 3)
+
+    def client():
+        sock = socket.create_connection(service.address, 5)
+        sock.settimeout(10)
+        return sock, sock.recv(1)
+
+    made = [client() for _ in range(3)]
+    assert [greeted for _, greeted in made] == [b"{"] * 3
+    sock, greeted = client()
+    sock.close()
+    assert not greeted  # the connection has ended
+    made.pop()[0].close()
+    deadline = time.monotonic() + 10
+    while not (last := client())[1]:
+        last[0].close()
+        assert time.monotonic() < deadline
+    for sock, _ in (*made, last):
+        sock.close()
+
+
 def test_who_does_not_read_is_let_go(service):
     with socket.create_connection(service.address, 5) as sock:
         sock.sendall(control.encode(control.request("statistics", "", None)))
         assert sock.recv(10)
 
         def say_much():
-            connections = service._connections
-            newest = max(client.number for client in connections)
+            clients = service._connections
+            newest = max(client.number for client in clients)
             for _ in range(2000):
-                connections.say(newest, {"text": "x" * 10_000})
-            return newest in {client.number for client in connections}
+                clients.say(newest, {"text": "x" * 10_000})
+            return newest in {client.number for client in clients}
 
         assert not service.ask(say_much)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import secrets
 import selectors
@@ -19,6 +20,7 @@ from innet.errors import NetworkError
 # noticed at once, so that only one that hangs is waited for so long.
 START_SECONDS = 300.0
 _END_SECONDS = 15.0
+_LET_END_SECONDS = 5.0
 _lock = threading.Lock()
 _companions: list[Companion] = []
 
@@ -37,6 +39,17 @@ def companion() -> Companion:
         if not _companions:
             _companions.append(Companion())
         return _companions[0]
+
+
+def let_end(address: str) -> None:
+    """Wait for the end of the one at an address, if it is this process's, and not for long.
+
+    To its workers it has ended when their connections do; to its parent, a little later.
+    """
+    with _lock:
+        for each in _companions:
+            if each.address == address:
+                each.let_end()
 
 
 def end() -> None:
@@ -85,6 +98,11 @@ class Companion:
     def runs(self) -> bool:
         """Whether the process is there."""
         return self._process.poll() is None
+
+    def let_end(self) -> None:
+        """Wait until it has ended, not for long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LET_END_SECONDS)
 
     def close(self) -> None:
         """End the process."""

@@ -44,6 +44,12 @@ class Member(Protocol):
     @property
     def fabric(self) -> ClockedFabric: ...
 
+    @property
+    def switch(self) -> str: ...
+
+    @property
+    def gone(self) -> frozenset[int]: ...
+
     def read_register(self, switch: str, name: str, index: int) -> int: ...
 
     def renew(self, deadline: float) -> Plan: ...
@@ -84,11 +90,13 @@ class Courier:
         seed: of the codecs' hashes, the same on all workers.
 
     Attributes:
+        switch: HOST:PORT of the switch.
         worker: index of this one.
         workers: how many there are.
     """
 
     def __init__(self, member: Member, *, deadline: float, seed: int = 0) -> None:
+        self.switch = member.switch
         self.worker = member.worker
         self.workers = member.workers
         self._member = member
@@ -142,12 +150,29 @@ class Courier:
         Raises:
             InnetError: somebody has not come back in time; says who.
         """
+        self._rest()
+        self._participant.begin_epoch(self._member.renew(self._deadline))
+        self._broken = None
+
+    def has_lost_switch(self) -> bool:
+        """Whether the connection to the switch has ended.
+
+        Raises:
+            StalledError: an all-reduce is still under way.
+        """
+        self._rest()
+        try:
+            _ = self._member.gone
+        except (MembershipError, StateError):  # just now, or in a renew before
+            return True
+        return False
+
+    def _rest(self) -> None:
+        """Wait until all that is in the queue is done: the thread uses the connection, too."""
         idle = threading.Event()
         self._queue.put(idle)
         if not idle.wait(self._deadline):
             raise StalledError("the courier is still busy with an all-reduce; renew after it.")
-        self._participant.begin_epoch(self._member.renew(self._deadline))
-        self._broken = None
 
     def close(self, deadline: float = 10.0) -> None:
         """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""

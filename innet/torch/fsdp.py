@@ -94,7 +94,7 @@ class SwitchReduceScatter(ReduceScatter):
                 "gradient belongs to."
             )
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
-        member = join_group(process_group, settings)
+        member, _ = join_group(process_group, settings)
         courier = Courier(member, deadline=deadline, seed=seed)
         made = [cls(courier, codec, index) for index, _ in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):

@@ -13,6 +13,7 @@ from innet.codecs import CodecSpec
 from innet.codecs.compose import normalise
 from innet.errors import InputError, StateError
 from innet.record import Report
+from innet.torch.companion import let_end
 from innet.torch.courier import Courier
 from innet.torch.flat import torch
 from innet.torch.gathering import Gathering, Refusal, Tally, WaitingBucket
@@ -84,6 +85,7 @@ class HookState:
 
     def _begin(self) -> None:
         self._courier: Courier | None = None
+        self._companion = False  # whether rank 0 has started the switch
         self._forget_buckets()
 
     def _forget_buckets(self) -> None:
@@ -117,11 +119,14 @@ class HookState:
             InnetError: the switch cannot be reached, refuses, or not all workers came.
         """
         if self._courier is None:
-            member = join_group(self._group, self.settings)
+            member, self._companion = join_group(self._group, self.settings)
             self._courier = Courier(member, deadline=self.settings.deadline, seed=self.seed)
 
     def renew(self) -> None:
         """After a failure, on all workers: wait for everybody, and go on with the same codecs.
+
+        Where the switch has ended that rank 0 started, rank 0 starts another; any other is waited
+        for at its address.
 
         Wrap the model anew before it goes on: a DistributedDataParallel in whose backward an error
         was raised is of no use any more.
@@ -129,7 +134,12 @@ class HookState:
         Raises:
             InnetError: not everybody came in time.
         """
-        if self._courier is not None:
+        if self._courier is not None and self._companion and self._courier.has_lost_switch():
+            switch = self._courier.switch
+            self.close()
+            let_end(switch)
+            self.connect()
+        elif self._courier is not None:
             self._courier.renew()
         self._saved = [_saved(unit) for unit in self._units] + self._saved
         self._forget_buckets()
@@ -181,7 +191,15 @@ class HookState:
         self._saved = to_arrays(state["units"])
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_courier", "_units", "_places", "_cutting", "_gathering", "_group")
+        left_out = (
+            "_courier",
+            "_companion",
+            "_units",
+            "_places",
+            "_cutting",
+            "_gathering",
+            "_group",
+        )
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         if torch.distributed.is_initialized():
             return {**kept, "_saved": self.state_dict()["units"]}

@@ -80,8 +80,11 @@ def _key_in(file: str | None) -> str | None:
         raise InputError(f"INNET_KEY_FILE: cannot read {file}: {error}.") from None
 
 
-def join_group(group: Any, settings: Settings) -> Membership:
+def join_group(group: Any, settings: Settings) -> tuple[Membership, bool]:
     """A job of all ranks of a process group; None is the default group.
+
+    Returns:
+        This rank's place, and whether it is rank 0 that has started the switch.
 
     Raises:
         InnetError: on every rank, if the switch cannot be had or not all come.
@@ -99,7 +102,8 @@ def join_group(group: Any, settings: Settings) -> Membership:
         assert box[0] is not None
         return box[0]
 
-    return meet(publish, rank, dist.get_world_size(group), settings)
+    member, offer = _meet(publish, rank, dist.get_world_size(group), settings)
+    return member, "machine" in offer
 
 
 def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membership:
@@ -120,7 +124,8 @@ def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membersh
         _answer(store, offer, size, until)
         return offer
 
-    return meet(publish, rank, size, settings)
+    member, _ = _meet(publish, rank, size, settings)
+    return member
 
 
 def _ask(store: Any, rank: int, until: float) -> Offer:
@@ -158,7 +163,7 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def meet(publish: Publish, rank: int, size: int, settings: Settings) -> Membership:
+def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[Membership, Offer]:
     """Agree on a switch and a job, and join it.
 
     Raises:
@@ -172,7 +177,7 @@ def meet(publish: Publish, rank: int, size: int, settings: Settings) -> Membersh
             "the ranks are on several machines, and the switch that rank 0 has started serves its "
             "own only; start `innet switch serve` on one of them and set INNET_SWITCH everywhere."
         )
-    return join(
+    member = join(
         offer["switch"],
         job=offer["job"],
         worker=rank,
@@ -180,6 +185,7 @@ def meet(publish: Publish, rank: int, size: int, settings: Settings) -> Membersh
         key=offer.get("key") or settings.key,
         deadline=min(JOIN_DEADLINE, settings.deadline),
     )
+    return member, offer
 
 
 def _offer(settings: Settings) -> Offer:

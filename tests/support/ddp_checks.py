@@ -32,8 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import innet
 from innet.codecs import PRESETS
-from innet.errors import StateError
-from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook
+from innet.errors import MembershipError, StateError
+from innet.torch import DDPHook, HookState, SwitchReduceScatter, companion, ddp_hook
 from innet.torch.units import layers, spec_of_unit
 
 CAP = 0.004  # megabytes: three units for the model below
@@ -414,6 +414,33 @@ def wrapped_again(model, state):
     again.zero_grad()
     loss_of(again, 3).backward()
     return again
+
+
+@check
+def another_switch_takes_the_place_of_one_that_died():
+    model, state = wrapped("topk")
+    loss_of(model, 1).backward()
+    group = dist.new_group(backend="innet")
+    if dist.get_rank() == 0:
+        (switch,) = companion._companions
+        os.kill(switch._process.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"the switch .* is gone"):
+        loss_of(model, 2).backward()
+    with pytest.raises(MembershipError, match=r"the switch .* is gone"):
+        dist.all_reduce(torch.ones(3), group=group)
+    held_back = state.state_dict()["units"]
+    state.renew()
+    for one, other in zip(held_back, state.state_dict()["units"], strict=True):
+        before, after = (each["codec"]["parts"]["feedback"]["residual"] for each in (one, other))
+        assert torch.equal(before, after)
+    again = wrapped_again(model, state)
+    assert all(np.isfinite(each).all() for each in means(again.module))
+    state.close()
+    dist.destroy_process_group(group)
+    with switch_group() as group:
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [RANKS] * 3
 
 
 @contextlib.contextmanager

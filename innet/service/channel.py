@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import socket
 import time
 
@@ -64,6 +65,7 @@ class Channel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
         sock.setblocking(False)
         self._socket = sock
+        self._owner = os.getpid()
         self._arrived = b""
         self._longest = LONGEST_LINE
         self._ended = False
@@ -87,6 +89,12 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
+        """End the connection, although processes that were forked have it open as well; in one of
+        these it is not theirs to end.
+        """
+        if os.getpid() == self._owner:
+            with contextlib.suppress(OSError):  # it has ended before
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def say(self, message: Message) -> None:

@@ -39,6 +39,7 @@ from innet.participant import Participant
 from innet.protocol import Timing
 from innet.service import client, control, join
 from innet.service import fabric as service_fabric
+from innet.service.channel import Channel
 from innet.service.server import ServiceSettings, SwitchService
 
 
@@ -158,6 +159,30 @@ def test_a_worker_that_is_gone_is_named_at_once(service, stack):
     with pytest.raises(MembershipError, match="worker 1 lost its connection to job 'test'"):
         ends[0].all_reduce(gradients()[0])
     assert time.monotonic() - begun < SECONDS / 2
+
+
+def test_a_worker_is_gone_though_a_process_that_it_forked_is_there(service, stack):
+    """As those that load the data of a training, which have all its sockets open as well."""
+    pair = joined(service, stack)
+    forked = os.dup(pair[0]._channel.fileno())
+    stack.callback(os.close, forked)
+    pair[0].close()
+    deadline = time.monotonic() + SECONDS
+    while not pair[1].gone:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert pair[1].gone == {0}
+
+
+def test_a_process_that_was_forked_does_not_end_the_connection(service, stack, monkeypatch):
+    pair = joined(service, stack)
+    channel = pair[0]._channel
+    copy = Channel(channel._socket.dup())
+    monkeypatch.setattr(copy, "_owner", os.getpid() + 1)
+    copy.close()
+    for total, _ in all_reduce(participants(pair, "exact"), gradients()):
+        np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
+    assert not pair[1].gone
 
 
 def test_a_worker_that_left_is_named(service, stack, monkeypatch):

@@ -171,7 +171,7 @@ def aggregation_of(program: str) -> Aggregation:
         UnknownNameError: no such program, or none that aggregates.
         ConfigError: it is another distribution's, which does not say how.
     """
-    if program in programs.FOLDERS and program not in AGGREGATIONS:
+    if program not in AGGREGATIONS and program in programs.FOLDERS:
         raise ConfigError(
             f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
             f"such as innet.plan.star:Star, by an entry point {program!r} in the group "

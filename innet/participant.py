@@ -425,14 +425,3 @@ class _Packets(NamedTuple):
     @classmethod
     def of(cls, counters: Counters) -> _Packets:
         return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)
-
-
-def rehearse(codec: CodecSpec, gradient: Vector, layers: ModelLayers | None = None) -> None:
-    """Run a codec once without a network, so that what is compiled at first use is compiled."""
-    exchange = build_codec(codec, seed=0, worker=0, layers=layers).exchange(gradient, 1)
-    try:
-        segments = next(exchange)
-        while True:
-            segments = exchange.send([segment.words for segment in segments])
-    except StopIteration:
-        pass

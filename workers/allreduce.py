@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from innet.config import Model
 from innet.errors import ControlError, InnetError, MembershipError, NetworkError, StalledError
 from innet.experiments import allreduce
-from innet.participant import Participant, rehearse
+from innet.participant import Participant
 from innet.plan import RegisterReader
 from innet.record import Report
+from innet.rehearsal import rehearse
 from workers.commandline import parsed, parser_of, settings_from
 from workers.outcomes import save
 from workers.seat import seated

@@ -19,8 +19,8 @@ from pydantic import Field
 from innet.experiments.model import MODELS, Vector
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
-from innet.participant import rehearse
 from innet.record import Report
+from innet.rehearsal import rehearse
 from workers.allreduce import main_of, summed
 from workers.outcomes import save
 from workers.seat import seated

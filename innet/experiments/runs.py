@@ -11,22 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from innet.codecs.compose import normalise
 from innet.config import CodecDescription, TrainingSettings
 from innet.experiments.model import Model, Vector
 from innet.experiments.samples import Data
 from innet.experiments.training import Schedule, plain_sum, train
-from innet.kernels.layout import HASHES
 from innet.record import Progress, Report, Run, Step, Watcher
-
-# Fewer cells than items: nothing can be peeled.
-_HALTING = {
-    "name": "lhc",
-    "hashing": "plain",
-    "cells_per_item": 0.5,
-    "spread": 0.0,
-    "pair_stalls": 1.0,
-}
 
 Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
 
@@ -93,6 +82,8 @@ class OverNetwork:
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
+        from innet.rehearsal import rehearse_repairs  # noqa: PLC0415 - it brings Numba
+
         settings = trial.settings
         self.frames: list[Frame] = []
         self.codec = ""
@@ -111,7 +102,7 @@ class OverNetwork:
             rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
         ]
         trial.make(**arguments).all_reduce(rehearsal)
-        _rehearse_repairs(codec)
+        rehearse_repairs(codec)
         self._summing = trial.make(**arguments)
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
@@ -122,20 +113,6 @@ class OverNetwork:
         self.frames = frames
         self.codec = report.codec
         return total, report
-
-
-def _rehearse_repairs(codec: CodecDescription) -> None:
-    """Compile what mends a peel of LHC that halts, which is too rare for the rehearsal: a second or
-    two for each number of hashes, which would count as decoding when it first happens.
-    """
-    from innet.participant import rehearse  # noqa: PLC0415 - it brings Numba
-
-    if normalise(codec)["carrier"]["name"] != "lhc":
-        return
-    sparse = np.zeros(1024, np.float32)
-    sparse[::16] = 1
-    for hashes in HASHES:
-        rehearse({"carrier": {**_HALTING, "hashes": hashes}}, sparse)
 
 
 def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:

@@ -15,7 +15,7 @@ from innet.errors import GradientError, InputError, NetworkError, StalledError, 
 from innet.fabric import Faults
 from innet.fabric.ethernet import RawFabric
 from innet.fabric.udp import UdpFabric
-from innet.participant import Participant, connect, rehearse
+from innet.participant import Participant, connect
 from innet.plan import Request, make_plan
 from innet.protocol import Timing
 from innet.wire import Endpoint, Layout
@@ -288,8 +288,3 @@ def test_what_cannot_be_connected():
         RawFabric("nowhere0")
     with pytest.raises(InputError, match="no worker 2"):
         Participant(raw, 2, codec="dense", fabric=None)
-
-
-def test_a_rehearsal_needs_no_network():
-    rehearse("lhc", gradients()[0])
-    rehearse("gtopk", gradients()[0])

@@ -30,7 +30,7 @@ from innet.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
-from innet.participant import rehearse  # noqa: E402
+from innet.rehearsal import rehearse  # noqa: E402
 from innet.torch.companion import Companion  # noqa: E402
 from innet.torch.courier import Courier  # noqa: E402
 from innet.torch.group import create  # noqa: E402

@@ -1,0 +1,35 @@
+"""What is compiled at first use is compiled by a rehearsal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from innet import kernels
+from innet.kernels.layout import HASHES
+from innet.rehearsal import rehearse
+
+
+@pytest.mark.parametrize(
+    ("codec", "repaired"),
+    [
+        ("lhc", HASHES),
+        ({"preset": "topk", "carrier": {"hashes": 3}}, HASHES),
+        ("gtopk", HASHES),
+        ({"preset": "topk", "carrier": "union"}, ()),
+        ("dense", ()),
+    ],
+)
+def test_a_rehearsal_needs_no_network_and_mends_what_cannot_be_peeled(codec, repaired, monkeypatch):
+    """Real workers would compile it in the middle of a training, while the others wait."""
+    mended = []
+    cpu = kernels.get("cpu")
+    unlock = cpu.lhc_unlock
+
+    def recorded(bitmap, size, layout):
+        mended.append(layout.hashes)
+        return unlock(bitmap, size, layout)
+
+    monkeypatch.setattr(cpu, "lhc_unlock", recorded)
+    rehearse(codec, np.random.default_rng(0).standard_normal(1000, np.float32))
+    assert sorted(mended) == sorted(repaired)

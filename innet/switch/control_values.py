@@ -95,6 +95,8 @@ def _plain(key: Key, field: ir.TableKey, what: str) -> Plain:
     """``key`` without its class, which must be that of the field's kind."""
     if field.match not in _KINDS.get(type(key), (field.match,)):
         raise ControlError(f"{what} is {field.match.value}, which {type(key).__name__} is not")
+    if isinstance(key, tuple) and len(key) != 2:
+        raise ControlError(f"{what} is {field.match.value}: it takes one value or two, not {key}")
     match key:
         case ir.ExactMatch(value):
             return value

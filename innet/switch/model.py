@@ -104,6 +104,13 @@ def _engine_class(name: str) -> type[Engine]:
     raise UnknownNameError("switch engine", name, ("jit", "interpret"))
 
 
+def _generator(seed: int) -> np.random.Generator:
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise InputError(f"the switch's seed is a whole number from 0 on, not {seed!r}") from None
+
+
 class Switch:
     """A programmable switch that runs a compiled P4 program.
 
@@ -126,7 +133,7 @@ class Switch:
             raise UnsupportedError(refusal(engine, reasons, next(others, None)))
         self.program = program
         self.engine_name = engine
-        self.state = SwitchState(program, np.random.default_rng(seed))
+        self.state = SwitchState(program, _generator(seed))
         self.control = ControlPlane(self.state)
         self.registers = Registers(self.state)
         self.counters = Counters(self.state)
@@ -152,6 +159,7 @@ class Switch:
             ProgramError: that is no compiled P4 program.
             UnsupportedError: it uses something that the engine does not have.
             UnknownNameError: there is no such engine.
+            InputError: the seed is no whole number, or negative.
         """
         return cls(load_program(program), engine, seed=seed)
 

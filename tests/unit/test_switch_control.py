@@ -439,6 +439,18 @@ def test_fractions_are_no_register_cells_and_no_counters(state):
             refused()
 
 
+@pytest.mark.parametrize("key", [(), (1,), (1, 2, 3)])
+def test_keys_have_one_part_or_two(tables, key):
+    with pytest.raises(ControlError, match=r"one value or two, not \("):
+        tables.table_add("lpm_table", "lpm", [3, key], [2])
+
+
+@pytest.mark.parametrize("seed", [-1, "1", 0.5])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(InputError, match="the switch's seed"):
+        Switch.load(program("switch_tables"), "interpret", seed=seed)
+
+
 def test_numpy_integers_are_integers(tables):
     tables.table_add("lpm_table", "lpm", [np.uint8(3), (np.int64(0x0A010000), 16)], [np.int32(2)])
     assert tables.table_entries("lpm_table")[0].values == (3, 0x0A010000)

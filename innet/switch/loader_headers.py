@@ -155,8 +155,8 @@ def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
         found[name] = _field(names, header, field_name)
         if found[name] is None and name in _REQUIRED:
             raise ProgramError(
-                f"{root['headers'].path}: expected a field {owner}.{name}, which v1model has; this "
-                "is no program for simple_switch"
+                f"{root['headers'].path}: expected a field {owner}.{name}, which v1model has; "
+                "programs of other architectures, such as PSA and PNA, cannot be run"
             )
     if any(found[name] is None for name in _QUEUEING if name != "qid"):
         # simple_switch fills all of the queueing metadata or, where one is missing, none.

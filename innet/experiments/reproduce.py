@@ -29,6 +29,8 @@ from innet.record import Finding, Machine, Metric, Reproduction, Run, Series, Wa
 
 RUNS = "runs"  # folder of the trainings in the output folder
 _QUICK_STEPS = 12  # of a training in a quick run
+# Warm-ups that end within these steps, or they would say nothing of what follows.
+_QUICK_WARM_UPS = {"warmup": 4, "warmup_steps": 1}
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -122,6 +124,8 @@ class _Trainings:
     def finding(self, measure: Training) -> Finding:
         """Trains plainly and with the codec, and compares the scores seed by seed."""
         spec = measure.codec or self._paper.codec_for(measure.model)
+        if self._effort.quick:
+            spec = _quickly_warm(spec)
         plain = self._runs(measure, spec, plain=True)
         title = MODELS.get(measure.model)(None).title
         try:
@@ -145,6 +149,14 @@ class _Trainings:
             self._store.run(settings, way, seed, _QUICK_STEPS if quick else None).runs[0]
             for seed in range(first, first + (1 if quick else self._effort.seeds))
         ]
+
+
+def _quickly_warm(spec: CodecDescription) -> CodecDescription:
+    """The same codec with its warm-up, if it has one, for a training of a few steps."""
+    if isinstance(spec, str) or not isinstance(selector := spec.get("selector"), dict):
+        return spec
+    shorter = {name: n for name, n in _QUICK_WARM_UPS.items() if selector.get(name, 0) > n}
+    return {**spec, "selector": {**selector, **shorter}} if shorter else spec
 
 
 def _compared(

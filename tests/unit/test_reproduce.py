@@ -256,6 +256,25 @@ class TestComparing:
             assert len(bars.patches) == 1
             assert lines.get_title(loc="left") == "holds here: it learns"
 
+    @pytest.mark.parametrize(
+        ("preset", "selector", "most"),
+        [
+            ("scalecom", {"rate": 100, "warmup": 20, "first_dense": False}, 0.4),
+            ("dgc", {"ratio": 0.01, "warmup_steps": 10}, 0.1),
+        ],
+    )
+    def test_a_quick_run_leaves_the_warm_up(self, preset, selector, most, tmp_path, monkeypatch):
+        """Else it would say nothing of what the codec does after it."""
+        codec = {"preset": preset, "selector": selector}
+        claim = A_PAPER["claims"][0] | {"measure": TRAINED | {"batch_size": 50}}
+        paper = A_PAPER | {"codec": codec, "claims": [claim]}
+        monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
+        effort = reproduce.Effort(quick=True)
+        record, _ = reproduce.run("any", tmp_path, effort=effort, created=NOW)
+        (found,) = record.findings
+        assert "12 steps" in found.setup
+        assert 0.01 < found.numbers["selected"] < most
+
     def test_a_training_that_diverges_is_a_finding(self, tmp_path, monkeypatch):
         def runs(self, measure, spec, *, plain):
             if plain:

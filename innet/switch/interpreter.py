@@ -108,6 +108,8 @@ class InterpretEngine:
 
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Everything that one packet from outside leads to."""
+        self._ingress.clear()  # of what an interruption, as from a keyboard, left there
+        self._egress.clear()
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)

@@ -113,6 +113,23 @@ def test_multicast_copies_in_the_order_of_association():
     ]
 
 
+def test_an_interrupted_packet_leaves_nothing_behind(monkeypatch):
+    """As by Ctrl-C in a notebook, between the copies of a packet."""
+    switch = switch_of("switch_copies")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(switch._engine, "_deparse", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(switch, 6, "04001234ee")
+    clone_and_original = "00001234ee"
+    assert answer(switch, 3, clone_and_original) == answer(
+        switch_of("switch_copies"), 3, clone_and_original
+    )
+
+
 def test_a_clone_has_what_was_received_and_fresh_metadata():
     assert answer(switch_of("switch_copies"), 3, "00001234ee") == [
         (4, "00001234010400050000000000ee"),

@@ -154,6 +154,11 @@ def check(
     table takes is there before. Also after some and after most entries were deleted, less the byte
     for each handle that there was.
     """
+    first = TableState(state.table, Generation(), _base().actions)
+    fill(first, 100, np.random.default_rng(0), apart)
+    table_arguments(_base(), first)
+    data_bytes(first, _base().actions)
+    del first  # but what the first table of all lets others make once stays
     held = [table_arguments(_base(), state)]
     before = grown()
 

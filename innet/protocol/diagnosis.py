@@ -89,7 +89,13 @@ class Stall:
             )
         plural = "s" if len(missing) > 1 else ""
         names = ", ".join(map(str, missing))
-        return Diagnosis(missing, f"{self._what()} It waits for worker{plural} {names}.")
+        text = f"{self._what()} It waits for worker{plural} {names}."
+        if member.worker in missing:
+            text += (
+                f" None of what worker {member.worker} sent was counted: it does not reach the "
+                "switch, or is refused since the others' codec or gradient is another one."
+            )
+        return Diagnosis(missing, text)
 
     def _what(self) -> str:
         member = self.member

@@ -334,6 +334,7 @@ def test_never_heard() -> None:
     [
         (SlotRegisters(2, 0b010), (0, 2), "It waits for workers 0, 2."),
         (SlotRegisters(2, 0b110), (0,), "It waits for worker 0."),
+        (SlotRegisters(2, 0b101), (1,), "worker 1. None of what worker 1 sent was counted"),
         (SlotRegisters(2, 0b111), (), "its results do not reach worker 1"),
         (SlotRegisters(0, 0b111), (0, 1, 2), "no packet of this chunk"),
         (SlotRegisters(10, 0b001), (), "already belongs to chunk 10: another run uses job 7"),

@@ -292,6 +292,26 @@ def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stac
     all_reduce(participants(pair), gradients())
 
 
+def test_whose_packets_are_not_like_those_of_the_others_is_told_why_it_is_missing(service, stack):
+    """Another codec may announce more words: the switch refuses them before anybody compares."""
+    pair = joined(service, stack)
+    patience = Timing(timeout=0.02, max_timeout=0.1, give_up=1.0)
+    ends = [
+        participants(pair, codec, timing=patience)[index]
+        for index, codec in enumerate(["dense", "topk"])
+    ]
+
+    def told(index):
+        with pytest.raises(StalledError):
+            ends[index].all_reduce(gradients()[index])
+        return ends[index].diagnose(pair[index].read_register)
+
+    said = together([lambda index=index: told(index) for index in range(2)])
+    own = [f"None of what worker {index} sent was counted" in said[index] for index in range(2)]
+    assert sorted(own) == [False, True]  # that of who came second
+    assert all("waits for worker" in each for each in said)
+
+
 def test_who_is_missing_in_a_slot_is_read_from_the_switch(service, stack):
     pair = joined(service, stack)
     patience = Timing(timeout=0.02, max_timeout=0.1, give_up=0.3)

@@ -108,8 +108,6 @@ class InterpretEngine:
 
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Everything that one packet from outside leads to."""
-        self._ingress.clear()  # of what an interruption, as from a keyboard, left there
-        self._egress.clear()
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)
@@ -120,11 +118,16 @@ class InterpretEngine:
         self._ingress.append(packet)
         self._loops = 0
         out: list[tuple[int, bytes]] = []
-        while self._ingress or self._egress:
-            if self._ingress:
-                self._run_ingress(self._ingress.popleft())
-            else:
-                out += self._run_egress(*self._egress.popleft())
+        try:
+            while self._ingress or self._egress:
+                if self._ingress:
+                    self._run_ingress(self._ingress.popleft())
+                else:
+                    out += self._run_egress(*self._egress.popleft())
+        except BaseException:  # as from a keyboard: what is left does not come out with the next
+            self._ingress.clear()
+            self._egress.clear()
+            raise
         statistics.packets_out += len(out)
         statistics.bytes_out += sum(len(sent) for _, sent in out)
         return out

@@ -79,24 +79,32 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
 
 
-def check_picks(
-    indices: NDArray[np.int32] | None, values: NDArray[np.float32], size: int, who: str
-) -> None:
-    """Refuse a choice that is none: kernels would write where nothing is, or sums come out wrong.
+def check_picks(picks: object, size: int, who: str) -> None:
+    """Refuse a choice that is none: whoever takes it would write where nothing is.
 
     Args:
-        indices: ascending, int32, within 0 .. size - 1; None for all.
-        values: as many, float32.
+        picks: a pair: indices, ascending, int32, within 0 .. size - 1, None for all; and as many
+            values, float32.
         size: elements of the gradient.
         who: made the choice, for the message.
 
     Raises:
         InputError: says what was given and what is expected.
     """
-    check_array(values, _FLOAT32, size if indices is None else len(indices), f"values from {who}")
-    if indices is None or not len(indices):
+    if not isinstance(picks, tuple) or len(picks) != 2:
+        raise InputError(
+            f"what {who} chose is of type {type(picks).__name__}; expected is a pair of indices "
+            "and values."
+        )
+    indices, values = picks
+    if indices is None:
+        check_array(values, _FLOAT32, size, f"values from {who}")
         return
-    check_array(indices, _INT32, len(indices), f"indices from {who}")
+    count = next((each.size for each in picks if isinstance(each, np.ndarray)), 0)
+    check_array(indices, _INT32, count, f"indices from {who}")
+    check_array(values, _FLOAT32, count, f"values from {who}")
+    if not count:
+        return
     if indices[0] < 0 or indices[-1] >= size or not (indices[1:] > indices[:-1]).all():
         raise InputError(
             f"the indices from {who} do not ascend within 0 .. {size - 1}; sort them, each once."

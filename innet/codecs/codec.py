@@ -398,7 +398,7 @@ class Codec:
     def _chosen(self, gradient: Floats, workers: int) -> Choice:
         """What is selected; kernels take it for what it has to be."""
         picks = yield from self.feedback.choose(self.selector, gradient, workers)
-        check_picks(*picks, gradient.size, f"selector {self.selector.name!r}")
+        check_picks(picks, gradient.size, f"selector {self.selector.name!r}")
         return picks
 
     def _fed_back(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs.capabilities import Capabilities
+from innet.codecs.checks import check_picks
 from innet.codecs.layers import Shapes
 from innet.codecs.stopwatch import Stopwatch
 from innet.config import Settings
@@ -215,7 +216,9 @@ class Selector(Part[P]):
         to zero, a new array. Override it where one pass can do both.
         """
         rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
-        indices, values = self.select(rest)
+        picks = self.select(rest)
+        check_picks(picks, rest.size, f"selector {self.name!r}")
+        indices, values = picks
         if indices is None:
             return (None, rest), np.zeros_like(rest)
         rest[indices] = 0
@@ -236,7 +239,9 @@ class Selector(Part[P]):
         without values, it is the sums at the indices that are to be sent.
         """
         total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
-        return (yield from self.choose(total, workers))
+        picks = yield from self.choose(total, workers)
+        check_picks(picks, total.size, f"selector {self.name!r}")
+        return picks
 
     def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
         """What is quantised and sent for what ``choose`` returned: of how many coordinates, and

@@ -66,7 +66,19 @@ class Negative(First):
         return np.array([-1, 2], np.int32), x[:2]
 
 
-@pytest.mark.parametrize("carrier", ["dense", "lhc"])
+class Alone(First):
+    def select(self, x):
+        del x
+        return np.arange(10, dtype=np.int32)
+
+
+class Asking(Outside):
+    """As a selector does that asks the network first."""
+
+    local = False
+
+
+@pytest.mark.parametrize("feedback", ["none", "residual", "momentum", "lowpass"])
 @pytest.mark.parametrize(
     ("selector", "match"),
     [
@@ -78,10 +90,13 @@ class Negative(First):
         (Twice, "do not ascend"),
         (Outside, "do not ascend within"),
         (Negative, "do not ascend within"),
+        (Asking, "do not ascend within"),
+        (Alone, "what selector 'first' chose is of type ndarray; expected is a pair of indices"),
     ],
 )
-def test_a_choice_that_is_none(selector, match, carrier):
-    codec = build_codec({"carrier": carrier})
+def test_a_choice_that_is_none(selector, match, feedback):
+    """Whatever it is given to: a feedback takes the indices for its memory first."""
+    codec = build_codec({"selector": "topk", "carrier": "lhc", "feedback": feedback})
     codec.selector = selector(Settings(), codec._context)
     with pytest.raises(InputError, match=match):
         next(codec.exchange(JOB[0], 2))

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.checks import check_picks
 from innet.codecs.feedback.residual import Residual, left_over, loaded
 from innet.codecs.parts import Choice, Context, Floats, Ints, Selector
 from innet.config import Settings
@@ -91,7 +92,9 @@ class Momentum(Residual):
             velocity += fresh[part]
             residual += velocity
         selector.observe(self.velocity)
-        indices, values = yield from selector.choose(self.residual, workers)
+        picks = yield from selector.choose(self.residual, workers)
+        check_picks(picks, gradient.size, f"selector {selector.name!r}")
+        indices, values = picks
         place = slice(None) if indices is None else indices
         before = self.residual[place].copy()
         self._sent, self._masked = (indices, before), self.velocity[place].copy()

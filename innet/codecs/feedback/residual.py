@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.checks import check_gradient
+from innet.codecs.checks import check_gradient, check_picks
 from innet.codecs.parts import Choice, Context, Feedback, Floats, Ints, Selector
 from innet.config import Settings
 from innet.errors import GradientError, StateError
@@ -77,7 +77,9 @@ class Residual(Feedback[Settings]):
         else:
             self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
-            indices, values = yield from selector.choose(self.residual, workers)
+            picks = yield from selector.choose(self.residual, workers)
+            check_picks(picks, gradient.size, f"selector {selector.name!r}")
+            indices, values = picks
             place = slice(None) if indices is None else indices
             before = self.residual[place].copy()
             self._sent = indices, before

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import check_gradient
+from innet.codecs import check_floats, check_gradient
 from innet.errors import GradientError
 
 Vector = NDArray[np.float32]
@@ -17,16 +17,7 @@ def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
     """By worker: flat, contiguous, all alike, all finite."""
     first = next(iter(gradients))
     for worker, gradient in gradients.items():
-        if not isinstance(gradient, np.ndarray):
-            raise GradientError(
-                f"the gradient of worker {worker} is a {type(gradient).__name__}; pass a NumPy "
-                "array (for a torch tensor: tensor.detach().cpu().numpy())."
-            )
-        if gradient.dtype != np.float32:
-            raise GradientError(
-                f"the gradient of worker {worker} is {gradient.dtype}, not float32; convert it "
-                "with .astype(np.float32)."
-            )
+        check_floats(gradient, worker)
         if gradient.shape != gradients[first].shape:
             raise GradientError(
                 f"the gradient of worker {worker} has shape {gradient.shape}, that of worker "

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec
+from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec, check_floats
 from innet.errors import (
     GradientError,
     InputError,
@@ -200,10 +200,7 @@ class Participant:
         """
         self._check_sound()
         codec = self.codec if codec is None else codec
-        if not isinstance(gradient, np.ndarray) or gradient.dtype != np.float32:
-            raise GradientError(
-                f"the gradient of worker {self.worker} must be a NumPy array of float32."
-            )
+        check_floats(gradient, self.worker)
         begun = time.perf_counter()
         flat = np.ascontiguousarray(gradient).reshape(-1)
         before = _Packets.of(self._end.counters)

@@ -62,17 +62,37 @@ def surveyed(
     return Survey(magnitude, nonzero), bad
 
 
+def check_floats(x: object, worker: int = 0) -> None:
+    """Refuse what is no array of float32, of whatever shape.
+
+    Raises:
+        GradientError: names the worker and what to pass.
+    """
+    whose = f"the gradient of worker {worker}"
+    if not isinstance(x, np.ndarray):
+        raise GradientError(
+            f"{whose} is a {type(x).__name__}; pass a NumPy array (for a torch tensor: "
+            "tensor.detach().cpu().numpy())."
+        )
+    if isinstance(x, np.ma.MaskedArray):
+        raise GradientError(
+            f"{whose} is a masked array, and what it hides would be summed, too; pass "
+            ".filled(0), or .data to sum all of it."
+        )
+    if x.dtype != _FLOAT32:
+        raise GradientError(
+            f"{whose} is {x.dtype}, not float32; convert it with .astype(np.float32)."
+        )
+
+
 def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
     """``check_gradient`` but for what the values are.
 
     Raises:
         GradientError: names the worker and what is wrong.
     """
+    check_floats(x, worker)
     whose = f"the gradient of worker {worker}"
-    if not isinstance(x, np.ndarray):
-        raise GradientError(f"{whose} is a {type(x).__name__}; pass a NumPy array.")
-    if x.dtype != _FLOAT32:
-        raise GradientError(f"{whose} is {x.dtype}, not float32; convert it with .astype('f4').")
     if x.ndim != 1:
         raise GradientError(f"{whose} has shape {x.shape}; flatten it with .ravel().")
     if x.size > _LARGEST:

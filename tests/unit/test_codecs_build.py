@@ -145,6 +145,10 @@ def test_no_workers_are_refused():
         ([1.0], "worker 5 is a list"),
         (np.ones(3), "worker 5 is float64"),
         (np.ones(3, ">f4"), "worker 5 is >f4"),
+        (
+            np.ma.array(np.ones(3, np.float32), mask=[0, 1, 0]),
+            r"worker 5 is a masked array.*\.filled\(0\)",
+        ),
         (np.ones((2, 3), np.float32), r"worker 5 has shape \(2, 3\)"),
         (np.array([0, 1, np.nan, np.inf], np.float32), "worker 5 is nan at index 2"),
         (np.array([-np.inf, np.nan], np.float32), "worker 5 is -inf at index 0"),

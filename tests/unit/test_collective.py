@@ -348,6 +348,10 @@ class TestBadInput:
         with pytest.raises(GradientError, match="worker 0 is a list"):
             all_reduce([[1.0, 2.0]])
 
+    def test_what_a_mask_hides_is_not_summed(self):
+        with pytest.raises(GradientError, match="worker 0 is a masked array"):
+            all_reduce(np.ma.masked_less(np.stack(gradients(2, 4)), 0))
+
     def test_shape(self):
         inputs = [np.zeros(4, np.float32), np.zeros(5, np.float32)]
         with pytest.raises(GradientError, match=r"worker 1 has shape \(5,\), that of worker 0"):

@@ -237,6 +237,8 @@ def test_gradients_are_checked(plan):
     with participants(plan, "dense") as pair:
         with pytest.raises(GradientError, match="float32"):
             pair[0].all_reduce(np.zeros(3))
+        with pytest.raises(GradientError, match="worker 0 is a masked array"):
+            pair[0].all_reduce(np.ma.zeros(3, np.float32))
         with pytest.raises(GradientError, match="worker 1"):
             pair[1].all_reduce(np.array([np.nan], np.float32))
 

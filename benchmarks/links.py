@@ -1,0 +1,93 @@
+"""Time per all-reduce where links have a rate: codecs through the switch service beside gloo.
+
+    sudo python -m benchmarks.links [--rate 100 --rate 1000 ...] [--plot FILE] [--json]
+
+What ``benchmarks.service`` measures where bytes cost little, at loopback, is measured here where
+they cost what a network lets through: each process, a worker of the service and a rank
+of gloo, has a network namespace of its own with an interface of that rate in both directions, and
+the switch service has another one, to which all of them lead. gloo's ranks send to each other
+through the same interfaces. The kernel's token buckets do that; nothing is lost, and links have no
+length. Ratios are of medians, of turns at the same rate.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from typing import Annotated
+
+import typer
+
+from benchmarks.common import Row, show
+from benchmarks.ranks import GLOO, Ranks, rows
+from benchmarks.service_cases import CASES, Case
+from benchmarks.star import Star
+from innet.errors import InnetError
+from innet.report.figures import log_scale, new_figure, plain, save, style
+
+# The bitmap that is the faster index at loopback is more bytes than a filter.
+WAYS = {name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None}
+WAYS["exact"] = Case("exact")  # what the process group does unless told otherwise
+
+
+def _draw(found: dict[float, list[Row]], path: str) -> None:
+    """Milliseconds over the rate, a line for each way."""
+    figure = new_figure(7, 5)
+    axes = figure.subplots()
+    for place, name in enumerate(row.name for row in next(iter(found.values()))):
+        times = [row.rate for each in found.values() for row in each if row.name == name]
+        axes.plot(list(found), times, marker="osv^DPX*h"[place], label=name, **style(place))
+    for which in ("x", "y"):
+        log_scale(axes, which)
+    plain(axes)
+    axes.set(xlabel="each link, Mbit/s", ylabel="time of an all-reduce, ms")
+    figure.legend(loc="outside lower center", ncols=2, handlelength=3)
+    save(figure, path)
+
+
+def main(  # noqa: PLR0917 - options of a command
+    rate: Annotated[list[float], typer.Option(help="Of each link, Mbit/s.")] = [  # noqa: B006
+        100.0,
+        1_000.0,
+        10_000.0,
+    ],
+    way: Annotated[list[str], typer.Option(help="Only these, by name.")] = [],  # noqa: B006
+    workers: Annotated[int, typer.Option(help="How many processes.")] = 4,
+    elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
+    values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
+    repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 5,
+    plot: Annotated[str | None, typer.Option(help="PNG file to draw.")] = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Measure, and print ratios first."""
+    if unknown := set(way) - set(WAYS):
+        raise typer.BadParameter(f"no such way: {', '.join(unknown)}; there are {', '.join(WAYS)}.")
+    cases = {name: WAYS[name] for name in way or WAYS}
+    found: dict[float, list[Row]] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Star(workers) as star,
+        Ranks(
+            cases,
+            size=elements,
+            workers=workers,
+            values=values,
+            alike=False,
+            folder=folder,
+            places=star.places,
+        ) as ranks,
+    ):
+        for each in sorted(rate):
+            star.limit(each)
+            found[each] = rows(ranks.measure([GLOO, *cases], repeats))
+            title = f"all-reduce of {elements:,} values, {workers} processes, {each:,g} Mbit/s"
+            show(title, "times as fast as gloo", found[each], as_json)
+    if plot is not None:
+        _draw(found, plot)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except InnetError as error:
+        sys.exit(str(error))

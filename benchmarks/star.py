@@ -1,0 +1,131 @@
+"""Networks of processes in a star, as links of a given rate would make it; needs root, on Linux.
+
+Each place is a network namespace that a process of its own holds, so that the kernel takes it down
+when that process ends, however it does. The last place is the middle: a bridge, to which a pair of
+virtual Ethernet interfaces leads from each of the others. Both ends of a pair may send at a rate,
+by a token bucket: what links of that rate in both directions let through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from innet.errors import MissingToolError, NetworkError
+
+INTERFACE = "eth0"
+_BRIDGE = "br0"
+_NETWORK = 0x40000000  # Linux: CLONE_NEWNET
+_ROOM = 16 << 20  # bytes that wait at a link; more than all who send have under way
+_BURST = 1e-4  # seconds at the link's rate that pass at once, or where that is more
+_LEAST_BURST = 80 << 10  # a long datagram with the headers of its packets: none is cut up for it
+_TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
+
+
+class Place(NamedTuple):
+    """A network: the process that holds it, and the address there."""
+
+    pid: int
+    ip: str
+
+
+def enter(place: Place) -> None:
+    """Have this process, which has a single thread yet, in that network."""
+    library = ctypes.CDLL(None, use_errno=True)  # Python has it from 3.12 on
+    with Path(f"/proc/{place.pid}/ns/net").open("rb") as namespace:
+        if library.setns(namespace.fileno(), _NETWORK):
+            raise NetworkError(f"cannot enter a network: {os.strerror(ctypes.get_errno())}.")
+
+
+class Star:
+    """The networks; used as a context.
+
+    Attributes:
+        places: of the leaves, and of the middle at the end.
+
+    Raises:
+        NetworkError: who runs it is not root, or the kernel has not what it takes.
+        MissingToolError: a command is missing.
+    """
+
+    def __init__(self, leaves: int) -> None:
+        if os.geteuid():
+            raise NetworkError("networks with rates can be made by root only; run it by sudo.")
+        for tool, package in _TOOLS.items():
+            if shutil.which(tool) is None:
+                raise MissingToolError(
+                    tool, "networks with rates", f"Install it by: sudo apt install {package}"
+                )
+        self._leaves = leaves
+        self._stack = contextlib.ExitStack()
+        self.places: tuple[Place, ...] = ()
+
+    def __enter__(self) -> Star:
+        with contextlib.ExitStack() as stack:
+            self.places = tuple(
+                Place(self._started(stack), f"10.77.0.{1 + place}")
+                for place in range(self._leaves + 1)
+            )
+            self._wire()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @staticmethod
+    def _started(stack: contextlib.ExitStack) -> int:
+        run = ["unshare", "--net", "cat"]  # which ends when its input does
+        pipe = subprocess.PIPE
+        holder = subprocess.Popen(run, stdin=pipe, stdout=pipe, stderr=pipe, text=True)  # noqa: S603 - ours
+        stack.callback(holder.communicate)
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            holder.stdin.write("\n")
+            holder.stdin.flush()
+        if not holder.stdout.readline():
+            _, failure = holder.communicate()
+            raise NetworkError(f"no network namespace can be made here: {failure.strip()}.")
+        return holder.pid
+
+    def _wire(self) -> None:
+        *leaves, middle = self.places
+        _in(middle, f"ip link add {_BRIDGE} type bridge")
+        _in(middle, f"ip link set {_BRIDGE} up")
+        for end, leaf in enumerate(leaves):
+            _in(middle, f"ip link add leaf{end} type veth peer name {INTERFACE} netns {leaf.pid}")
+            _in(middle, f"ip link set leaf{end} master {_BRIDGE} up")
+            _in(leaf, f"ip link set {INTERFACE} up")
+            _in(leaf, f"ip address add {leaf.ip}/24 dev {INTERFACE}")
+        _in(middle, f"ip address add {middle.ip}/24 dev {_BRIDGE}")
+        for place in self.places:
+            _in(place, "ip link set lo up")
+
+    def limit(self, megabits: float | None) -> None:
+        """Have all links carry so many millions of bits a second, each way; None: what they can."""
+        *leaves, middle = self.places
+        for end, leaf in enumerate(leaves):
+            for place, interface in ((leaf, INTERFACE), (middle, f"leaf{end}")):
+                _limit(place, interface, megabits)
+
+
+def _limit(place: Place, interface: str, megabits: float | None) -> None:
+    if megabits is None:
+        _in(place, f"tc qdisc replace dev {interface} root pfifo limit 100000")
+        return
+    burst = max(_LEAST_BURST, round(megabits * 1e6 / 8 * _BURST))
+    rate = f"rate {round(megabits * 1e6)}bit burst {burst} limit {_ROOM}"
+    _in(place, f"tc qdisc replace dev {interface} root tbf {rate}")
+
+
+def _in(place: Place, command: str) -> None:
+    run = ["nsenter", "-t", str(place.pid), "-n", *command.split()]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    if done.returncode:
+        raise NetworkError(f"`{command}` failed: {done.stderr.strip()} (`innet doctor` says more)")

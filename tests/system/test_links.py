@@ -1,0 +1,79 @@
+"""All-reduces over links with a rate: benchmarks.links, briefly."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from support.mininet import namespaces
+
+from benchmarks import links
+from benchmarks.star import Star
+from innet.errors import MissingToolError, NetworkError
+
+MEGABITS, VALUES = 10.0, 100_000
+_BURST = 80 << 10  # bytes that come after a pause are let through at once
+
+
+def _missing() -> str:
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if lacking := [tool for tool in ("ip", "tc", "nsenter") if shutil.which(tool) is None]:
+        return f"{lacking[0]} is not installed"
+    try:
+        with Star(1) as star:
+            star.limit(MEGABITS)
+    except NetworkError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.mininet
+def test_nobody_is_faster_than_the_links(capsys, tmp_path):
+    pytest.importorskip("torch")
+    if missing := _missing():
+        pytest.skip(missing)
+    before = namespaces()
+    plot = tmp_path / "links.png"
+    links.main(
+        rate=[MEGABITS],
+        way=["dense"],
+        workers=2,
+        elements=VALUES,
+        repeats=1,
+        plot=str(plot),
+        as_json=True,
+    )
+    document = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in document["rows"]}
+    assert set(rows) == {"gloo", "dense"}
+    # A worker sends its whole gradient to the switch, or half of it twice to the other one.
+    least = (4 * VALUES - _BURST) * 8 / (1e6 * MEGABITS)
+    assert min(row["rate"] for row in rows.values()) > 1e3 * least
+    assert rows["gloo"]["ratio"] == 1.0
+    assert plot.stat().st_size > 0
+    own = str(Path("/proc/self/ns/net").readlink())
+    assert namespaces() - before <= {own}
+
+
+def test_a_way_that_there_is_not():
+    with pytest.raises(typer.BadParameter, match="no such way: dens; there are dense"):
+        links.main(way=["dens"])
+
+
+def test_who_is_not_root_is_told(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NetworkError, match="by root only"):
+        Star(2)
+
+
+def test_a_command_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "tc" else tool)
+    with pytest.raises(MissingToolError, match="apt install iproute2"):
+        Star(2)

@@ -1,34 +1,37 @@
 """Iterations of DistributedDataParallel over the switch beside gloo's, in four processes.
 
     taskset -c 0,1 python -m benchmarks.ddp [--layers 2] [--width 2560] [--json]
+    sudo python -m benchmarks.ddp --rate 1000
 
 Each process holds one copy of the same model for each way to reduce gradients: gloo's all-reduce,
 the hook with several codecs, and the process group. They take turns; an iteration is forward and
 backward with the gradients of all processes, and the time that of the slowest process. "Compute"
 is the same without any communication. Each way has a switch process of its own, of which one works
-at a time. Ratios are of medians.
+at a time. With a rate, processes and switches are in networks of their own, which links of that
+rate connect (``benchmarks.links``). Ratios are of medians.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from benchmarks.common import Row, show
+from benchmarks.ranks import KEY, Serving, running, serve, spawn
+from benchmarks.star import INTERFACE, Place, Star, enter
 from innet.codecs import CodecSpec
+from innet.errors import InnetError
 from innet.record import Report
-from innet.torch.companion import Companion
 
 HOOKS: dict[str, CodecSpec] = {
     "hook, dense": "dense",
@@ -39,23 +42,25 @@ HOOKS: dict[str, CodecSpec] = {
 GROUP = "process group, exact"
 WAYS = ("compute", "gloo", *HOOKS, GROUP)
 
-_spawn = multiprocessing.get_context("spawn")
-
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """What a process is told; ``switches`` are (address, key) by way."""
+    """What a process is told; ``switches`` are addresses by way."""
 
     rank: int
     ranks: int
     layers: int
     width: int
-    switches: dict[str, tuple[str, str]]
+    switches: dict[str, str]
     store: str
+    place: Place | None
 
 
 def _run(told: Connection, task: _Rank) -> None:
     """Do iterations of the ways that are named, until told None."""
+    if task.place is not None:
+        enter(task.place)
+        os.environ["GLOO_SOCKET_IFNAME"] = INTERFACE
     import torch  # noqa: PLC0415 - only here
     from torch import distributed  # noqa: PLC0415 - as torch
     from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415 - as torch
@@ -73,14 +78,13 @@ def _run(told: Connection, task: _Rank) -> None:
         layers = (torch.nn.Linear(task.width, task.width) for _ in range(task.layers))
         net = torch.nn.Sequential(*layers)
         if way == GROUP:
-            os.environ["INNET_SWITCH"], os.environ["INNET_KEY"] = task.switches[way]
+            os.environ["INNET_SWITCH"], os.environ["INNET_KEY"] = task.switches[way], KEY
             group: Any = distributed.new_group(backend="innet")
             reports[way] = lambda: list(group.reports)[-task.layers :]  # a bucket for each layer
             return DistributedDataParallel(net, process_group=group)
         wrapped = DistributedDataParallel(net)
         if way in HOOKS:
-            switch, key = task.switches[way]
-            state = HookState(HOOKS[way], switch=switch, key=key)
+            state = HookState(HOOKS[way], switch=task.switches[way], key=KEY)
             wrapped.register_comm_hook(state, ddp_hook)
             reports[way] = lambda: list(state.reports.values())
         return wrapped
@@ -99,16 +103,22 @@ def _run(told: Connection, task: _Rank) -> None:
     distributed.destroy_process_group()
 
 
-def _iterations(ranks: int, layers: int, width: int, repeats: int, folder: str) -> list[Row]:
-    os.environ["INNET_JOBS"] = "1"
-    switches = {way: Companion() for way in (*HOOKS, GROUP)}
-    try:
-        places = {way: (each.address, each.key) for way, each in switches.items()}
+def _iterations(  # noqa: PLR0917 - options of the command
+    ranks: int, layers: int, width: int, repeats: int, values: int, places: tuple[Place, ...]
+) -> list[Row]:
+    with contextlib.ExitStack() as stack:
+        store = f"{stack.enter_context(tempfile.TemporaryDirectory())}/store"
+        serving = Serving(values, workers=ranks, place=places[-1] if places else None)
+        switches = {}
+        for way in (*HOOKS, GROUP):
+            where = stack.enter_context(running(serve, serving)).address
+            switches[way] = f"{where.ip}:{where.udp_port}"
         ends, processes = [], []
         for rank in range(ranks):
-            here, there = _spawn.Pipe()
-            task = _Rank(rank, ranks, layers, width, places, str(Path(folder) / "store"))
-            processes.append(_spawn.Process(target=_run, args=(there, task), daemon=True))
+            here, there = spawn.Pipe()
+            place = places[rank] if places else None
+            task = _Rank(rank, ranks, layers, width, switches, store, place)
+            processes.append(spawn.Process(target=_run, args=(there, task), daemon=True))
             processes[-1].start()
             ends.append(here)
         for here in ends:
@@ -129,9 +139,6 @@ def _iterations(ranks: int, layers: int, width: int, repeats: int, folder: str) 
             here.recv()
         for process in processes:
             process.join(60)
-    finally:
-        for each in switches.values():
-            each.close()
     gloo = statistics.median(seconds["gloo"])
     rows = []
     for way, measured in seconds.items():
@@ -156,20 +163,31 @@ def _parts(reports: list[list[Report]]) -> str:
     return f"{text} ms; {fewer:.3g}x fewer bytes; {again} packets sent again"
 
 
-def main(
+def main(  # noqa: PLR0917 - options of a command
     layers: Annotated[int, typer.Option(help="Linear layers.")] = 2,
     width: Annotated[int, typer.Option(help="Inputs and outputs; 2,560 make 25 MiB.")] = 2560,
     ranks: Annotated[int, typer.Option(help="Processes.")] = 4,
     repeats: Annotated[int, typer.Option(help="Iterations of each kind.")] = 11,
+    values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
+    rate: Annotated[float | None, typer.Option(help="Of each link, Mbit/s.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = _iterations(ranks, layers, width, repeats, folder)
+    with contextlib.ExitStack() as stack:
+        places: tuple[Place, ...] = ()
+        if rate is not None:
+            star = stack.enter_context(Star(ranks))
+            star.limit(rate)
+            places = star.places
+        rows = _iterations(ranks, layers, width, repeats, values, places)
     size = layers * (width + 1) * width
-    title = f"iterations of {size:,} parameters, {ranks} processes"
+    links = "" if rate is None else f", links of {rate:,g} Mbit/s"
+    title = f"iterations of {size:,} parameters, {ranks} processes{links}"
     show(title, "times as fast as gloo", rows, as_json)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        typer.run(main)
+    except InnetError as error:
+        sys.exit(str(error))

@@ -28,7 +28,7 @@ from innet.errors import GradientError, InputError, StalledError, StateError
 from innet.fabric import Faults, Recorder
 from innet.gradients import Vector, flattened, listed
 from innet.lockstep import Counts, Lockstep, Run
-from innet.plan import Emulation, Plan, Request, check_codec, make_plan
+from innet.plan import Emulation, Plan, Request, check_codec, check_conditions, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
 from innet.threads import cores
@@ -69,7 +69,8 @@ class Collective:
         network: the network, running.
 
     Raises:
-        InputError: a number out of range, an unknown program or engine.
+        InputError: a number out of range, an unknown program or engine, faults or a timing that
+            are none.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -106,6 +107,7 @@ class Collective:
                 check_integer(number, name)
         if check_integer(attempts, "the number of attempts") < 1:
             raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
+        check_conditions(faults, timing)
         plan = make_plan(
             program,
             values_per_packet,
@@ -252,8 +254,11 @@ class Collective:
             order, both directions. On a single switch, worker + 1 is the switch port.
 
         Raises:
+            InputError: a limit below 0.
             StateError: a context of this kind is open already.
         """
+        if limit is not None:
+            check_integer(limit, "the limit of packets")
         frames: list[Frame] = []
         if self.network.edge.tap is not None:
             raise StateError("packets are being recorded already; close that context first.")

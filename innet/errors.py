@@ -62,7 +62,7 @@ class UnknownNameError(InputError):
         self.kind = kind
         self.name = name
         self.known = sorted(known)
-        close = _close(name, self.known)
+        close = _close(str(name), self.known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         where = f" of {of}" if of else ""
         super().__init__(

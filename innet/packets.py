@@ -81,8 +81,8 @@ class PacketBatch:
     @classmethod
     def from_packets(cls, packets: Iterable[tuple[int, bytes]]) -> PacketBatch:
         """From (port, bytes) pairs of any lengths; InputError where they are something else."""
-        pairs = list(packets)
         try:
+            pairs = list(packets)
             stride = max((len(payload) for _, payload in pairs), default=0)
             data = np.zeros((len(pairs), stride), np.uint8)
             for row, (_, payload) in zip(data, pairs, strict=True):

@@ -36,6 +36,7 @@ from innet.plan import (
     WorkerEnd,
     aggregation_of,
     check_codec,
+    check_conditions,
 )
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
@@ -74,10 +75,16 @@ def connect(
         interface: for raw Ethernet, where to send and receive.
 
     Raises:
-        InputError: raw Ethernet without an interface.
+        InputError: no such worker, or raw Ethernet without an interface.
         NetworkError: an address or interface that this machine does not have, or not root.
     """
+    _check_worker(plan, worker)
     return connect_host(plan, plan.workers[worker], interface)
+
+
+def _check_worker(plan: Plan, worker: int) -> None:
+    if not 0 <= worker < len(plan.workers):
+        raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
 
 
 def connect_host(
@@ -119,8 +126,9 @@ class Participant:
         outcome: of the last all-reduce, for whoever compares the workers'.
 
     Raises:
-        InputError: no such worker; further attempts, and nobody who leads to the next epoch; or a
-            window that is to follow congestion, of which the fabric tells nothing.
+        InputError: no such worker; faults or a timing that are none; further attempts, and nobody
+            who leads to the next epoch; or a window that is to follow congestion, of which the
+            fabric tells nothing.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -144,8 +152,8 @@ class Participant:
                 f"{attempts} attempts; one is the least, and more need renew, which leads the "
                 "workers to the job's next epoch."
             )
-        if not 0 <= worker < len(plan.workers):
-            raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
+        _check_worker(plan, worker)
+        check_conditions(faults, timing)
         self.plan = plan
         self.worker = worker
         self.outcome: Outcome | None = None

@@ -31,6 +31,8 @@ def as_shapes(layers: ModelLayers) -> Shapes:
     Raises:
         InputError: there is none, or one is no shape of positive whole numbers.
     """
+    if not isinstance(layers, Iterable):
+        raise InputError(f"the layers are {layers!r}; give a list with the shape of each.")
     shapes = tuple(tuple(each) if isinstance(each, Iterable) else (each,) for each in layers)
     for layer, shape in enumerate(shapes):
         # A model's shapes may hold NumPy's integers or torch's; bool is an int, but no extent.

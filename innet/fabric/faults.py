@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,14 @@ from innet.fabric.base import Fabric
 from innet.packets import PacketBatch
 
 _FUZZ = 1e-6  # ticks, by which a time that is a sum of floats may be late
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real)
+
+
+def _is_duration(seconds: float) -> bool:
+    return _is_number(seconds) and math.isfinite(seconds) and seconds >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,11 @@ class Outage:
     hosts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.begin <= self.end:
+        numbers = _is_number(self.begin) and _is_number(self.end)
+        if not (numbers and 0 <= self.begin <= self.end):
             raise InputError(
-                f"an outage from {self.begin} to {self.end} s; it ends after it begins, and begins "
-                "at 0 or later."
+                f"an outage from {self.begin!r} to {self.end!r} s; it ends after it begins, and "
+                "begins at 0 or later."
             )
 
     def cuts_off(self, port: NDArray[np.int32], now: float) -> NDArray[np.bool_]:
@@ -73,7 +83,8 @@ class Faults:
         restarts: seconds at which the switches lose all their registers.
 
     Raises:
-        InputError: a probability outside 0 .. 1, or a duration that is negative or not finite.
+        InputError: a probability outside 0 .. 1, a duration that is negative or not finite, or
+            what is no number, no tuple or no ``Outage`` where it should be one.
     """
 
     loss: float = 0.0
@@ -92,15 +103,21 @@ class Faults:
     def __post_init__(self) -> None:
         for name in ("loss", "duplicate", "reorder", "corrupt", "truncate", "mark"):
             probability = getattr(self, name)
-            if not 0 <= probability <= 1:
-                raise InputError(f"{name} is {probability}; a probability is in 0 .. 1.")
+            if not (_is_number(probability) and 0 <= probability <= 1):
+                raise InputError(f"{name} is {probability!r}; a probability is in 0 .. 1.")
         for name in ("delay", "jitter", "hold", "tick"):
             seconds = getattr(self, name)
-            if not (math.isfinite(seconds) and seconds >= 0):
-                raise InputError(f"{name} is {seconds} s; give 0 or a positive number.")
+            if not _is_duration(seconds):
+                raise InputError(f"{name} is {seconds!r} s; give 0 or a positive number.")
+        for name in ("outages", "restarts"):
+            if not isinstance(each := getattr(self, name), Iterable):
+                raise InputError(f"{name} is {each!r}; give a tuple, of one where there is one.")
+        for outage in self.outages:
+            if not isinstance(outage, Outage):
+                raise InputError(f"an outage is {outage!r}; give innet.fabric.Outage(begin, end).")
         for seconds in self.restarts:
-            if not (math.isfinite(seconds) and seconds >= 0):
-                raise InputError(f"a restart at {seconds} s; give 0 or a positive number.")
+            if not _is_duration(seconds):
+                raise InputError(f"a restart at {seconds!r} s; give 0 or a positive number.")
 
     def of_packets(self) -> Faults:
         """Those that strike single packets: what a link between two switches knows."""

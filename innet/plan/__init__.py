@@ -9,6 +9,7 @@ from innet.plan.aggregation import (
     WorkerEnd,
     aggregation_of,
     check_codec,
+    check_conditions,
     following,
     make_plan,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "WorkerEnd",
     "aggregation_of",
     "check_codec",
+    "check_conditions",
     "following",
     "make_plan",
     "plan_jobs",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from innet import programs
 from innet.codecs import Codec
 from innet.errors import CompositionError, ConfigError, InputError, StateError
-from innet.fabric import Host
+from innet.fabric import Faults, Host
 from innet.plan.network import Plan, PlannedHost
 from innet.plan.topologies import TopologyName
 from innet.programs import CompiledProgram
@@ -220,6 +220,22 @@ def check_codec(plan: Plan, codec: Codec) -> None:
             f"the codec {codec.describe()} needs sums modulo 2**32, but those of "
             f"{plan.aggregation} stay at the ends of int32; choose another program, such as slots, "
             "or the carrier dense."
+        )
+
+
+def check_conditions(faults: Faults | None, timing: Timing | None) -> None:
+    """Refuse faults and a patience that are something else, such as a number or a mapping.
+
+    Raises:
+        InputError: says what to give instead.
+    """
+    if not isinstance(faults, Faults | None):
+        raise InputError(
+            f"faults is {faults!r}; give innet.fabric.Faults, such as Faults(loss=0.1)."
+        )
+    if not isinstance(timing, Timing | None):
+        raise InputError(
+            f"timing is {timing!r}; give innet.protocol.Timing, such as Timing(timeout=0.1)."
         )
 
 

@@ -189,7 +189,7 @@ def find(program: str, values: int) -> CompiledProgram:
     shipped = catalogue().values()
     entries = [entry for entry in shipped if entry.program == program]
     if not entries:
-        if Path(program).suffix in (".p4", ".json", ".gz"):
+        if Path(str(program)).suffix in (".p4", ".json", ".gz"):
             raise InputError(
                 f"{program}: gradients are summed by programs that have a name, not by files; an "
                 "entry point in the group 'innet.programs' gives yours one (docs/extending.md)."
@@ -203,7 +203,7 @@ def find(program: str, values: int) -> CompiledProgram:
     if values not in variants:
         choices = ", ".join(map(str, sorted(variants)))
         raise InputError(
-            f"{program} is compiled for {choices} values per packet, not for {values}."
+            f"{program} is compiled for {choices} values per packet, not for {values!r}."
         )
     return variants[values]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 from innet.errors import InputError
@@ -97,10 +98,10 @@ class Timing:
             durations.append("partial_after")
         for name in durations:
             seconds = getattr(self, name)
-            if not (math.isfinite(seconds) and seconds > 0):
-                raise InputError(f"{name} is {seconds} s; give a positive number.")
-        if not (math.isfinite(self.backoff) and self.backoff >= 1):
-            raise InputError(f"backoff is {self.backoff}; give a number that is at least 1.")
+            if not (_is_finite(seconds) and seconds > 0):
+                raise InputError(f"{name} is {seconds!r} s; give a positive number.")
+        if not (_is_finite(self.backoff) and self.backoff >= 1):
+            raise InputError(f"backoff is {self.backoff!r}; give a number that is at least 1.")
         if self.max_timeout < self.timeout:
             raise InputError(
                 f"max_timeout is {self.max_timeout} s, below the timeout of {self.timeout} s."
@@ -113,6 +114,10 @@ class Timing:
         if self.window_control not in get_args(WindowControl):
             known = " or ".join(repr(name) for name in get_args(WindowControl))
             raise InputError(f"unknown window control {self.window_control!r}; choose {known}.")
+
+
+def _is_finite(number: object) -> bool:
+    return isinstance(number, Real) and math.isfinite(number)
 
 
 def _require(what: str, number: int, low: int, high: int) -> None:

@@ -57,12 +57,14 @@ def join(
         deadline: seconds to wait, for the switch and for the others.
 
     Raises:
-        InputError: an address that is none, or a deadline without end; or the service refuses: a
-            wrong key, a worker of that index that is there already, another number of workers, no
-            room for one more job.
+        InputError: an address that is none, a key that is no text, or a deadline without end; or
+            the service refuses: a wrong key, a worker of that index that is there already, another
+            number of workers, no room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
+    if not isinstance(key, str | None):
+        raise InputError(f"the key is of type {type(key).__name__}; give it as text.")
     return Membership(
         switch, job=job, worker=worker, workers=workers, key=key, until=_moment(deadline)
     )

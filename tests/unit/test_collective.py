@@ -389,6 +389,30 @@ class TestBadInput:
         with pytest.raises(InputError, match="compiled for 32, 64, 256, 1024"):
             all_reduce(gradients(2, 4), values_per_packet=65)
 
+        with pytest.raises(InputError, match="not for '64'"):
+            all_reduce(gradients(2, 4), values_per_packet="64")
+
+    @pytest.mark.parametrize(
+        ("wrong", "remedy"),
+        [
+            ({"faults": {"loss": 0.1}}, r"faults is \{'loss': 0.1\}; give innet.fabric.Faults"),
+            ({"faults": 0.1}, "faults is 0.1; give innet.fabric.Faults"),
+            ({"timing": 1.0}, "timing is 1.0; give innet.protocol.Timing"),
+            ({"program": None}, "unknown program None. Known: harvest"),
+            ({"engine": None}, "unknown switch engine None. Known: interpret"),
+            ({"layers": 1000}, "the layers are 1000; give a list with the shape of each"),
+        ],
+    )
+    def test_arguments_of_another_type(self, wrong, remedy):
+        with pytest.raises(InputError, match=remedy):
+            Collective(workers=2, **wrong)
+
+    @pytest.mark.parametrize("wrong", ["4", 2.5, True])
+    def test_how_many_packets_are_recorded(self, wrong):
+        recording = Collective(workers=2).record_packets(wrong)
+        with pytest.raises(InputError, match=r"limit of packets is .*give an integer"), recording:
+            pass
+
     @pytest.mark.parametrize("window", [0, 3, 2048])
     def test_window(self, window):
         with pytest.raises(InputError, match=r"window|power of two"):

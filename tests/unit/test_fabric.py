@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from innet.errors import InputError, StalledError
-from innet.fabric import Direction, Faults, FaultyFabric, MemoryFabric, Recorder, drive
+from innet.fabric import Direction, Faults, FaultyFabric, MemoryFabric, Outage, Recorder, drive
 from innet.packets import PacketBatch
 
 
@@ -279,6 +279,32 @@ def test_impossible_probabilities_are_refused(name: str, wrong: float) -> None:
 def test_impossible_durations_are_refused(name: str, wrong: float) -> None:
     with pytest.raises(InputError, match=f"{name} is {wrong} s"):
         Faults(**{name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "remedy"),
+    [
+        ("loss", "0.1", "loss is '0.1'; a probability"),
+        ("mark", None, "mark is None; a probability"),
+        ("delay", "1", "delay is '1' s; give 0 or a positive number"),
+        ("restarts", 0.1, "restarts is 0.1; give a tuple"),
+        ("restarts", ("0.1",), "a restart at '0.1' s; give 0 or a positive number"),
+        ("outages", Outage(0, 1), r"outages is Outage\(.*; give a tuple"),
+        ("outages", ((0, 1),), r"an outage is \(0, 1\); give innet.fabric.Outage"),
+    ],
+)
+def test_faults_of_another_type_are_refused(name: str, wrong: object, remedy: str) -> None:
+    with pytest.raises(InputError, match=remedy):
+        Faults(**{name: wrong})
+
+
+def test_an_outage_has_numbers() -> None:
+    with pytest.raises(InputError, match="an outage from '0' to 1 s"):
+        Outage("0", 1)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert Faults(loss=np.float32(0.5), restarts=np.array([0.5])).loss == 0.5
 
 
 # ---------------------------------------------------------------- the loop

@@ -35,7 +35,8 @@ def test_arrays_that_do_not_fit(data, length, port, message):
 
 
 @pytest.mark.parametrize(
-    "packets", [[(1, "text")], [(1, None)], [(1, 60)], [1], b"ab", [(1, b"x", 2)], [(1, [1, 2])]]
+    "packets",
+    [None, [(1, "text")], [(1, None)], [(1, 60)], [1], b"ab", [(1, b"x", 2)], [(1, [1, 2])]],
 )
 def test_packets_that_are_none(packets):
     with pytest.raises(InputError, match="packets are pairs of a port and bytes"):

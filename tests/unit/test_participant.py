@@ -274,6 +274,12 @@ def test_an_address_of_another_machine_is_refused():
         connect(plan, 0)
 
 
+@pytest.mark.parametrize("worker", [-1, 2])
+def test_nobody_connects_for_a_worker_who_is_not_there(plan, worker):
+    with pytest.raises(InputError, match=f"no worker {worker}; the job has 2"):
+        connect(plan, worker)
+
+
 def test_a_port_in_use_is_refused(plan):
     with connect(plan, 0), pytest.raises(NetworkError, match="Address already in use"):
         connect(plan, 0)

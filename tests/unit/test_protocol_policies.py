@@ -426,6 +426,8 @@ def test_nobody_is_missing_where_nobody_is_late() -> None:
         {"partial_after": 9.0, "give_up": 9.0},  # who has given up asks nobody
         {"window_control": "cubic"},
         {"min_timeout": float("nan")},
+        {"give_up": "30"},
+        {"backoff": None},
     ],
 )
 def test_impossible_policies_are_refused(wrong: dict) -> None:

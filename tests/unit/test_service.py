@@ -470,6 +470,11 @@ def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams
         np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
 
 
+def test_a_key_is_text(service):
+    with pytest.raises(InputError, match="the key is of type bytes; give it as text"):
+        join(where(service), job="a", worker=0, workers=1, key=b"secret")
+
+
 @pytest.mark.parametrize("deadline", [math.inf, math.nan])
 def test_a_deadline_without_end_is_refused(service, stack, deadline):
     with pytest.raises(InputError, match=f"a deadline of {deadline} s; give a finite number"):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ def test_demo_from_the_wheel(tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path]
     run(*build, ROOT, folder=tmp_path)
     (wheel,) = tmp_path.glob("innet-*.whl")
+    with zipfile.ZipFile(wheel) as archive:  # their type hints are for users' checkers
+        typed = {f"{package}/py.typed" for package in ("innet", "topo", "workers")}
+        assert typed <= set(archive.namelist())
     venv.create(tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     # This environment's pip: that of the other one would take as long to install as NumPy. What is

@@ -7,7 +7,7 @@ and counts as being of that one's time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,9 +22,6 @@ from innet.tools.captures import Block, CaptureReader
 
 MOST_BYTES = 1 << 26
 """Of a batch: one whose longest packet is very long has fewer packets."""
-
-PortOf = Callable[[int], int]
-"""The port at which packets of an interface arrive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,11 +166,6 @@ class Layout:
         return count >= SHORTEST_RUN
 
 
-def from_words(words: Sequence[str]) -> str:
-    """What to assign to a field's variable so that ``Layout.words`` of it are these sources."""
-    return words[0] if len(words) == 1 else f"words(({', '.join(words)}))"
-
-
 def _header_runs(header: int, kind: ir.HeaderType) -> list[Run]:
     """Runs of equal, whole-byte fields in a packet header."""
     runs: list[Run] = []

@@ -162,7 +162,8 @@ class ProfileState:
 
 
 def _listed(known: Mapping[int, object]) -> str:
-    return "there is " + (", ".join(map(str, sorted(known)[:10])) or "none")
+    more = f", ... ({len(known)} in all)" if len(known) > 10 else ""
+    return "there is " + (", ".join(map(str, sorted(known)[:10])) or "none") + more
 
 
 def profile_states(program: ir.Program, tables: tuple[TableState, ...]) -> tuple[ProfileState, ...]:

@@ -7,7 +7,8 @@ to at most one group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from innet.errors import ControlError
@@ -53,6 +54,8 @@ class Replication:
     nodes: dict[int, Node] = field(default_factory=dict)
     lags: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sessions: dict[int, MirrorSession] = field(default_factory=dict)
+    _free: list[int] = field(default_factory=list)
+    """A heap of the handles below the greatest ever given that no node has."""
 
     def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
         """(port, rid) of each copy, in the order in which they leave; nothing for no such group."""
@@ -87,7 +90,7 @@ class Replication:
         rid = whole(rid, "the replication id")
         _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
         node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
-        handle = next(i for i in range(len(self.nodes) + 1) if i not in self.nodes)
+        handle = heapq.heappop(self._free) if self._free else len(self.nodes)
         self.nodes[handle] = node
         self.generation.bump()
         return handle
@@ -125,6 +128,7 @@ class Replication:
         if node.group is not None:
             self.groups[node.group].remove(handle)
         del self.nodes[handle]
+        heapq.heappush(self._free, handle)
         self.generation.bump()
 
     def set_session(self, session: int, port: int | None, group: int | None) -> None:
@@ -149,21 +153,27 @@ class Replication:
     def session(self, session: int) -> MirrorSession:
         """Where clones of ``session`` go."""
         if session not in self.sessions:
-            known = ", ".join(map(str, sorted(self.sessions))) or "none"
+            known = _listed(self.sessions)
             raise ControlError(f"no mirror session {session}. Sessions: {known}.")
         return self.sessions[session]
 
     def _group(self, group: int) -> list[int]:
         if group not in self.groups:
-            known = ", ".join(map(str, sorted(self.groups))) or "none"
+            known = _listed(self.groups)
             raise ControlError(f"no multicast group {group}. Groups: {known}.")
         return self.groups[group]
 
     def _node(self, handle: int) -> Node:
         if handle not in self.nodes:
-            known = ", ".join(map(str, sorted(self.nodes))) or "none"
+            known = _listed(self.nodes)
             raise ControlError(f"no multicast node with handle {handle}. Handles: {known}.")
         return self.nodes[handle]
+
+
+def _listed(known: Collection[int]) -> str:
+    """For messages: the first ten."""
+    more = f", ... ({len(known)} in all)" if len(known) > 10 else ""
+    return (", ".join(map(str, sorted(known)[:10])) or "none") + more
 
 
 def _require(condition: bool, message: str) -> None:

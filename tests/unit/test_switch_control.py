@@ -302,6 +302,31 @@ def test_nodes_move_and_go(copies):
     assert copies.command("mc_node_create 3 1").endswith("handle 0")
 
 
+def test_a_new_node_has_the_lowest_handle_that_is_free(copies):
+    replication = copies.state.replication
+    assert [replication.create_node(1, [1]) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+    for handle in (4, 1, 5):
+        replication.destroy_node(handle)
+    assert [replication.create_node(1, [1]) for _ in range(4)] == [1, 4, 5, 6]
+
+
+class Asked(dict):
+    """A dictionary that counts how often it is asked whether a key is in it."""
+
+    times = 0
+
+    def __contains__(self, key):
+        self.times += 1
+        return super().__contains__(key)
+
+
+def test_a_new_node_does_not_ask_for_all_the_others(copies):
+    copies.state.replication.nodes = nodes = Asked()
+    for _ in range(200):
+        copies.state.replication.create_node(1, [1])
+    assert nodes.times <= 200
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -485,3 +510,13 @@ def test_many_handles_are_not_all_listed(tables):
         tables.table_add("lpm_table", "lpm", [3, (value << 16, 16)], [1])
     with pytest.raises(ControlError, match=r"Handles: 0, .*, 9, \.\.\. \(16 in all\)\.$"):
         tables.table_delete("lpm_table", 99)
+
+
+def test_many_multicast_nodes_are_not_all_listed(copies):
+    for group in range(12):
+        copies.multicast_group(group, [(1, 1)])
+    some = r"0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(12 in all\)\.$"
+    with pytest.raises(ControlError, match=f"handle 99. Handles: {some}"):
+        copies.command("mc_node_destroy 99")
+    with pytest.raises(ControlError, match=f"group 99. Groups: {some}"):
+        copies.command("mc_mgrp_destroy 99")

@@ -142,6 +142,13 @@ def test_refused_commands_change_nothing(switch, command, message):
     assert state_of(switch) == before
 
 
+def test_many_members_are_not_all_listed(switch):
+    for _ in range(12):
+        switch.command("act_prof_create_member ways go 1 2")
+    with pytest.raises(ControlError, match=r"there is 0, 1, .* 9, \.\.\. \(12 in all\)$"):
+        switch.command("act_prof_delete_member ways 99")
+
+
 def test_simple_tables_have_no_members():
     switch = Switch.load(program("switch_tables"), engine="interpret")
     with pytest.raises(ControlError, match=r"table I\.exact_table has no action profile"):

@@ -164,6 +164,7 @@ def test_other_layers_than_the_gradients_are_refused_before_anything_changes():
     [
         ({"rate": 0}, "rate = 0"),
         ({"rate": 2.5}, "rate = 2.5"),
+        ({"rate": 2**64}, "rate = 18446744073709551616 .* below 2147483648"),
         ({"layers": [3, 0]}, "layers"),
         ({"layers": []}, "layers"),
         ({"layers": [3, 4], "rates": [2]}, "as many rates as layers"),

@@ -20,7 +20,7 @@ from innet.config import Settings
 from innet.errors import ConfigError, InputError
 from innet.words import Operation, Segment
 
-Rate = Annotated[int, Field(ge=1)]
+Rate = Annotated[int, Field(ge=1, lt=2**31)]
 
 _RULE = ((196, 25), (128, 50), (0, 400))  # from so many operations per element on, one of so many
 

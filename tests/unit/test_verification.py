@@ -1,0 +1,81 @@
+"""The oracles of a report: right at the edges of their blocks, and small."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.lockstep import all_reduce
+
+from innet import verification
+from innet.codecs import build_codec
+
+SIZE = 130  # three blocks of 64, the last one short
+CODECS = ["dense", "exact", "topk", "thc", "gtopk"]
+
+
+def outcomes(codec, gradients):
+    codecs = [build_codec(codec, worker=worker) for worker in range(len(gradients))]
+    return all_reduce(codecs, gradients)
+
+
+@pytest.fixture
+def gradients(monkeypatch):
+    monkeypatch.setattr(verification, "_BLOCK", 64)
+    rng = np.random.default_rng(5)
+    return [rng.standard_normal(SIZE).astype(np.float32) for _ in range(3)]
+
+
+def wrong_at(outcome, index):
+    """The same outcome with one integer of the sum that is not right."""
+    total = outcome.total
+    integers = total.integers.copy()
+    integers[index] += 1
+    return replace(outcome, total=replace(total, integers=integers))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_one_wrong_integer_of_one_worker_is_seen(gradients, codec):
+    right = outcomes(codec, gradients)
+    assert verification.is_exact(right)
+    for index in {0, 63, 64, 127, 128, -1} & set(range(-1, right[1].total.integers.size)):
+        assert not verification.is_exact([right[0], wrong_at(right[1], index), right[2]])
+
+
+def test_a_sum_that_is_too_short_is_not_exact(gradients):
+    right = outcomes("dense", gradients)
+    total = replace(right[0].total, integers=right[0].total.integers[:-1])
+    assert not verification.is_exact([right[0], replace(right[1], total=total), right[2]])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_errors_are_those_of_whole_arrays(gradients, codec):
+    found = outcomes(codec, gradients)
+    sent = np.zeros((len(found), SIZE))
+    for row, outcome in zip(sent, found, strict=True):
+        row[slice(None) if outcome.indices is None else outcome.indices] = outcome.sent
+    counts = np.ones(SIZE, np.bool_)
+    if found[0].applied is not None:
+        counts[:] = False
+        counts[found[0].applied] = True
+    decoded = found[0].sum.astype(np.float64)
+    assert verification.errors(gradients, found) == (
+        np.abs(decoded - np.sum(gradients, axis=0, dtype=np.float64)).max(),
+        np.abs(decoded - np.where(counts, sent.sum(axis=0), 0.0)).max(),
+    )
+
+
+@pytest.mark.parametrize("codec", ["dense", "topk"])
+def test_they_take_little_memory_beside_large_gradients(codec):
+    large = [np.ones(4_000_000, np.float32), np.ones(4_000_000, np.float32)]
+    found = outcomes(codec, large)
+    tracemalloc.start()
+    try:
+        assert verification.is_exact(found)
+        verification.errors(large, found)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < large[0].nbytes / 2

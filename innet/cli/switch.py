@@ -166,6 +166,9 @@ def explain(
         Path | None,
         typer.Option("--pcap", help="A capture to trace; as for replay, its name says the port."),
     ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", "-p", help="Where the capture's packets arrive.")
+    ] = None,
     commands: CommandsOption = None,
     source: Annotated[
         Path | None, typer.Option(help="Write the Python that the jit engine emits to this file.")
@@ -177,10 +180,12 @@ def explain(
     from innet.tools import explain as explaining
     from innet.tools.explain_engines import emitted_source
     from innet.tools.opening import open_program, read_commands
+    from innet.tools.replay import Input
 
     loaded = open_program(program)
     if trace or packets or capture is not None:
-        switch_trace.show(loaded, packets or [], capture, read_commands(commands), as_json=as_json)
+        traffic = None if capture is None else Input(capture, port)
+        switch_trace.show(loaded, packets or [], traffic, read_commands(commands), as_json=as_json)
         return
     if source is not None:
         write_text(source, emitted_source(loaded))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 from innet.cli.output import out
 from innet.errors import InputError
@@ -23,7 +22,7 @@ _DEEPER = (events.FieldChanged, events.ValidityChanged, events.Requested, events
 def show(
     program: ir.Program,
     packets: Sequence[str],
-    capture: Path | None,
+    capture: Input | None,
     commands: Commands,
     *,
     as_json: bool,
@@ -59,11 +58,11 @@ def _packet(text: str) -> tuple[int, bytes]:
         raise InputError(f"--packet {text[:60]}: write it as PORT:HEX, such as 0:0a0b0c.") from None
 
 
-def _captured(switch: Switch, capture: Path | None) -> Iterator[tuple[int, bytes]]:
+def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, bytes]]:
     """The packets of a capture; the switch's clock goes with them."""
     if capture is None:
         return
-    with open_sources([Input(capture)]) as sources:
+    with open_sources([capture]) as sources:
         first: int | None = None
         for timed in merged(sources, 256):
             for packet, time in zip(timed.packets.to_packets(), timed.clock.tolist(), strict=True):

@@ -170,8 +170,8 @@ def _port(given: Input, capture: CaptureReader) -> int | None:
         port = int(found[1]) if found else None
     if port is None and not capture.is_pcapng:
         raise InputError(
-            f"{given.path}: at which port do its packets arrive? Say --port 0, or "
-            f"--port 0={given.path}, or call the file p0_in.pcap."
+            f"{given.path}: at which port do its packets arrive? Say --port 0, or call the file "
+            "p0_in.pcap."
         )
     if port is not None and not 0 <= port <= MAX_PORT:
         raise InputError(f"{given.path} at port {port}: a switch has ports 0..{MAX_PORT}.")

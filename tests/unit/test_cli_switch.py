@@ -262,6 +262,14 @@ class TestTrace:
         assert f"sent to port 2: 14 bytes 02{'00' * 12}61" in text
         assert "sent to port 2: 14 bytes 0200000000000700000000000762" in text
 
+    def test_captures_whose_name_does_not_say_the_port(self, tmp_path):
+        path = tmp_path / "x.pcap"
+        path.write_bytes(files.pcap([(5_000, b"\2a")]))
+        with pytest.raises(InputError, match=r"its packets arrive\? Say --port 0,"):
+            switch("explain", CLOCK, "--pcap", path)
+        text = switch("explain", CLOCK, "--pcap", path, "--port", 5).stdout
+        assert "ingress: packet of 2 bytes at port 5" in text
+
     def test_json(self):
         result = switch("explain", self.TOUR, "--packet", "0:00", "--packet", "0:0000", "--json")
         first, second = map(json.loads, result.stdout.splitlines())

@@ -224,6 +224,28 @@ def a_nan_under_amp(at):
     return [*seen, scaler.get_scale()]
 
 
+def trained(switch, codec, steps=3):
+    """The parameters afterwards, as numbers."""
+    state = hook_at(switch, codec, deadline=SECONDS / 2)
+    model = wrapped(state)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimiser.zero_grad()
+        loss_of(model, step).backward()
+        optimiser.step()
+    state.close()
+    return [each.tolist() for each in model.parameters()]
+
+
+@case
+def a_training_whose_packets_are_lost(at):
+    """Whether it comes to the same bits as one without loss, by codec."""
+    return {
+        codec: trained(at["lossy"], codec) == trained(at["switch"], codec)
+        for codec in ("exact", "topk")
+    }
+
+
 def curve(state, steps=12):
     model = wrapped(state)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

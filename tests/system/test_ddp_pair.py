@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.lossy import LossyRelay
 from support.service import serving, where
 
 pytest.importorskip("torch")
@@ -78,8 +79,16 @@ def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pair")
     with socket.create_server(("127.0.0.1", 0)) as free:
         nowhere = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving(key="right", workers=2, jobs=4) as service, another_version() as old:
-        places = {"nowhere": nowhere, "switch": where(service), "another version": old}
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(serving(key="right", workers=2, jobs=4))
+        address = (service.address.ip, service.address.udp_port)
+        relay = stack.enter_context(LossyRelay(address, loss=0.05, seed=5))
+        places = {
+            "nowhere": nowhere,
+            "switch": where(service),
+            "lossy": "{}:{}".format(*relay.address),
+            "another version": stack.enter_context(another_version()),
+        }
         (folder / "places.json").write_text(json.dumps(places))
         ranks = [
             subprocess.Popen(
@@ -91,6 +100,7 @@ def told(tmp_path_factory):
         ]
         said = [each.communicate(timeout=SECONDS)[1] for each in ranks]
     assert [each.returncode for each in ranks] == [0, 0], said
+    assert relay.dropped > 0
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)], places
 
 
@@ -106,6 +116,12 @@ def test_a_mistake_is_told_to_both_ranks_in_time(told, name):
 def test_a_nan_under_amp_is_a_step_that_both_skip(told):
     for each in told[0]:
         assert each["a_nan_under_amp"]["said"] == ["moves", "stays", "moves", 2.0**9]
+
+
+def test_packets_that_are_lost_change_no_bit_of_a_training(told):
+    for each in told[0]:
+        found = each["a_training_whose_packets_are_lost"]["said"]
+        assert found == {"exact": True, "topk": True}
 
 
 def test_losses_are_those_of_gloo(told):

@@ -20,7 +20,7 @@ import typer
 from innet.config import CodecDescription, TrainSettings
 from innet.errors import DivergedError
 from innet.experiments.comparison import ways
-from innet.experiments.model import MODELS
+from innet.experiments.model import MODELS, model_of
 from innet.experiments.papers import papers
 from innet.experiments.runs import Way
 from innet.experiments.store import Store
@@ -74,7 +74,7 @@ def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> Non
 def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
     """The settings, and the way to sum, of a cell of the tables."""
     description = _description(codec, model)
-    of_model = MODELS.get(model)(None)
+    of_model = model_of(model)
     settings = TrainSettings(
         model=model,
         workers=workers,

@@ -12,7 +12,7 @@ from typing import Any
 from innet.config import TrainSettings
 from innet.errors import InputError
 from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
-from innet.experiments.model import MODELS
+from innet.experiments.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import Trial, Way, one_thread
 from innet.record import TRAIN, Progress, Report, Run, Step, Watcher
@@ -71,10 +71,10 @@ def run(
     settings = settings.completed()
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": made(settings.pcap)})
-    model = MODELS.get(training.model)(training.framework)
+    model = model_of(training.model, training.framework)
     plain, compressed = ways(training, tuple(model.shapes.values()))
     training = completed(training, model)
-    data = model.load(training.evaluate)
+    data = data_of(model, training.evaluate)
     trial = trial_of(training, model=model, data=data, seed=settings.seed, watch=watch)
     folder = folder_for(out_dir, (RECORD, PLOT))
     with one_thread():

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from innet.experiments.model import MODELS, Vector
+from innet.experiments.model import Vector, data_of, model_of
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
 from innet.record import Report
@@ -57,8 +57,8 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
-    model = MODELS.get(settings.model)(settings.framework)
-    data = model.load("test")
+    model = model_of(settings.model, settings.framework)
+    data = data_of(model, "test")
     layers = tuple(model.shapes.values())
     schedule = Schedule(
         workers=settings.workers,

@@ -12,7 +12,7 @@ from pathlib import Path
 from innet.codecs import ModelLayers, build_codec
 from innet.config import CodecDescription, TrainSettings
 from innet.errors import ConfigError, DivergedError
-from innet.experiments.model import MODELS, Model
+from innet.experiments.model import Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import MakeSumming, Trial, Way, collective, one_run, one_thread
 from innet.experiments.samples import Data, shards, steps_per_epoch
@@ -80,10 +80,10 @@ def run(
             is trained.
         MissingToolError: the framework or the data is not installed.
     """
-    model = MODELS.get(settings.model)(settings.framework)
+    model = model_of(settings.model, settings.framework)
     compared = ways(settings, tuple(model.shapes.values()))
     settings = completed(settings, model)
-    data = model.load(settings.evaluate)
+    data = data_of(model, settings.evaluate)
     per_epoch = epoch_of(settings, data)
     folder = folder_for(out_dir, (RECORD, PLOT))
     runs: list[Run] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from innet.config import DemoSettings
-from innet.experiments.model import MODELS
+from innet.experiments.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import Frame, MakeSumming, Trial, Way, collective, one_run, one_thread
 from innet.experiments.training import Schedule
@@ -71,7 +71,7 @@ def run(
         UnknownNameError: no such framework.
         MissingToolError: the framework is not installed.
     """
-    model = MODELS.get("digits-cnn")(settings.framework)
+    model = model_of("digits-cnn", settings.framework)
     folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
     trial = Trial(
         settings=settings,
@@ -84,7 +84,7 @@ def run(
         ),
         seed=settings.seed,
         model=model,
-        data=model.load("test"),
+        data=data_of(model, "test"),
         make=make or collective,
         watch=watch or (lambda _: None),
     )

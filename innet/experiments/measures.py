@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, build_codec
-from innet.experiments.model import MODELS, Model, Vector
+from innet.experiments.model import Model, Vector, data_of, model_of
 from innet.experiments.offline import Offline
 from innet.experiments.papers import Aggregation, BuildUp, Share, Speed, Traffic
 from innet.experiments.runs import collective, one_thread
@@ -227,8 +227,8 @@ def _judged(holds: bool, quick: bool) -> bool | None:
 
 
 def _model(name: str) -> tuple[Model, Data]:
-    model = MODELS.get(name)(None)
-    return model, model.load("test")
+    model = model_of(name)
+    return model, data_of(model, "test")
 
 
 def _selections(

@@ -12,7 +12,7 @@ from innet.config import CodecDescription, TrainSettings
 from innet.errors import DivergedError
 from innet.experiments import measures
 from innet.experiments.comparison import ways
-from innet.experiments.model import MODELS
+from innet.experiments.model import model_of
 from innet.experiments.outputs import folder_for
 from innet.experiments.papers import (
     Aggregation,
@@ -76,7 +76,7 @@ def run(
     path = folder_for(out_dir, [f"reproduce-{codec}.json"]) / f"reproduce-{codec}.json"
     for claim in paper.claims:  # what is missing is told before hours of work
         if not isinstance(claim.measure, Speed | Aggregation):
-            MODELS.get(claim.measure.model)(None)
+            model_of(claim.measure.model)
     trained = _Trainings(paper, effort, Store(path.parent / RUNS, watch))
     findings = []
     for claim in paper.claims:
@@ -127,7 +127,7 @@ class _Trainings:
         if self._effort.quick:
             spec = _quickly_warm(spec)
         plain = self._runs(measure, spec, plain=True)
-        title = MODELS.get(measure.model)(None).title
+        title = model_of(measure.model).title
         try:
             coded = self._runs(measure, spec, plain=False)
         except DivergedError as error:
@@ -142,7 +142,7 @@ class _Trainings:
             epochs=measure.epochs,
             batch_size=measure.batch_size,
         )
-        layers = tuple(MODELS.get(measure.model)(None).shapes.values())
+        layers = tuple(model_of(measure.model).shapes.values())
         way = ways(settings, layers)[0 if plain else 1]
         first, quick = self._effort.seed, self._effort.quick
         return [

@@ -18,7 +18,7 @@ from innet.codecs import build_codec
 from innet.config import TrainSettings
 from innet.errors import DivergedError, InputError
 from innet.experiments.comparison import completed, epoch_of, run_of_seed, trial_of
-from innet.experiments.model import MODELS, Model
+from innet.experiments.model import Model, data_of, model_of
 from innet.experiments.outputs import record_of
 from innet.experiments.runs import Way, one_thread
 from innet.experiments.samples import Data
@@ -119,8 +119,8 @@ class Store:
 
     def _model(self, settings: TrainSettings) -> tuple[Model, Data]:
         if settings.model not in self._loaded:
-            model = MODELS.get(settings.model)(settings.framework)
-            self._loaded[settings.model] = model, model.load(settings.evaluate)
+            model = model_of(settings.model, settings.framework)
+            self._loaded[settings.model] = model, data_of(model, settings.evaluate)
         return self._loaded[settings.model]
 
 

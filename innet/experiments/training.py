@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from innet.codecs.checks import check_array
 from innet.errors import DivergedError, InputError
 from innet.experiments.model import Model, Vector
 from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
@@ -80,7 +81,7 @@ def train(
         _descend(schedule, parameters, velocity, total)
         score = None
         if iteration % epoch == 0 or iteration == schedule.iterations:
-            score = model.evaluate(parameters, data.test)
+            score = _score(model, parameters, data.test)
         yield Step.of(iteration, loss, score, report)
 
 
@@ -127,7 +128,7 @@ def replica(
         _descend(schedule, parameters, velocity, total)
         score = None
         if worker == 0 and (iteration % epoch == 0 or iteration == schedule.iterations):
-            score = model.evaluate(parameters, data.test)
+            score = _score(model, parameters, data.test)
         yield Step.of(iteration, loss, score, report)
 
 
@@ -140,22 +141,34 @@ def _descend(schedule: Schedule, parameters: Vector, velocity: Vector, total: Ve
 
 def _initial(model: Model, rng: np.random.Generator) -> Vector:
     parameters = model.initial(rng)
-    if parameters.shape != (model.size,) or parameters.dtype != np.float32:
-        raise InputError(
-            f"model {model.name!r} begins with {parameters.dtype} parameters of shape "
-            f"{parameters.shape}; its layers' shapes make float32 ({model.size},)."
-        )
+    check_array(
+        parameters, np.dtype(np.float32), model.size, f"first parameters of model {model.name!r}"
+    )
     return parameters
 
 
 def _gradient(model: Model, parameters: Vector, part: Samples) -> tuple[float, Vector]:
-    loss, gradient = model.gradient(parameters, part.inputs, part.targets)
-    if gradient.shape != parameters.shape:
+    answer: object = model.gradient(parameters, part.inputs, part.targets)
+    if not isinstance(answer, tuple) or len(answer) != 2:
         raise InputError(
-            f"the gradient of model {model.name!r} has shape {gradient.shape}, its parameters "
-            f"{parameters.shape}."
+            f"gradient of model {model.name!r} returned a {type(answer).__name__}; expected is a "
+            "tuple of the loss and the gradient."
         )
-    return loss, gradient
+    loss, gradient = answer
+    check_array(gradient, parameters.dtype, parameters.size, f"gradients of model {model.name!r}")
+    return _number(loss, f"loss of model {model.name!r}"), gradient
+
+
+def _score(model: Model, parameters: Vector, samples: Samples) -> float:
+    return _number(model.evaluate(parameters, samples), f"score of model {model.name!r}")
+
+
+def _number(value: object, what: str) -> float:
+    """Also of an array or a tensor that is one number."""
+    try:
+        return float(value)  # type: ignore[arg-type]  # what else it is gets refused
+    except (TypeError, ValueError):
+        raise InputError(f"the {what} is {value!r:.80}; expected is a number.") from None
 
 
 def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from support.records import a_report
 
-from innet.errors import InputError
+from innet.errors import ConfigError, InputError
 from innet.experiments import cnn
 from innet.experiments import digits as digits_cnn
+from innet.experiments.model import MODELS, data_of, model_of
 from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
 from innet.experiments.training import Schedule, plain_sum, replica, train
 from innet.record import Report
@@ -160,21 +161,36 @@ class TestTraining:
         [
             (
                 {"initial": lambda _: np.zeros(30, np.float32)},
-                r"model 'digits-cnn' begins with float32 parameters of shape \(30,\); .*\(55018,\)",
+                r"first parameters of model 'digits-cnn' are float32 \(30,\); .*\(55018,\)",
             ),
-            ({"initial": lambda _: np.zeros(MODEL.size)}, "begins with float64 parameters"),
+            ({"initial": lambda _: np.zeros(MODEL.size)}, r"are float64 \(55018,\)"),
+            ({"initial": lambda _: [0.0] * MODEL.size}, "first parameters .* are list"),
             (
                 {"gradient": lambda flat, *_: (1.0, flat[1:])},
-                r"gradient of model 'digits-cnn' has shape \(55017,\), its parameters \(55018,\)",
+                r"gradients of model 'digits-cnn' are float32 \(55017,\); .*\(55018,\)",
+            ),
+            ({"gradient": lambda flat, *_: (1.0, flat.astype(float))}, "gradients .* are float64"),
+            (
+                {"gradient": lambda flat, *_: flat},
+                "gradient of model 'digits-cnn' returned a ndarray; expected is a tuple of the los",
+            ),
+            (
+                {"gradient": lambda flat, *_: (None, flat)},
+                "loss of model 'digits-cnn' is None; expected is a number",
+            ),
+            (
+                {"evaluate": lambda *_: None},
+                "score of model 'digits-cnn' is None; expected is a number",
             ),
         ],
     )
-    def test_a_model_that_contradicts_its_shapes(self, digits, by, change, match) -> None:
+    def test_a_model_that_answers_what_it_must_not(self, digits, by, change, match) -> None:
         model = replace(MODEL, **change)
+        schedule = replace(SCHEDULE, iterations=1)
         if by == "train":
-            steps = train(SCHEDULE, model, digits, plain_sum, 0)
+            steps = train(schedule, model, digits, plain_sum, 0)
         else:
-            steps = replica(SCHEDULE, model, digits, lambda x: (x, None), seed=0, worker=0)
+            steps = replica(schedule, model, digits, lambda x: (x, None), seed=0, worker=0)
         with pytest.raises(InputError, match=match):
             next(steps)
 
@@ -195,3 +211,57 @@ def test_plain_sum_adds_in_the_order_of_workers_and_keeps_its_inputs() -> None:
     assert total[0] == 0.0  # 1 is lost beside 2**25; another order would keep it
     assert report is None
     assert gradients[0][0] == 1.0
+
+
+class TestOfOthers:
+    """What another distribution registers, and is not as it has to be."""
+
+    @pytest.fixture
+    def register(self, monkeypatch):
+        def as_entry_point(made: object) -> str:
+            monkeypatch.setitem(MODELS._loaded, "theirs", made)
+            return "theirs"
+
+        return as_entry_point
+
+    @pytest.mark.parametrize(
+        ("made", "match"),
+        [
+            (7, "model 'theirs' is no function that takes a framework's name or None: 7"),
+            (lambda: MODEL, "model 'theirs' is no function that takes a framework's name or None"),
+            (lambda _: None, r"model 'theirs' is made as NoneType; .* return an innet\..*Model"),
+            (
+                lambda _: replace(MODEL, shapes=[(3, 4)]),
+                r"model 'theirs' has the shapes \[\(3, 4\)\]; they must be a mapping",
+            ),
+            (lambda _: replace(MODEL, shapes={"all": 12}), "has the shapes {'all': 12}"),
+            (lambda _: replace(MODEL, recipe=None), "the recipe of model 'theirs' is no Recipe"),
+            (
+                lambda _: replace(MODEL, load=lambda: None),
+                'load of model \'theirs\' is no function that takes a part, "test" or "valid',
+            ),
+            (
+                lambda _: replace(MODEL, gradient=lambda flat, batch: None),
+                "gradient of model 'theirs' is no function that takes parameters, inputs, targets",
+            ),
+        ],
+    )
+    def test_a_model(self, register, made, match) -> None:
+        name = register(made)
+        with pytest.raises(ConfigError, match=match):
+            model_of(name)
+
+    @pytest.mark.parametrize(
+        ("loaded", "match"),
+        [
+            ((np.zeros((3, 8)), np.zeros(3)), "data of model 'digits-cnn' are of type tuple"),
+            (
+                Data(Samples(np.zeros((3, 8)), np.zeros(2)), numbered(1)),
+                "have 3 inputs and 2 targets in train",
+            ),
+            (Data(numbered(5), numbered(0)), "have 0 inputs and 0 targets in test"),
+        ],
+    )
+    def test_data(self, loaded, match) -> None:
+        with pytest.raises(InputError, match=match):
+            data_of(replace(MODEL, load=lambda part: loaded), "test")

@@ -270,7 +270,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read, or is no TOML (with the line).
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:

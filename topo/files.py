@@ -101,7 +101,7 @@ def load(path: Path) -> TopologyFile:
         UnknownNameError: a link names a host or switch that is not there.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the topology {path}: {error.strerror or error}.") from None
     except (ValueError, RecursionError) as error:
@@ -202,7 +202,7 @@ def beside(path: Path, name: str) -> Path:
 
 def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
     if switch.cli_input is not None:
-        text = beside(path, switch.cli_input).read_text(encoding="utf-8", errors="replace")
+        text = beside(path, switch.cli_input).read_text(encoding="utf-8-sig", errors="replace")
         return [line for line in text.splitlines() if line.partition("#")[0].strip()]
     if switch.runtime_json is None:
         return []

@@ -108,7 +108,7 @@ def compiled(program: Path, folder: Path) -> Path:
 
 def _lines(path: Path) -> tuple[str, ...]:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     return tuple(line for line in text.splitlines() if line.partition("#")[0].strip())

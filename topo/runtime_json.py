@@ -29,7 +29,7 @@ def commands(path: Path, program: Mapping[str, Any]) -> list[str]:
         UnknownNameError: a table, action, key or parameter that the program does not have.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
         entries = document.get("table_entries", [])
         groups = document.get("multicast_group_entries", [])
         sessions = document.get("clone_session_entries", [])

@@ -212,7 +212,7 @@ def mapping_in(path: Path) -> dict[str, Any]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        mapping = json.loads(path.read_text(encoding="utf-8"))
+        mapping = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}: {error}.") from None
     if not isinstance(mapping, dict):

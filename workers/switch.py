@@ -233,7 +233,7 @@ def _interfaces(given: Sequence[str]) -> dict[int, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
 

@@ -196,7 +196,7 @@ def source_hashes(directory: Path, source: str) -> dict[str, str]:
 
 def _listed(path: Path) -> dict[str, Listed]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"cannot read {path}: {error.strerror or error}. A folder of programs has a list of "

@@ -52,7 +52,7 @@ def read(path: str | Path, formats: Sequence[str]) -> tuple[str, dict[str, Any]]
     """
     path = Path(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
     except RecursionError:

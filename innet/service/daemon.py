@@ -78,7 +78,7 @@ def key_of(key: str | None, file: Path | None) -> str | None:
     if key is not None:
         raise InputError("give --key or --key-file, not both.")
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeError) as error:
         raise InputError(f"cannot read {file}: {error}.") from None
     if not text:

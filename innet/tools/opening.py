@@ -83,7 +83,7 @@ def read_commands(path: Path | None) -> Commands:
     if path is None:
         return Commands(None, ())
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     return Commands(path, tuple(text.splitlines()))

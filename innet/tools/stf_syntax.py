@@ -38,7 +38,7 @@ def read(path: Path) -> Test:
         InputError: the file cannot be read, or names the file and line of what is no statement.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from None
     return parse(text, str(path))

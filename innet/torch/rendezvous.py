@@ -75,7 +75,7 @@ def _key_in(file: str | None) -> str | None:
     if not file:
         return None
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        return Path(file).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeError) as error:
         raise InputError(f"INNET_KEY_FILE: cannot read {file}: {error}.") from None
 

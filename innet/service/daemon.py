@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def run(settings: ServiceSettings, metrics: Address | None = None) -> None:
             where = stack.enter_context(exporting(metrics, _asked(service)))
             _note(f"metrics at http://{where.ip}:{where.udp_port}/metrics")
         _announce(service)
-        _advise(service.places)
+        advise(service.places)
         service.run()
 
 
@@ -52,13 +53,13 @@ def _announce(service: SwitchService) -> None:
     )
 
 
-def _advise(places: Places) -> None:
+def advise(places: Places) -> None:
     """Say so if the system gives the socket too little memory."""
-    window = places.window(places.workers)
-    if window < places.slots:
+    window, wanted = (each.window(places.workers) for each in (places, replace(places, room=None)))
+    if window < wanted:
         _note(
             f"Only {places.room} packets may wait here, so {places.workers} workers of a job would "
-            f"have {window} of {places.slots} packets each under way, which is slower. For more: "
+            f"have {window} packets each under way instead of {wanted}, which is slower. For more: "
             "sysctl -w net.core.rmem_max=67108864, on the workers' machines too."
         )
 

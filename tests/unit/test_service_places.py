@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from innet import programs
 from innet.errors import NetworkError
 from innet.service.board import Board
+from innet.service.daemon import advise
 from innet.service.jobs import RunningJob
 from innet.service.places import Places, plan_of
 
@@ -38,6 +40,19 @@ def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     # What is under way is counted in bytes.
     large = Places(programs.find("slots", 1024), 1, 32, slots)
     assert large.window(8) < free.window(8)
+
+
+def test_memory_is_asked_for_only_where_more_would_help(capsys):
+    """Not where caches are what keeps a window small."""
+    places = Places(programs.find("slots", 256), 1, 32, 1024)
+    assert places.window(32) < places.slots
+    for room in (None, 50_000):
+        advise(replace(places, room=room))
+        assert capsys.readouterr().err == ""
+    advise(replace(places, room=100))
+    said = capsys.readouterr().err
+    assert "Only 100 packets may wait here" in said
+    assert f"2 packets each under way instead of {places.window(32)}," in said
 
 
 def test_the_plan_of_a_worker_is_that_of_the_switch():

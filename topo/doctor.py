@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
 from innet import programs
-from innet.errors import MissingToolError
+from innet.errors import InputError, MissingToolError
 from innet.kernels import gpu
 from innet.switch import bmv2
 
@@ -88,6 +88,8 @@ def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Fin
         return Finding(name, True, find(), purpose, remedy)
     except MissingToolError as error:
         return Finding(name, False, f"missing: {error.what}", purpose, remedy)
+    except InputError as error:  # it is there, but of no use
+        return Finding(name, False, str(error), purpose, remedy)
 
 
 def _package(name: str, purpose: str, remedy: str) -> Finding:

@@ -154,10 +154,11 @@ def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
             f"cannot read {directory / 'manifest.json'}: {error}. It is written by "
             f"`innet p4 compile {directory}`."
         ) from None
-    if manifest.get("format") != MANIFEST_FORMAT:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != MANIFEST_FORMAT:
         raise ProgramError(
-            f"{directory / 'manifest.json'} has format {manifest.get('format')!r}, this innet "
-            f"reads {MANIFEST_FORMAT}; run `innet p4 compile`."
+            f"{directory / 'manifest.json'} has format {found!r}, this innet reads "
+            f"{MANIFEST_FORMAT}; run `innet p4 compile {directory}`."
         )
     return {
         name: CompiledProgram(name=name, path=directory / entry.pop("file"), **entry)

@@ -48,13 +48,19 @@ def find_p4c(path: str | None = None) -> Path:
 
 
 def p4c_version(p4c: Path) -> str:
-    """Such as "1.2.4.17"."""
+    """Such as "1.2.4.17".
+
+    Raises:
+        InputError: it cannot be run.
+    """
     try:
         result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
             [p4c, "--version"], capture_output=True, text=True, timeout=30, check=False
         )
     except subprocess.TimeoutExpired:
         return "unknown"
+    except OSError as error:  # such as one that was built for another processor
+        raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
     match = re.search(r"\d+(\.\d+)+", result.stdout + result.stderr)
     return match.group() if match else "unknown"
 
@@ -151,16 +157,19 @@ def compile_folder(
     Raises:
         ConfigError: the folder has no list, or it is not as it has to be.
         UnknownNameError: the list does not have ``only``.
-        MissingToolError, ProgramError: see ``compile_p4``.
+        MissingToolError, ProgramError: see ``compile_p4``; or the manifest is damaged that is to
+            keep the others' entries.
     """
     p4c = p4c or find_p4c()
     listed = _listed(directory / LIST)
     if only is not None and only not in listed:
         raise UnknownNameError("program", only, listed)
-    entries: dict[str, Any] = {}
-    if (directory / MANIFEST).is_file():
-        entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["programs"]
-        entries = {name: entry for name, entry in entries.items() if entry["program"] in listed}
+    try:
+        entries = _kept(directory / MANIFEST, listed)
+    except ProgramError:
+        if only is not None:
+            raise
+        entries = {}  # all are compiled, and so it is made anew
     (directory / "compiled").mkdir(exist_ok=True)
     for program, item in listed.items():
         if only not in (None, program):
@@ -171,6 +180,19 @@ def compile_folder(
             entries[name] = _compile_variant(directory, p4c, (program, values), item, warn)
             _write_manifest(directory / MANIFEST, entries)
             yield catalogue(directory)[name]
+
+
+def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:
+    """What a manifest, if there is one, says of the programs that are listed."""
+    if not path.is_file():
+        return {}
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["programs"]
+        return {name: entry for name, entry in entries.items() if entry["program"] in listed}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProgramError(
+            f"{path} is damaged ({error}); compile the whole folder, which makes it anew."
+        ) from None
 
 
 def source_hashes(directory: Path, source: str) -> dict[str, str]:

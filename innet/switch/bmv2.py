@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import ControlError, MissingToolError
+from innet.errors import ControlError, InputError, MissingToolError
 from innet.switch.bmv2_choice import has_thrift
 from innet.switch.bmv2_session import Packets, Session
 
@@ -78,11 +78,21 @@ def find_simple_switch(
 
 
 def version() -> str:
-    """Of the installed simple_switch, such as "1.15.5"."""
+    """Of the installed simple_switch, such as "1.15.5".
+
+    Raises:
+        MissingToolError: there is none.
+        InputError: it cannot be run.
+    """
     switch, _ = find_simple_switch()
-    result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
-        [switch, "--version"], capture_output=True, text=True, timeout=10, check=False
-    )
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
+            [switch, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "unknown"
+    except OSError as error:  # such as one that was built for another processor
+        raise InputError(f"{switch} cannot be run: {error.strerror or error}.") from error
     return result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "unknown"
 
 

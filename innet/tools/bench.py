@@ -197,7 +197,7 @@ def _simple_switch(
         name = f"simple_switch {bmv2.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
         answer = bmv2.run(document, list(packets), lines)
-    except MissingToolError as error:
+    except (MissingToolError, InputError) as error:  # it is not there, or of no use
         return Rate("simple_switch", 0, None, str(error))
     except ProgramError as error:
         return Rate(name, 0, None, str(error))

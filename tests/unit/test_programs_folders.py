@@ -171,6 +171,22 @@ class TestCompiling:
             list(programs.compile_folder(sources, p4c))
         assert not (sources / "manifest.json").exists()
 
+    @pytest.mark.parametrize(
+        "damaged", ["<<<<<<< HEAD\n{}", "{}", "[]", '{"format": 1, "programs": {"mine-32": {}}}']
+    )
+    def test_a_damaged_manifest_is_made_anew(self, sources, p4c, damaged):
+        (sources / "manifest.json").write_text(damaged)
+        with pytest.raises(ProgramError, match=r"manifest\.json is damaged .*the whole folder"):
+            list(programs.compile_folder(sources, p4c, only="mine"))
+        assert (sources / "manifest.json").read_text() == damaged
+        (made,) = programs.compile_folder(sources, p4c)
+        assert made == programs.catalogue(sources)["mine-32"]
+
+    def test_a_manifest_of_another_kind_is_told_with_what_makes_it(self, sources):
+        (sources / "manifest.json").write_text("[]")
+        with pytest.raises(ProgramError, match=rf"format None.*innet p4 compile {sources}`"):
+            programs.catalogue(sources)
+
     def test_a_folder_without_a_list(self, sources, p4c):
         (sources / "programs.toml").write_text("[mine")
         with pytest.raises(ConfigError, match=r"programs\.toml is no TOML"):

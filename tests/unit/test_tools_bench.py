@@ -58,6 +58,16 @@ def test_engines_side_by_side(started):
     assert 0 < result.answered <= 1
 
 
+def test_a_simple_switch_that_cannot_be_run_leaves_the_others_measured(started, monkeypatch):
+    def broken():
+        raise InputError("simple_switch cannot be run: Exec format error.")
+
+    monkeypatch.setattr("innet.switch.bmv2.version", broken)
+    result = measure("tools_clock")
+    assert result.rates[0].per_second > 0
+    assert result.rates[-1].note == "simple_switch cannot be run: Exec format error."
+
+
 def test_a_new_process():
     """Compiles in a directory of its own, whatever this machine has compiled before."""
     start = bench._start(program("tools_clock"))

@@ -109,6 +109,18 @@ def test_the_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch, capsys,
     assert "sudo apt install" in capsys.readouterr().out
 
 
+def test_the_doctor_tells_of_programs_that_cannot_be_run(monkeypatch, tmp_path):
+    """As those that were built for another processor."""
+    for name in ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI"):
+        (tmp_path / name).write_bytes(b"\x7fELF of another machine")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {each.name: each for each in findings()}
+    for name, program in (("p4c", "p4c-bm2-ss"), ("simple_switch", "simple_switch")):
+        assert not found[name].present
+        assert found[name].detail == f"{tmp_path / program} cannot be run: Exec format error."
+
+
 def test_programs_of_the_administrator_are_found():
     code = "import contextlib, os\n"
     code += "with contextlib.suppress(Exception): import topo.debian\n"

@@ -26,10 +26,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class InnetError(Exception):
-    """Base class of all errors that innet raises on purpose."""
+    """Base class of all errors that innet raises on purpose.
+
+    All can be pickled, whatever they are made from: a pool of processes whose worker raises what
+    cannot be unpickled waits for ever.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, vars(self))
+
+
+def _remade(
+    kind: type[InnetError], said: tuple[Any, ...], attributes: dict[str, Any]
+) -> InnetError:
+    error = kind.__new__(kind, *said)
+    vars(error).update(attributes)
+    return error
 
 
 class InputError(InnetError, ValueError):

@@ -32,13 +32,14 @@ from innet.plan import Emulation, Plan, Request, check_codec, check_conditions, 
 from innet.protocol import Timing
 from innet.record import Report, Seconds
 from innet.threads import cores
+from innet.uncopied import Uncopied
 from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
 
 Frame = tuple[float, int, bytes]
 
 
-class Collective:
+class Collective(Uncopied):
     """Workers of one process with switches between them.
 
     Args:
@@ -73,6 +74,10 @@ class Collective:
             are none.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
+
+    instead_of_a_copy = (
+        "make another with the same arguments, and load the codecs' state_dict into it"
+    )
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ from innet.plan import (
 from innet.protocol import Counters, Timing
 from innet.record import Report, Seconds
 from innet.streaming import streamer_of
+from innet.uncopied import Uncopied
 from innet.wire import Flag
 from innet.words import Segment
 
@@ -103,7 +104,7 @@ def connect_host(
     return closing(RawFabric(interface))
 
 
-class Participant:
+class Participant(Uncopied):
     """One worker.
 
     Args:
@@ -131,6 +132,8 @@ class Participant:
             fabric tells nothing.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
+
+    instead_of_a_copy = "make it in the process in which it takes part"
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ from innet.codecs.parts import (
 )
 from innet.codecs.stopwatch import Clock, Stopwatch
 from innet.errors import InputError, OverflowedError, StateError
+from innet.uncopied import Uncopied
 from innet.words import Segment
 
 _STATE_VERSION = 1
@@ -95,12 +96,14 @@ class Outcome:
 Stages = Generator[list[Segment], list[Ints], Outcome]
 
 
-class Codec:
+class Codec(Uncopied):
     """One worker's codec, with what it remembers from one all-reduce to the next.
 
     Made by ``innet.codecs.build_codec``. All workers of a job have codecs of one description and
     seed, and take part in the same all-reduces.
     """
+
+    instead_of_a_copy = "build another from its spec (build_codec), and load its state_dict there"
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ from innet.service.channel import Channel, resolve
 from innet.service.control import HELLO, Message, check_greeting, request
 from innet.service.fabric import Departure, ServiceFabric
 from innet.service.places import plan_of
+from innet.uncopied import Uncopied
 
 DEADLINE = 30.0
 _HELLO_SECONDS = 0.05  # between two datagrams that show the address
@@ -70,7 +71,7 @@ def join(
     )
 
 
-class Membership:
+class Membership(Uncopied):
     """A worker's seat in a job; made by ``join``.
 
     Attributes:
@@ -80,6 +81,8 @@ class Membership:
             what they know; in a job's first epoch, all.
         fabric: the connection to the switch. It stays the same over ``renew``.
     """
+
+    instead_of_a_copy = "join the job in the process that takes part in it"
 
     def __init__(
         self, switch: str, *, job: str, worker: int, workers: int, key: str | None, until: float

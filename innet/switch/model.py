@@ -19,6 +19,7 @@ from innet.switch.engine import Embedding, Engine, Statistics, SwitchState, refu
 from innet.switch.ir_check import check_references
 from innet.switch.loader import load_program
 from innet.switch.tables import BYTES, PACKETS, RuntimeEntry
+from innet.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from innet.switch.trace import TraceEngine
@@ -111,7 +112,7 @@ def _generator(seed: int) -> np.random.Generator:
         raise InputError(f"the switch's seed is a whole number from 0 on, not {seed!r}") from None
 
 
-class Switch:
+class Switch(Uncopied):
     """A programmable switch that runs a compiled P4 program.
 
     Not safe to use from several threads at once.
@@ -123,6 +124,10 @@ class Switch:
         control: the control plane, typed. ``command`` is the same as text.
         registers, counters: by name.
     """
+
+    instead_of_a_copy = (
+        "load the program again (Switch.load), and replay its commands and registers there"
+    )
 
     def __init__(self, program: ir.Program, engine: EngineName = "jit", *, seed: int = 0) -> None:
         kind = _engine_class(engine)

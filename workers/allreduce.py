@@ -16,6 +16,7 @@ printed as {"error": message, "stalled": whether it waited too long} too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +28,12 @@ from numpy.typing import NDArray
 from innet.config import Model
 from innet.errors import ControlError, InnetError, MembershipError, NetworkError, StalledError
 from innet.experiments import allreduce
+from innet.experiments.outputs import check_writable, save_array
 from innet.participant import Participant
 from innet.plan import RegisterReader
 from innet.record import Report
 from innet.rehearsal import rehearse
-from workers.commandline import parsed, parser_of, settings_from
+from workers.commandline import parsed, parser_of, say, settings_from
 from workers.outcomes import save
 from workers.seat import seated
 from workers.settings import WorkerSettings
@@ -47,6 +49,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
+    check_files(settings)
     gradient = _gradient(settings)
     with seated(settings, led=wait) as seat:
         participant = seat.participant(settings)
@@ -58,8 +61,15 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
             if settings.outcome is not None and participant.outcome is not None:
                 save(settings.outcome, participant.outcome)
             if settings.output is not None:
-                np.save(settings.output, total)
+                save_array(settings.output, total)
             yield {"report": report.model_dump(mode="json")}
+
+
+def check_files(settings: WorkerSettings) -> None:
+    """Refuse files that could not be written when the work is done."""
+    for path in (settings.output, settings.outcome):
+        if path is not None:
+            check_writable(path)
 
 
 def summed(
@@ -103,7 +113,7 @@ def _diagnosis(participant: Participant, read: RegisterReader) -> str | None:
 
 def _asking(switch: str, register: str, index: int) -> int:
     """Have whoever started this process read a register."""
-    print(json.dumps({"read": [switch, register, index]}), flush=True)
+    say({"read": [switch, register, index]})
     answer = json.loads(sys.stdin.readline() or "null")
     if answer is None:
         raise ControlError(f"{switch} cannot be asked for {register}.")
@@ -138,12 +148,13 @@ def main_of(
     options = parsed(parser, arguments)
     try:
         for line in run_one(settings_from(options, model), wait=options.wait):
-            print(json.dumps(line), flush=True)
+            say(line)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         if options.wait:
             stalled = isinstance(error, StalledError)
-            print(json.dumps({"error": str(error), "stalled": stalled}), flush=True)
+            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+                say({"error": str(error), "stalled": stalled})
         return 1
     except EOFError:
         return 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
+import os
 import re
+import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -15,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from innet.config import Model, validate
-from innet.errors import ConfigError
+from innet.errors import ConfigError, InputError
 from workers.settings import mapping_in
 
 _INDENT = " " * 24
@@ -111,3 +114,22 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
     if options.settings is None and not options.set:
         parser.error("name a file of settings, or give some with --set; --help lists them.")
     return options
+
+
+def say(line: object) -> None:
+    """One line of JSON on standard output, at once.
+
+    Raises:
+        EOFError: whoever read them has seen enough, or is gone.
+        InputError: it cannot be written, as where a disk is full.
+    """
+    try:
+        print(json.dumps(line), flush=True)
+    except OSError as error:
+        # What waits in the buffer goes nowhere, so that the exit does not try again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            raise EOFError from None
+        raise InputError(f"cannot write the output: {error.strerror or error}.") from None

@@ -11,6 +11,7 @@ answers by {"ready": true} again. An error ends it with status 1 and a message o
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import select
@@ -24,7 +25,7 @@ from innet.packets import PacketBatch
 from innet.participant import ClockedFabric, connect_host
 from innet.plan import Plan, PlannedHost, aggregation_of, following
 from innet.protocol.server import ParameterServer
-from workers.commandline import parsed, parser_of, settings_from
+from workers.commandline import parsed, parser_of, say, settings_from
 from workers.settings import ServerSettings
 
 _TURN = 0.2  # seconds between two looks at whether to end
@@ -76,12 +77,12 @@ def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, A
     host = server_of(plan)
     end = _end(plan, host)
     with connect_host(plan, host, settings.interface) as fabric:
-        print(json.dumps({"ready": True}), flush=True)
+        say({"ready": True})
         while line := serve(end, fabric, told):
             plan = following(plan, json.loads(line)["absent"])
             before, end = end, _end(plan, host)
             end.counters, end.collisions = before.counters, before.collisions
-            print(json.dumps({"ready": True}), flush=True)
+            say({"ready": True})
     return {"counters": dataclasses.asdict(end.counters), "collisions": end.collisions}
 
 
@@ -104,12 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(parser, arguments)
     try:
         told = _from_input if options.wait else (lambda: None)
-        print(json.dumps(run(settings_from(options, ServerSettings), told)), flush=True)
+        say(run(settings_from(options, ServerSettings), told))
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         if options.wait:
-            print(json.dumps({"error": str(error), "stalled": False}), flush=True)
+            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+                say({"error": str(error), "stalled": False})
         return 1
+    except EOFError:
+        return 0
     except KeyboardInterrupt:
         return 130
     return 0

@@ -13,6 +13,7 @@ from innet.participant import ClockedFabric, Participant, Renew, connect
 from innet.plan import Plan, RegisterReader, following
 from innet.service import join
 from innet.service.daemon import key_of
+from workers.commandline import say
 from workers.settings import WorkerSettings
 
 
@@ -99,7 +100,7 @@ def renewing(plan: Plan) -> Renew:
 
     def renew(late: tuple[int, ...]) -> Plan:
         nonlocal present
-        print(json.dumps({"renew": present.job.epoch, "without": list(late)}), flush=True)
+        say({"renew": present.job.epoch, "without": list(late)})
         line = sys.stdin.readline()
         if not line:
             raise EOFError  # whoever started this process is gone

@@ -21,7 +21,7 @@ from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
 from innet.record import Report
 from innet.rehearsal import rehearse
-from workers.allreduce import main_of, summed
+from workers.allreduce import check_files, main_of, summed
 from workers.outcomes import save
 from workers.seat import seated
 from workers.settings import WorkerSettings
@@ -57,6 +57,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
+    check_files(settings)
     model = model_of(settings.model, settings.framework)
     data = data_of(model, "test")
     layers = tuple(model.shapes.values())

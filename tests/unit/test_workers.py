@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +100,47 @@ def test_a_port_that_no_switch_has(capsys):
     program = str(Path(__file__).parents[2] / "p4/examples/forward.json")
     assert switch.main([program, "--interface", "511@lo"]) == 1
     assert "511@lo: a switch has ports 0 to 510" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where_to", ["output", "outcome"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(at, tmp_path, where_to):
+    options = WorkerSettings(worker=0, **at, **{where_to: tmp_path / "absent" / "x.npy"})
+    learning = {"iterations": 1, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.0}
+    learner = TrainingWorkerSettings(**options.model_dump() | learning)
+    for work in (lambda: allreduce.run(options), lambda: training.run(learner)):
+        with pytest.raises(InputError, match=r"cannot write .*absent/x\.npy: No such file"):
+            next(work())
+
+
+def test_a_sum_goes_to_just_the_path_that_was_named(at, tmp_path):
+    options = WorkerSettings(worker=0, size=10, output=tmp_path / "sum", **at | {"workers": 1})
+    list(allreduce.run(options))
+    assert len(np.load(tmp_path / "sum")) == 10
+
+
+SPEAKER = """
+import sys
+from workers.allreduce import main_of
+from workers.settings import WorkerSettings
+
+def speak(settings, wait):
+    yield from ({"report": number} for number in range(3))
+
+sys.exit(main_of("allreduce", "", WorkerSettings, speak, ["--set", "worker=0"]))
+"""
+
+
+def test_output_that_cannot_be_written_or_that_nobody_reads():
+    command = [sys.executable, "-c", SPEAKER]
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr == "error: cannot write the output: No space left on device.\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as closed:
+        run = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_workers_of_a_service(service, at, tmp_path):

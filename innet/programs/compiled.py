@@ -136,6 +136,11 @@ def p4_directory() -> Path:
     for candidate in (package / "p4", package.parent / "p4"):
         if (candidate / LIST).is_file():
             return candidate
+    if not package.is_dir():
+        raise ProgramError(
+            f"no P4 programs in {package}. Out of an archive innet cannot be used: unpack it, or "
+            "install innet."
+        )
     raise ProgramError(f"no P4 programs beside {package}; reinstall innet.")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from innet.errors import ProgramError
 from innet.switch.jit import cache
 from innet.switch.loader import load_program
 
@@ -132,6 +133,7 @@ def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
 def test_a_forked_process_leaves_the_directory_alone(tmp_path: Path) -> None:
     script = """
 import os, sys, pathlib
+from innet.errors import ProgramError
 from innet.switch.jit import cache
 path = cache.directory()
 child = os.fork()
@@ -169,3 +171,11 @@ def test_without_a_place_to_keep_it(tmp_path: Path) -> None:
     assert (warm, packets) == (0, 1)
     assert blocked not in path.parents
     assert not path.parent.exists()
+
+
+def test_out_of_an_archive_it_says_so(tmp_path, monkeypatch):
+    archive = tmp_path / "innet.zip"
+    archive.touch()
+    monkeypatch.setattr(cache.engine, "__file__", str(archive / "innet/switch/engine.py"))
+    with pytest.raises(ProgramError, match=r"engine\.py cannot be read\. Out of an archive"):
+        cache._environment.__wrapped__()

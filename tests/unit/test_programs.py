@@ -205,6 +205,14 @@ def test_unknown_program_and_size():
         programs.find("slots", 100)
 
 
+def test_out_of_an_archive_it_says_so(tmp_path, monkeypatch):
+    archive = tmp_path / "innet.zip"
+    archive.touch()
+    monkeypatch.setattr(programs.compiled, "__file__", str(archive / "innet/programs/compiled.py"))
+    with pytest.raises(ProgramError, match=r"innet\.zip/innet\. Out of an archive .* unpack it"):
+        programs.find("slots", 32)
+
+
 def test_a_damaged_file_is_refused(checkout):
     program = programs.catalogue(checkout)["slots-32"]
     program.path.write_bytes(gzip.compress(b"{}"))

@@ -22,6 +22,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
+from innet.errors import ProgramError
 from innet.switch import (
     engine,
     entry_columns,
@@ -89,8 +90,14 @@ def _environment() -> str:
     package = Path(__file__).parent
     shared = [Path(str(module.__file__)) for module in _DECISIVE]
     shared += Path(str(ir.__file__)).parent.glob("*.py")
-    for source in sorted([*package.glob("*.py"), *shared]):
-        digest.update(source.read_bytes())
+    try:
+        for source in sorted([*package.glob("*.py"), *shared]):
+            digest.update(source.read_bytes())
+    except OSError as error:
+        raise ProgramError(
+            f"the engine jit tells by innet's sources what it may use again, and {error.filename} "
+            "cannot be read. Out of an archive innet cannot be used: unpack it, or install innet."
+        ) from None
     libraries = (np.__version__, version("numba"), version("llvmlite"))
     settings = [os.environ.get(name) for name in _SETTINGS]
     versions = (sys.version, libraries, llvm.get_host_cpu_name(), settings)

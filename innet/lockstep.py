@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
-from innet.errors import OverflowedError, StalledError
+from innet.errors import InputError, OverflowedError, StalledError
 from innet.plan import Emulation
 from innet.threads import Map, side_by_side
 from innet.wire import Flag
@@ -159,7 +159,12 @@ class Lockstep:
                     segments[worker] = step
             if run.outcomes:
                 # They decide by what all have received, so they end together.
-                assert not segments
+                if segments:
+                    ready, more = min(run.outcomes), min(segments)
+                    raise InputError(
+                        f"the codec of worker {more} begins a further round, that of worker "
+                        f"{ready} has ended; a part takes as many rounds on all workers."
+                    )
                 return
             begun = time.perf_counter()
             try:

@@ -112,7 +112,8 @@ def _class(kind: str, name: str) -> type[Any]:
             f"{kind} {name!r} is registered as {found!r}; it has to be a class derived from "
             f"innet.codecs.parts.{base.__name__}."
         )
-    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+    lacking = sorted(getattr(found, "__abstractmethods__", ()))
+    if lacking := lacking + ["name"] * (not hasattr(found, "name")):
         raise ConfigError(f"{kind} {name!r}: its class {found.__qualname__} lacks {lacking}.")
     return found
 

@@ -68,10 +68,16 @@ class Message:
         elements: shape (chunks,), uint16, how many of a chunk's values are meant.
 
     Raises:
-        InputError: words that are not int32 of one dimension, or an operation that is none.
+        InputError: something else than segments, words that are not int32 of one dimension, or an
+            operation that is none.
     """
 
     def __init__(self, segments: Sequence[Segment], values: int) -> None:
+        if not isinstance(segments, list | tuple):
+            raise InputError(
+                f"a round is of type {type(segments).__name__}; expected a list of "
+                "innet.words.Segment."
+            )
         for index, segment in enumerate(segments):
             _check(index, segment)
         shape = tuple([(int(segment.operation), len(segment.words)) for segment in segments])
@@ -115,6 +121,10 @@ class Message:
 
 
 def _check(index: int, segment: Segment) -> None:
+    if not (isinstance(segment, Segment) and isinstance(segment.words, np.ndarray)):
+        raise InputError(
+            f"segment {index} is {segment!r}; expected innet.words.Segment with a NumPy array."
+        )
     if segment.words.dtype != _INT32 or segment.words.ndim != 1:
         raise InputError(
             f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "

@@ -14,6 +14,7 @@ from innet.codecs.parts import Quantiser, Scaling, Selector, Total
 from innet.config import Settings
 from innet.errors import ConfigError, InputError
 from innet.registry import Registry
+from innet.words import Operation, Segment
 
 JOB = [np.arange(1, 31, dtype=np.float32)] * 2
 
@@ -151,6 +152,23 @@ def test_sums_of_another_length():
         network.all_reduce(JOB)
 
 
+class OneMoreRound(Dense):
+    def carry(self, *arguments):
+        total = yield from super().carry(*arguments)
+        if self.context.worker == 1:
+            yield [Segment(Operation.SUM, np.ones(5, np.int32))]
+        return total
+
+
+def test_rounds_that_not_all_workers_take():
+    network = innet.Collective(workers=2)
+    for codec in network.codecs:
+        codec.carrier = OneMoreRound(Settings(), codec._context)
+    match = r"worker 1 begins a further round, that of worker 0 has ended; .* on all workers"
+    with pytest.raises(InputError, match=match):
+        network.all_reduce(JOB)
+
+
 class TestRegistered:
     @pytest.fixture
     def selectors(self, monkeypatch):
@@ -180,6 +198,13 @@ class TestRegistered:
             ConfigError, match=r"selector 'idle': its class Idle lacks \['select'\]"
         ):
             build_codec({"selector": "idle"})
+
+    def test_a_part_without_a_name(self, selectors):
+        nameless = {"select": First.select}
+        selectors.register("nameless", type("Nameless", (Selector,), nameless))
+        match = r"selector 'nameless': its class Nameless lacks \['name'\]"
+        with pytest.raises(ConfigError, match=match):
+            build_codec({"selector": "nameless"})
 
     @pytest.mark.parametrize("preset", [7, {"selectr": "all"}])
     def test_a_preset_that_is_none(self, presets, preset):

@@ -87,6 +87,18 @@ def test_unusable_segments_are_named() -> None:
         Message([Segment(4, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("wrong", [None, np.zeros(3, np.int32), segment(1)])
+def test_a_round_is_a_list(wrong: object) -> None:
+    with pytest.raises(InputError, match=rf"of type {type(wrong).__name__}; expected a list of"):
+        Message(wrong, 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [np.int32(3), Segment(Operation.SUM, [1, 2])])  # type: ignore[arg-type]
+def test_what_is_no_segment(wrong: object) -> None:
+    with pytest.raises(InputError, match=r"segment 1 is .*; expected innet\.words\.Segment"):
+        Message([segment(1), wrong], 4)  # type: ignore[list-item]
+
+
 def test_sequence_wraps_to_zero() -> None:
     chunks = np.array([0, 2**32 - 2, 2**32 - 1, 2**32, 2**33 + 5])
     assert sequence_of(chunks).tolist() == [1, 2**32 - 1, 0, 1, 6]

@@ -88,7 +88,11 @@ def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, A
 
 def _end(plan: Plan, host: PlannedHost) -> ParameterServer:
     end = aggregation_of(plan.aggregation).server_end(plan, host)
-    assert isinstance(end, ParameterServer)
+    if not isinstance(end, ParameterServer):
+        raise InputError(
+            f"the parameter server of {plan.aggregation} is of type {type(end).__name__}; this "
+            "process runs one that is derived from innet.protocol.server.ParameterServer."
+        )
     return end
 
 

@@ -128,7 +128,9 @@ class Aggregation(ABC):
         )
 
     def server_end(self, plan: Plan, host: PlannedHost) -> Host:
-        """What runs on a parameter server's machine."""
+        """What runs on a parameter server's machine; ``workers.parameter_server``, its process in
+        Mininet, takes an ``innet.protocol.server.ParameterServer`` only.
+        """
         raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
 
     def next_epoch(
@@ -169,7 +171,7 @@ def aggregation_of(program: str) -> Aggregation:
 
     Raises:
         UnknownNameError: no such program, or none that aggregates.
-        ConfigError: it is another distribution's, which does not say how.
+        ConfigError: it is another distribution's, which does not say how, or not by a class.
     """
     if program not in AGGREGATIONS and program in programs.FOLDERS:
         raise ConfigError(
@@ -177,7 +179,17 @@ def aggregation_of(program: str) -> Aggregation:
             f"such as innet.plan.star:Star, by an entry point {program!r} in the group "
             f"{AGGREGATIONS.group!r}."
         )
-    return AGGREGATIONS.get(program)()
+    found: object = AGGREGATIONS.get(program)
+    if not (isinstance(found, type) and issubclass(found, Aggregation)):
+        raise ConfigError(
+            f"aggregation {program!r} is registered as {found!r}; it has to be a class derived "
+            "from innet.plan.Aggregation."
+        )
+    if lacking := sorted(found.__abstractmethods__):
+        raise ConfigError(
+            f"aggregation {program!r}: its class {found.__qualname__} lacks {lacking}."
+        )
+    return found()
 
 
 def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:

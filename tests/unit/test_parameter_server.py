@@ -85,3 +85,9 @@ def test_the_process_says_what_is_wrong(tmp_path, capsys):
     assert "cannot send from 10.0.255.1" in capsys.readouterr().err
     with pytest.raises(InputError, match="raw Ethernet needs an interface"):
         parameter_server.run(ServerSettings(program="hashed", framing="raw"), lambda: "")
+
+
+def test_a_server_of_another_kind_is_named(monkeypatch):
+    monkeypatch.setattr("innet.plan.hashed.Hashed.server_end", lambda *_: object())
+    with pytest.raises(InputError, match="server of hashed is of type object; this process runs"):
+        parameter_server.run(ServerSettings(program="hashed"), lambda: "")

@@ -13,6 +13,8 @@ import pytest
 import innet
 from innet import programs
 from innet.errors import ConfigError, InputError, ProgramError, UnknownNameError
+from innet.plan import Aggregation
+from innet.plan.star import Star
 from innet.registry import Registry
 from innet.tools.opening import open_document
 
@@ -77,6 +79,23 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
     none = Registry("aggregation", "innet.aggregations")
     monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", none)
     match = "how a network runs program 'mine'.* entry point 'mine' in the group 'innet.aggregatio"
+    with pytest.raises(ConfigError, match=match):
+        innet.Collective(program="mine", values_per_packet=32)
+
+
+@pytest.mark.parametrize(
+    ("target", "match"),
+    [
+        (Star(), r"aggregation 'mine' is registered as <.*Star object.*derived from innet\.plan\."),
+        (int, r"registered as <class 'int'>; it has to be a class derived"),
+        (Aggregation, r"its class Aggregation lacks \['plan', 'slot_reader'\]"),
+    ],
+)
+def test_a_network_that_is_no_class_of_its_kind(registry, folder, monkeypatch, target, match):
+    registry.register("mine", folder)
+    networks = Registry("aggregation", "innet.aggregations")
+    networks.register("mine", target)
+    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", networks)
     with pytest.raises(ConfigError, match=match):
         innet.Collective(program="mine", values_per_packet=32)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from innet.errors import InputError
 from innet.record import Measurement, ThroughputRecord
+from innet.record.throughput import Point
 from innet.report import numbers
 from innet.report.figures import COLOURS, DASHES, log_scale, new_figure, plain, save, style
 
@@ -22,6 +24,7 @@ _NAMES = {
     "bmv2": "simple_switch, in Mininet",
 }
 _MARKERS = "os^Dv"
+_LABELS = 12  # of four digits, side by side below a panel
 _LONG_LABEL = 34  # characters: three such are wider than the figure
 _VARIED = {
     "window": "packets of each worker under way at once",
@@ -105,14 +108,15 @@ def _draw(
     axes: Axes, record: ThroughputRecord, axis: str, of: Callable[[Measurement], float]
 ) -> None:
     lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    varied = [
+        name
+        for name in Point.model_fields
+        if name not in (axis, "switch")
+        and len({getattr(each.point, name) for each in record.measurements}) > 1
+    ]
     for each in record.measurements:
-        rest = each.point.model_dump(exclude={axis, "switch"})
-        varied = [
-            _words(name, value)
-            for name, value in rest.items()
-            if len({getattr(other.point, name) for other in record.measurements}) > 1
-        ]
-        line = lines.setdefault((each.point.switch, ", ".join(varied)), [])
+        rest = ", ".join(_words(name, getattr(each.point, name)) for name in varied)
+        line = lines.setdefault((each.point.switch, rest), [])
         line.append((int(getattr(each.point, axis)), of(each)))
     switches = list(dict.fromkeys(switch for switch, _ in lines))
     others = list(dict.fromkeys(rest for _, rest in lines))
@@ -123,11 +127,24 @@ def _draw(
         axes.plot(x, y, label=label, **look)
     ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    labelled = _apart(ticks)
+    axes.set_xticks(ticks, [str(tick) if tick in labelled else "" for tick in ticks])
     log_scale(axes)
     axes.minorticks_off()
     axes.set_xlabel(_VARIED[axis])
     plain(axes)
+
+
+def _apart(ticks: Sequence[int]) -> set[int]:
+    """Those whose labels have room beside each other on an axis of logarithms; powers of two are
+    taken before others.
+    """
+    least = math.log2(ticks[-1] / ticks[0]) / _LABELS
+    taken: set[int] = set()
+    for tick in sorted(ticks, key=lambda tick: (tick & (tick - 1) != 0, tick)):
+        if all(abs(math.log2(tick / other)) >= least for other in taken):
+            taken.add(tick)
+    return taken
 
 
 def _look(switch: int, other: int, *, one: bool) -> dict[str, Any]:

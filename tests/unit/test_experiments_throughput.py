@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import sys
 from datetime import UTC, datetime
@@ -229,6 +230,21 @@ def test_axes_say_how_much_wherever_the_values_lie(tmp_path, monkeypatch, second
         labels = [label.get_text() for label in panel.get_yticklabels()]
         shown = [at for at, label in zip(panel.get_yticks(), labels, strict=True) if label]
         assert sum(low <= at <= high for at in shown) >= 2
+
+
+@pytest.mark.parametrize(
+    "workers", [tuple(range(1, 33)), (3, 5), (1, 2, 4, 8, 16, 32), (20, 21, 22, 23, 24)]
+)
+def test_numbers_below_an_axis_do_not_overlap(tmp_path, monkeypatch, workers):
+    settings = SMALL.model_copy(update={"workers": workers, "windows": (16,)})
+    record = sweep(tmp_path / "t.json", settings, {"memory": quick})
+    for panel in panels(record, tmp_path, monkeypatch):
+        assert panel.get_xticks().tolist() == list(workers)
+        labels = [label for label in panel.get_xticklabels() if label.get_text()]
+        assert len(labels) >= min(len(workers), 5)
+        panel.figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in labels]
+        assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_nothing_is_no_picture(tmp_path):

@@ -86,6 +86,18 @@ def test_a_prefix_counts_from_the_top_of_whole_bytes():
     assert prefix_mask(0, 32) == 0
 
 
+@pytest.mark.parametrize("match", [TERNARY, RANGE])
+def test_prefixes_that_compare_the_same_bits_are_one_entry(match):
+    table = state_of(match, (match, 8), (LPM, 12))
+    other = ir.TernaryMatch(1, 1) if match is TERNARY else ir.RangeMatch(1, 1)
+    table.add([other, ir.LpmMatch(0x800, 1)], ENTRY, 3)
+    with pytest.raises(ControlError, match="already"):
+        table.add([other, ir.LpmMatch(0xFFF, 3)], ENTRY, 3)
+    table.add([other, ir.LpmMatch(0xFFF, 5)], ENTRY, 3)
+    table.add([other, ir.LpmMatch(0xFFF, 3)], ENTRY, 4)
+    assert len(list(table)) == 3
+
+
 def test_the_lowest_priority_wins_then_the_first_entry():
     table = state_of(TERNARY, (TERNARY, 8))
     any_ = table.add([ir.TernaryMatch(0, 0)], ENTRY, 50)

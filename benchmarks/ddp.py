@@ -40,6 +40,7 @@ HOOKS: dict[str, CodecSpec] = {
     "hook, ScaleCom 100 x": {"preset": "scalecom", "selector": {"first_dense": False}},
 }
 GROUP = "process group, exact"
+QUEUE = 16_000_000  # bytes that may wait at a link: more than are under way
 WAYS = ("compute", "gloo", *HOOKS, GROUP)
 
 
@@ -177,7 +178,7 @@ def main(  # noqa: PLR0917 - options of a command
         places: tuple[Place, ...] = ()
         if rate is not None:
             star = stack.enter_context(Star(ranks))
-            star.limit(rate)
+            star.limit(rate, QUEUE)
             places = star.places
         rows = _iterations(ranks, layers, width, repeats, values, places)
     size = layers * (width + 1) * width

@@ -6,8 +6,10 @@ What ``benchmarks.service`` measures where bytes cost little, at loopback, is me
 they cost what a network lets through: each process, a worker of the service and a rank
 of gloo, has a network namespace of its own with an interface of that rate in both directions, and
 the switch service has another one, to which all of them lead. gloo's ranks send to each other
-through the same interfaces. The kernel's token buckets do that; nothing is lost, and links have no
-length. Ratios are of medians, of turns at the same rate.
+through the same interfaces. The kernel's token buckets do that; links have no length, and queues
+have room for all that is under way unless ``--queue`` says otherwise. With ``--one-card`` the
+switch service is behind one such link itself, as a machine with one network card is. Ratios are of
+medians, of turns at the same rate.
 """
 
 from __future__ import annotations
@@ -56,6 +58,11 @@ def main(  # noqa: PLR0917 - options of a command
     elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 5,
+    one_card: Annotated[bool, typer.Option(help="The switch has a single link, too.")] = False,
+    queue: Annotated[int, typer.Option(help="Kilobytes that may wait at a link.")] = 16_000,
+    window: Annotated[
+        int | None, typer.Option(help="Packets of each worker under way at most.")
+    ] = None,
     plot: Annotated[str | None, typer.Option(help="PNG file to draw.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
@@ -66,7 +73,7 @@ def main(  # noqa: PLR0917 - options of a command
     found: dict[float, list[Row]] = {}
     with (
         tempfile.TemporaryDirectory() as folder,
-        Star(workers) as star,
+        Star(workers, card=one_card) as star,
         Ranks(
             cases,
             size=elements,
@@ -75,10 +82,11 @@ def main(  # noqa: PLR0917 - options of a command
             alike=False,
             folder=folder,
             places=star.places,
+            window=window,
         ) as ranks,
     ):
         for each in sorted(rate):
-            star.limit(each)
+            star.limit(each, 1000 * queue)
             found[each] = rows(ranks.measure([GLOO, *cases], repeats))
             title = f"all-reduce of {elements:,} values, {workers} processes, {each:,g} Mbit/s"
             show(title, "times as fast as gloo", found[each], as_json)

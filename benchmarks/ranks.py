@@ -50,7 +50,8 @@ class Switch(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Serving:
     """What the switch's process is told: values in a packet, jobs, workers of each, whether many
-    packets may be one datagram, and its network, none for this one.
+    packets may be one datagram, its network, none for this one, and packets of each worker under
+    way at most.
     """
 
     values: int
@@ -58,6 +59,7 @@ class Serving:
     workers: int = 4
     segments: bool = True
     place: Place | None = None
+    window: int | None = None
 
 
 def serve(told: Connection, task: Serving) -> None:
@@ -68,7 +70,12 @@ def serve(told: Connection, task: Serving) -> None:
         listen = Address(task.place.ip, 0)
     service = SwitchService(
         ServiceSettings(
-            listen=listen, values=task.values, jobs=task.jobs, workers=task.workers, key=KEY
+            listen=listen,
+            values=task.values,
+            jobs=task.jobs,
+            workers=task.workers,
+            key=KEY,
+            window=task.window,
         )
     )
     if not task.segments:
@@ -192,6 +199,7 @@ class Ranks:
         alike: whether half of the gradients' variance is common to all.
         folder: where gloo's file may be.
         places: networks of the workers, and of the switch at the end; none means this one.
+        window: packets of each worker under way at most, if not as many as the service thinks.
     """
 
     def __init__(
@@ -204,9 +212,11 @@ class Ranks:
         alike: bool,
         folder: str,
         places: tuple[Place, ...] = (),
+        window: int | None = None,
     ) -> None:
         self._cases, self._size, self._values = cases, size, values
         self._workers, self._alike, self._store = workers, alike, f"{folder}/store"
+        self._window = window
         self._places = places or (None,) * (workers + 1)
         self._stack = contextlib.ExitStack()
         self._switches: dict[str, Switch] = {}
@@ -216,7 +226,9 @@ class Ranks:
         with contextlib.ExitStack() as stack:
             for name, case in self._cases.items():
                 values = case.values or self._values
-                task = Serving(values, workers=self._workers, place=self._places[-1])
+                task = Serving(
+                    values, workers=self._workers, place=self._places[-1], window=self._window
+                )
                 self._switches[name] = stack.enter_context(running(serve, task))
             services = {name: switch.address for name, switch in self._switches.items()}
             for rank in range(self._workers):

@@ -1,9 +1,9 @@
 """Networks of processes in a star, as links of a given rate would make it; needs root, on Linux.
 
 Each place is a network namespace that a process of its own holds, so that the kernel takes it down
-when that process ends, however it does. The last place is the middle: a bridge, to which a pair of
-virtual Ethernet interfaces leads from each of the others. Both ends of a pair may send at a rate,
-by a token bucket: what links of that rate in both directions let through.
+when that process ends, however it does. A bridge is in the middle, to which a pair of virtual
+Ethernet interfaces leads from each of the other places. Both ends of a pair send at a rate, by a
+token bucket: what links of that rate in both directions let through.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from innet.errors import MissingToolError, NetworkError
 INTERFACE = "eth0"
 _BRIDGE = "br0"
 _NETWORK = 0x40000000  # Linux: CLONE_NEWNET
-_ROOM = 16 << 20  # bytes that wait at a link; more than all who send have under way
 _BURST = 1e-4  # seconds at the link's rate that pass at once, or where that is more
 _LEAST_BURST = 80 << 10  # a long datagram with the headers of its packets: none is cut up for it
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
@@ -45,15 +44,20 @@ def enter(place: Place) -> None:
 class Star:
     """The networks; used as a context.
 
+    Args:
+        leaves: how many places at the ends.
+        card: whether the switch process is at a further end, behind one link as machines are, and
+            not in the middle, where switches are.
+
     Attributes:
-        places: of the leaves, and of the middle at the end.
+        places: of the leaves, and of the switch at the end.
 
     Raises:
         NetworkError: who runs it is not root, or the kernel has not what it takes.
         MissingToolError: a command is missing.
     """
 
-    def __init__(self, leaves: int) -> None:
+    def __init__(self, leaves: int, *, card: bool = False) -> None:
         if os.geteuid():
             raise NetworkError("networks with rates can be made by root only; run it by sudo.")
         for tool, package in _TOOLS.items():
@@ -61,17 +65,19 @@ class Star:
                 raise MissingToolError(
                     tool, "networks with rates", f"Install it by: sudo apt install {package}"
                 )
-        self._leaves = leaves
+        self._count, self._card = leaves, card
+        self._ends: list[Place] = []
         self._stack = contextlib.ExitStack()
         self.places: tuple[Place, ...] = ()
 
     def __enter__(self) -> Star:
         with contextlib.ExitStack() as stack:
-            self.places = tuple(
-                Place(self._started(stack), f"10.77.0.{1 + place}")
-                for place in range(self._leaves + 1)
-            )
+            count = self._count + self._card
+            self._ends = [Place(self._started(stack), f"10.77.0.{1 + end}") for end in range(count)]
+            self._middle = Place(self._started(stack), "10.77.0.254")
             self._wire()
+            last = [] if self._card else [self._middle]
+            self.places = (*self._ends, *last)
             self._stack = stack.pop_all()
         return self
 
@@ -95,33 +101,30 @@ class Star:
         return holder.pid
 
     def _wire(self) -> None:
-        *leaves, middle = self.places
+        middle = self._middle
         _in(middle, f"ip link add {_BRIDGE} type bridge")
         _in(middle, f"ip link set {_BRIDGE} up")
-        for end, leaf in enumerate(leaves):
+        for end, leaf in enumerate(self._ends):
             _in(middle, f"ip link add leaf{end} type veth peer name {INTERFACE} netns {leaf.pid}")
             _in(middle, f"ip link set leaf{end} master {_BRIDGE} up")
             _in(leaf, f"ip link set {INTERFACE} up")
             _in(leaf, f"ip address add {leaf.ip}/24 dev {INTERFACE}")
         _in(middle, f"ip address add {middle.ip}/24 dev {_BRIDGE}")
-        for place in self.places:
+        for place in (*self._ends, middle):
             _in(place, "ip link set lo up")
 
-    def limit(self, megabits: float | None) -> None:
-        """Have all links carry so many millions of bits a second, each way; None: what they can."""
-        *leaves, middle = self.places
-        for end, leaf in enumerate(leaves):
-            for place, interface in ((leaf, INTERFACE), (middle, f"leaf{end}")):
-                _limit(place, interface, megabits)
+    def limit(self, megabits: float, queue: int) -> None:
+        """Have all links carry so many millions of bits a second, each way.
 
-
-def _limit(place: Place, interface: str, megabits: float | None) -> None:
-    if megabits is None:
-        _in(place, f"tc qdisc replace dev {interface} root pfifo limit 100000")
-        return
-    burst = max(_LEAST_BURST, round(megabits * 1e6 / 8 * _BURST))
-    rate = f"rate {round(megabits * 1e6)}bit burst {burst} limit {_ROOM}"
-    _in(place, f"tc qdisc replace dev {interface} root tbf {rate}")
+        Args:
+            megabits: a second.
+            queue: bytes that may wait at each end of a link; what is more is lost.
+        """
+        burst = max(_LEAST_BURST, round(megabits * 1e6 / 8 * _BURST))
+        limits = f"root tbf rate {round(megabits * 1e6)}bit burst {burst} limit {queue}"
+        for end, leaf in enumerate(self._ends):
+            for place, interface in ((leaf, INTERFACE), (self._middle, f"leaf{end}")):
+                _in(place, f"tc qdisc replace dev {interface} {limits}")
 
 
 def _in(place: Place, command: str) -> None:

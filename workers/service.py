@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=options.jobs,
                 workers=options.workers_max,
                 engine=options.engine,
+                window=options.window,
             ),
             None if options.metrics is None else resolve(options.metrics),
         )
@@ -59,6 +60,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=4, help="at the same time (%(default)s)")
     parser.add_argument(
         "--workers-max", type=int, default=32, help="that a job may have (%(default)s)"
+    )
+    parser.add_argument(
+        "--window", type=int, help="packets of each worker under way at once, at most"
     )
     parser.add_argument(
         "--metrics", metavar="ADDRESS:PORT", help="serve metrics for Prometheus there, over HTTP"

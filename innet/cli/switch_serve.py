@@ -21,6 +21,13 @@ def serve(
     key_file: Annotated[Path | None, typer.Option(help="A file that holds the key.")] = None,
     jobs: Annotated[int, typer.Option(help="Jobs at the same time; they share the slots.")] = 4,
     workers_max: Annotated[int, typer.Option(help="Workers that a job may have.")] = 32,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            help="Packets of each worker under way at once, at most, a power of two; where links "
+            "have short queues, fewer arrive in less time.",
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS:PORT", help="Serve metrics for Prometheus there, over HTTP."),
@@ -44,5 +51,6 @@ def serve(
         jobs=jobs,
         workers=workers_max,
         engine=engine_named(engine),
+        window=window,
     )
     daemon.run(settings, None if metrics is None else resolve(metrics))

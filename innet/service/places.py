@@ -30,6 +30,7 @@ class Places:
         workers: ports of each part: workers that a job may have.
         slots: of each part, a power of two.
         room: packets that may wait at the switch; None for as many as come.
+        most: packets of a worker under way at once; None for as many as it has slots.
 
     Raises:
         InputError: more than the program, or a switch, has.
@@ -40,6 +41,7 @@ class Places:
     workers: int
     slots: int
     room: int | None = None
+    most: int | None = None
 
     @classmethod
     def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> Places:
@@ -73,7 +75,7 @@ class Places:
         room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
         if self.room is not None:
             room = min(room, self.room)
-        slots = self.slots
+        slots = self.slots if self.most is None else min(self.most, self.slots)
         while slots > 1 and workers * slots > room:
             slots //= 2
         return slots

@@ -55,6 +55,11 @@ class ServiceSettings:
         jobs: how many there may be at the same time; each gets an equal part of the slots.
         workers: how many a job may have.
         engine: "jit" or "interpret".
+        window: packets of each worker under way at once, at most, a power of two; None for as many
+            as slots, sockets and caches allow, which is more than links with short queues do.
+
+    Raises:
+        InputError: one that cannot be.
     """
 
     listen: Address
@@ -64,10 +69,13 @@ class ServiceSettings:
     jobs: int = 4
     workers: int = 32
     engine: Engine = "jit"
+    window: int | None = None
 
     def __post_init__(self) -> None:
         if self.key == "":
             raise InputError("the key is empty; leave it out, or choose one.")
+        if self.window is not None and (self.window < 1 or self.window & (self.window - 1)):
+            raise InputError(f"the window is {self.window} packets; choose a power of two.")
         if self.key is None and not ipaddress.IPv4Address(self.listen.ip).is_loopback:
             raise InputError(
                 f"{self.listen.ip} can be reached from other machines, and without a key anybody "
@@ -102,7 +110,7 @@ class SwitchService:
             self.address = Address(*listener.getsockname())
             layout = Layout(settings.values, "raw")
             self._ports = PeerPorts(data, layout)
-            self.places = replace(self.places, room=self._ports.room)
+            self.places = replace(self.places, room=self._ports.room, most=settings.window)
             self._board = Board(self.places, settings.engine)
             self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
             self._forwarding = Forwarding(self._ports, self._board, self._traffic)

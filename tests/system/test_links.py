@@ -26,7 +26,7 @@ def _missing() -> str:
         return f"{lacking[0]} is not installed"
     try:
         with Star(1) as star:
-            star.limit(MEGABITS)
+            star.limit(MEGABITS, 1_000_000)
     except NetworkError as error:
         return str(error)
     return ""

@@ -48,9 +48,10 @@ def wrong(*options):
 def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")
     command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
-    options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0")
+    options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0", "--window", "8")
     with process(*options, command=command) as (running, address):
         with join(address, job="a", worker=0, workers=1, key="secret", deadline=SECONDS) as member:
+            assert member.plan.window == 8
             (end,) = participants([member])
             total, _ = end.all_reduce(np.full(3, 0.5, np.float32))
             assert total.tolist() == [0.5] * 3
@@ -71,6 +72,7 @@ def test_addresses_of_ipv6_are_told_so(address):
 
 def test_what_cannot_be_served():
     assert "without a key" in wrong("--listen", "0.0.0.0:0")
+    assert "the window is 12 packets; choose a power of two" in wrong("--window", "12")
     with process() as (_, address):
         assert f"cannot listen at {address}: Address already in use" in wrong("--listen", address)
 

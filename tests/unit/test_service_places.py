@@ -37,6 +37,10 @@ def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     assert 64 < free.window(1) <= slots
     assert free.window(32) * 32 > 100
     assert Places(PROGRAM, 1, 32, 8).window(1) == 8
+    few = replace(free, most=16)
+    assert [few.window(workers) for workers in (1, 32)] == [16, 16]
+    assert replace(few, room=100).window(25) == 4
+    assert replace(free, most=2 * slots).window(1) == free.window(1)
     # What is under way is counted in bytes.
     large = Places(programs.find("slots", 1024), 1, 32, slots)
     assert large.window(8) < free.window(8)

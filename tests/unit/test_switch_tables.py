@@ -159,6 +159,20 @@ def test_versions_of_handles_begin_again_after_256():
     assert versions == [*range(256), 0, 1]
 
 
+def test_prefixes_within_the_padding_are_one_match_beside_ternary_keys():
+    """Each matches every packet. In an LPM table they are apart, as simple_switch has them."""
+    three, four = ([ir.LpmMatch(0, prefix), ir.TernaryMatch(0, 0)] for prefix in (3, 4))
+    mixed = state_of(TERNARY, (LPM, 9), (TERNARY, 7))
+    mixed.add(three, ENTRY, 1)
+    with pytest.raises(ControlError, match="already has"):
+        mixed.add(four, ENTRY, 1)
+    mixed.add(four, ENTRY, 2)
+    plain = state_of(LPM, (LPM, 9))
+    for entry in (three, four):
+        plain.add(entry[:1], ENTRY, 0)
+    assert len(plain) == 2
+
+
 def test_full_duplicate_and_keyless_tables_refuse_and_stay_as_they_were():
     table = state_of(EXACT, (EXACT, 8), max_size=2)
     table.add([ir.ExactMatch(0)], ENTRY, 0)

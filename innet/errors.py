@@ -4,7 +4,7 @@
     ├── InputError            what the caller passed cannot be used (also a ValueError)
     │   ├── GradientError     a tensor: dtype, shape, NaN or infinity, named by worker and index
     │   ├── ConfigError       an experiment description: an unknown key, a value out of range
-    │   ├── DivergedError     a training whose loss is no number any more
+    │   ├── DivergedError     a training whose loss or score is no finite number any more
     │   └── UnknownNameError  a name that no registry holds; lists the names that exist
     ├── CompositionError      codec parts that cannot work together, with the reason
     ├── PacketError           bytes that are no innet packet
@@ -61,7 +61,7 @@ class ConfigError(InputError):
 
 
 class DivergedError(InputError):
-    """A training whose loss is not finite any more; says when, and what to change."""
+    """A training whose loss or score is not finite any more; says when, and what to change."""
 
 
 class UnknownNameError(InputError):

@@ -63,7 +63,7 @@ def train(
     Raises:
         InputError: a batch does not fit a shard; or parameters or a gradient are not as the model's
             shapes say.
-        DivergedError: the loss is not finite any more.
+        DivergedError: the loss or the score is not finite any more.
     """
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = _initial(model, for_parameters)
@@ -76,12 +76,13 @@ def train(
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
             results = [_gradient(model, parameters, part) for part in next(stream)]
         loss = math.fsum(worker_loss for worker_loss, _ in results) / schedule.workers
-        _check_finite(loss, iteration, schedule.learning_rate)
+        _check_finite(loss, "loss of", iteration, schedule.learning_rate)
         total, report = reduce([worker_gradient for _, worker_gradient in results])
         _descend(schedule, parameters, velocity, total)
         score = None
         if iteration % epoch == 0 or iteration == schedule.iterations:
             score = _score(model, parameters, data.test)
+            _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report)
 
 
@@ -123,12 +124,13 @@ def replica(
         part = next(stream)[worker]
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
             loss, gradient = _gradient(model, parameters, part)
-        _check_finite(loss, iteration, schedule.learning_rate)
+        _check_finite(loss, "loss of", iteration, schedule.learning_rate)
         total, report = reduce(gradient)
         _descend(schedule, parameters, velocity, total)
         score = None
         if worker == 0 and (iteration % epoch == 0 or iteration == schedule.iterations):
             score = _score(model, parameters, data.test)
+            _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report)
 
 
@@ -171,9 +173,10 @@ def _number(value: object, what: str) -> float:
         raise InputError(f"the {what} is {value!r:.80}; expected is a number.") from None
 
 
-def _check_finite(loss: float, iteration: int, learning_rate: float) -> None:
-    if not math.isfinite(loss):
+def _check_finite(number: float, what: str, iteration: int, learning_rate: float) -> None:
+    """A perplexity is infinite long before the loss, whose exponential it is."""
+    if not math.isfinite(number):
         raise DivergedError(
-            f"the training diverged: the loss of iteration {iteration} is {loss}. "
+            f"the training diverged: the {what} iteration {iteration} is {number}. "
             f"Choose a learning_rate below {learning_rate:g}."
         )

@@ -179,6 +179,10 @@ class TestTraining:
                 "loss of model 'digits-cnn' is None; expected is a number",
             ),
             (
+                {"evaluate": lambda *_: np.inf},
+                "training diverged: the accuracy after iteration 1 is inf. Choose a learning_rate",
+            ),
+            (
                 {"evaluate": lambda *_: None},
                 "score of model 'digits-cnn' is None; expected is a number",
             ),

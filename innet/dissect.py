@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError, PacketError
+from innet.files import whole
 from innet.packets import PacketBatch
 from innet.wire import (
     ETHERTYPE,
@@ -160,14 +161,14 @@ def write_pcap(
         raise InputError(f"{len(stamps)} times for {len(frames)} packets; give one for each.")
     if not np.all((stamps >= 0) & (stamps < 2**32)):
         raise InputError("a pcap holds times from 0 to 2**32 seconds; shift the times given.")
-    try:
-        with PcapWriter(str(path), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer:
-            writer.write_header(None)  # so that a capture of no packets is a pcap, too
-            for frame, stamp in zip(frames, stamps.tolist(), strict=True):
-                seconds, nanoseconds = divmod(round(stamp * 1e9), 10**9)
-                writer.write_packet(frame, sec=seconds, usec=nanoseconds)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    with (
+        whole(path) as place,
+        PcapWriter(str(place), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
+    ):
+        writer.write_header(None)  # so that a capture of no packets is a pcap, too
+        for frame, stamp in zip(frames, stamps.tolist(), strict=True):
+            seconds, nanoseconds = divmod(round(stamp * 1e9), 10**9)
+            writer.write_packet(frame, sec=seconds, usec=nanoseconds)
 
 
 def _as_bytes(packets: PacketBatch | Frames | Iterable[bytes]) -> list[bytes]:

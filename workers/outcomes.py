@@ -10,7 +10,7 @@ import numpy as np
 
 from innet.codecs import Outcome
 from innet.codecs.parts import Contribution, Total
-from innet.errors import InputError
+from innet.files import whole
 
 
 def save(path: Path, outcome: Outcome) -> None:
@@ -35,11 +35,8 @@ def save(path: Path, outcome: Outcome) -> None:
         "shared": own.shared,
     }
     known: dict[str, Any] = {name: each for name, each in arrays.items() if each is not None}
-    try:
-        with path.open("wb") as file:
-            np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+    with whole(path) as place, place.open("wb") as file:
+        np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
 
 
 def load(path: Path) -> Outcome:

@@ -144,12 +144,14 @@ def allreduce(
         timing=timing_of(settings),
         attempts=settings.attempts,
     )
-    if output is not None:
-        save_array(output, total)
-    if as_json:
-        say_json(report.model_dump(mode="json"))
-    else:
-        out.print(report_table(report))
+    try:
+        if output is not None:
+            save_array(output, total)
+    finally:  # also where the disk is full
+        if as_json:
+            say_json(report.model_dump(mode="json"))
+        else:
+            out.print(report_table(report))
 
 
 def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | dict[str, Any]:

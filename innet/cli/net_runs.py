@@ -55,9 +55,7 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
             raise InputError(f"--output takes the sum of one job; there are {settings.jobs}.")
         check_writable(output)
 
-    def show(results: list[NetResult]) -> None:
-        if output is not None:
-            save_array(output, results[0].sum)
+    def tell(results: list[NetResult]) -> None:
         for each in results:
             for worker, why in sorted(each.left.items()):
                 err.print(f"Without worker {worker}: {why}", markup=False, highlight=False)
@@ -74,7 +72,11 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
 
         def inspect(network: Any, results: list[NetResult]) -> None:
             status.stop()
-            show(results)
+            try:
+                if output is not None:
+                    save_array(output, results[0].sum)
+            finally:  # also where the disk is full
+                tell(results)
             if cli:
                 open_cli(network)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from innet.errors import InputError
+from innet.files import whole
 
 out = Console()
 err = Console(stderr=True)
@@ -28,10 +28,8 @@ def say_json(document: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file; InputError when it cannot be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+    with whole(path) as place:
+        place.write_text(text, encoding="utf-8")
 
 
 def _finite(document: Any) -> Any:

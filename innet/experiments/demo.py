@@ -94,9 +94,9 @@ def run(
             done, seen = one_run(way, trial)
             runs.append(done)
             frames = seen or frames  # the capture shows the last way that sends packets
-    _save_capture(folder / CAPTURE, frames)
     record = record_of(DEMO, settings.model_dump(mode="json"), runs, created)
     made = saved(record, folder / RECORD, folder / PLOT, draw)
+    _save_capture(folder / CAPTURE, frames)
     return DemoResult(made.record, made.record_path, made.plot_path, made.notes, folder / CAPTURE)
 
 

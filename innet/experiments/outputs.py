@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from innet import __version__
 from innet.errors import InputError, MissingToolError
+from innet.files import whole
 from innet.record import ExperimentRecord, Machine, Run
 
 Draw = Callable[[ExperimentRecord, Path], None]
@@ -68,11 +69,8 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    try:
-        with path.open("wb") as file:
-            np.save(file, array)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    with whole(path) as place, place.open("wb") as file:
+        np.save(file, array)
 
 
 def unwritable(path: Path, error: OSError) -> InputError:

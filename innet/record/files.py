@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from innet.errors import InputError
+from innet.files import whole
 
 DEMO = "innet.demo"  # format of the demonstration's record
 TRAIN = "innet.train"  # of the record of ``innet train``
@@ -27,17 +28,12 @@ def write(path: str | Path, record: BaseModel, kind: str) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    path = Path(path)
     text = record.model_dump_json(indent=1, exclude_defaults=True, round_trip=True)
     # Defaults are left out, but a reader goes by the version, always.
     document = {"format": kind, "version": VERSION, **json.loads(text)}
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-    partial = path.with_name(path.name + ".part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+    with whole(path) as place:
+        place.write_text(text, encoding="utf-8")
 
 
 def read(path: str | Path, formats: Sequence[str]) -> tuple[str, dict[str, Any]]:

@@ -8,7 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from innet.errors import InputError, MissingToolError
+from innet.errors import MissingToolError
+from innet.files import whole
 from innet.report import numbers
 
 if TYPE_CHECKING:
@@ -45,10 +46,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a PNG file; InputError where it cannot be written."""
-    try:
-        figure.savefig(path, dpi=_DPI, format="png")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+    with whole(path) as place:
+        figure.savefig(place, dpi=_DPI, format="png")
 
 
 def style(place: int) -> dict[str, Any]:

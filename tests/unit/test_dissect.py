@@ -245,7 +245,7 @@ def test_impossible_times_are_refused(tmp_path: Path, times: list[float]) -> Non
 
 
 def test_unwritable_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match=r"cannot write .*no/a\.pcap"):
         write_pcap(tmp_path / "no" / "a.pcap", [b"\x01"])
 
 

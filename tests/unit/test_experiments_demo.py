@@ -85,6 +85,18 @@ def test_each_step_is_told_as_it_is_made(finished: Any) -> None:
     assert all(event.iterations == SHORT.iterations for event in events)
 
 
+def test_the_record_is_kept_where_no_capture_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_pcap(*_: Any) -> None:
+        raise InputError("no room")
+
+    monkeypatch.setattr("innet.dissect.write_pcap", write_pcap)
+    with pytest.raises(InputError, match="no room"):
+        demo.run(SHORT, tmp_path, created=CREATED, make=OracleSumming)
+    assert len(ExperimentRecord.load(tmp_path / demo.RECORD, DEMO).runs) == 3
+
+
 def test_capture_holds_the_first_all_reduce_of_the_last_way(finished: Any) -> None:
     capture = read_pcap(finished[0].capture_path)
     assert capture.packets.to_packets() == [(0, b"\x01" * 60)]

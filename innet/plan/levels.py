@@ -12,7 +12,7 @@ from innet.plan.sharing import Taken, job_for
 from innet.plan.topologies import shape
 from innet.plan.wiring import UP_PORT, address, wire
 from innet.programs import CompiledProgram
-from innet.protocol.admission import Job
+from innet.protocol.admission import MAX_PORT, Job
 from innet.wire import Endpoint, Layout
 
 SERVER = "ps"
@@ -45,7 +45,10 @@ def plan_levels(
         depth=request.depth,
         ports=request.ports,
     )
-    root, job = network.root, job_for(request, size.slots, window)
+    root = network.root
+    # Above these are the ports that lead to other switches.
+    last_port = UP_PORT - 1 if root.children or served else MAX_PORT
+    job = job_for(request, size.slots, window, last_port)
     hosts, links = wire(root, job.members)
     if served:
         hosts.append(PlannedHost(SERVER, Endpoint.of_server(), address(root), "server"))

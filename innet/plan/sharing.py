@@ -11,7 +11,7 @@ from innet.errors import InputError
 from innet.plan.aggregation import Request, aggregation_of, make_plan
 from innet.plan.network import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.plan.wiring import members_of
-from innet.protocol.admission import Job
+from innet.protocol.admission import MAX_PORT, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,24 @@ class Taken:
         )
 
 
-def job_for(request: Request, slots: int, window: int) -> Job:
+def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT) -> Job:
     """The job's place beside those that are there already.
 
     Args:
         request: what is wanted.
         slots: of the program's whole pool.
         window: of the job.
+        last_port: that a worker can be at; all jobs' workers are at ports from 1 on.
 
     Raises:
-        InputError: the pool has no room for it, or there is a job of its number.
+        InputError: the pool or the ports have no room for it, or there is a job of its number.
     """
     taken = Taken.by(request.beside)
+    if taken.hosts + request.workers > last_port:
+        raise InputError(
+            f"{request.workers} workers beside the {taken.hosts} of other jobs; this network has "
+            f"ports for {last_port}. Choose fewer jobs, or fewer workers in each."
+        )
     base = -(-taken.slots // window) * window  # a multiple of the window
     if base + window > slots:
         raise InputError(

@@ -108,6 +108,23 @@ def test_two_jobs_have_nothing_in_common():
         make_plan("tree", 32, again)
 
 
+@pytest.mark.parametrize(
+    ("program", "request_", "jobs", "room"),
+    [
+        ("slots", Request(workers=30), 17, 510),
+        ("tree", Request(workers=11, topology="dumbbell"), 9, 99),
+        ("tree", Request(workers=9, racks=3), 11, 99),
+        ("tree", Request(workers=30, racks=1, depth=1), 17, 510),
+        ("tree", Request(workers=11, topology="fat-tree", ports=12), 9, 99),
+    ],
+)
+def test_as_many_jobs_as_there_are_ports_for(program, request_, jobs, room):
+    shared = plan_jobs(program, 32, request_, jobs)
+    assert len(shared.hosts) == room == len({host.endpoint.ip for host in shared.hosts})
+    with pytest.raises(InputError, match=f"beside the {room} of .* ports for {room}. Choose fewer"):
+        plan_jobs(program, 32, request_, jobs + 1)
+
+
 def test_one_job_of_several_goes_on_under_another_epoch():
     shared = plan_jobs("tree", 32, Request(workers=4, topology="dumbbell"), jobs=2)
     first, second = shared.jobs

@@ -75,7 +75,7 @@ def do_innet(cli: Any, line: str) -> None:
     if not line.strip():
         print(USAGE)
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _WIDTH
 

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from innet.files import whole
 
-out = Console()
-err = Console(stderr=True)
+# Without emoji: in messages and tables, colons stand around what users wrote, and ":x:" is that.
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 
 def say_error(message: str) -> None:

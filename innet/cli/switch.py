@@ -194,7 +194,7 @@ def explain(
         say_json(document)
     else:
         # Elsewhere than on a terminal, lines stay whole.
-        console = out if out.is_terminal else Console(width=_WIDEST)
+        console = out if out.is_terminal else Console(width=_WIDEST, emoji=False)
         console.print(switch_explain.tree(document))
 
 

@@ -72,7 +72,7 @@ class ProgressDisplay:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True)
+        self._console = console or Console(stderr=True, emoji=False)
         self._live = self._console.is_terminal
         self._tasks: dict[str, TaskID] = {}
         self._totals: dict[str, _Totals] = {}

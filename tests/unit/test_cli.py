@@ -444,6 +444,7 @@ def test_outages_are_options_of_allreduce():
         ("--crash", "a:0.1", "WORKER:BEGIN"),
         ("--crash", "9:0.1", "there is no worker 9 to cut off; the job has 4"),
         ("--crash", "1:soon", "times in seconds"),
+        ("--crash", "1:x", "--crash 1:x: give times in seconds"),  # and no pictures for ":x:"
         ("--crash", "1:0.2:0.1", "it ends after it begins"),
         ("--partition", "0.1", "BEGIN:END"),
         ("--partition", "-1:2", "faults.outages"),

@@ -140,7 +140,10 @@ def net(
         Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
     ] = None,
     draw: Annotated[
-        Path | None, typer.Option(help="Draw the network into this PNG file, and do nothing else.")
+        Path | None,
+        typer.Option(
+            help="Draw the network into this file (.png, .pdf or .svg), and do nothing else."
+        ),
     ] = None,
     cli: Annotated[
         bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")

@@ -13,7 +13,9 @@ from innet.cli.output import out, say_json
 
 def report(
     record: Annotated[Path, typer.Argument(help="A record that a run wrote, e.g. demo.json.")],
-    plot: Annotated[Path | None, typer.Option(help="Draw the plot into this PNG file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Show the record of an earlier run again."""

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from innet.errors import MissingToolError
+from innet.errors import InputError, MissingToolError
 from innet.files import whole
 from innet.report import numbers
 
@@ -24,6 +24,7 @@ DASHES = ("dashed", "solid", "dashdot", "dotted")
 BAND = "#BBBBBB"
 SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
 _DPI = 150
+_FORMATS = ("png", "pdf", "svg")
 _NARROW, _WIDE, _FEW = 0.6, 2.0, 4  # decades; intervals of a narrow axis
 
 
@@ -45,9 +46,17 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes a PNG file; InputError where it cannot be written."""
+    """Writes a PNG file, or what the path's suffix says.
+
+    Raises:
+        InputError: a suffix of another kind of file, or it cannot be written.
+    """
+    form = Path(path).suffix.lower().removeprefix(".") or "png"
+    if form not in _FORMATS:
+        known = ", ".join(f".{each}" for each in _FORMATS)
+        raise InputError(f"{path}: no picture is written as .{form}; choose one of {known}.")
     with whole(path) as place:
-        figure.savefig(place, dpi=_DPI, format="png")
+        figure.savefig(place, dpi=_DPI, format=form)
 
 
 def style(place: int) -> dict[str, Any]:

@@ -70,6 +70,18 @@ def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:
     assert content == (tmp_path / "two.png").read_bytes()
 
 
+@pytest.mark.parametrize(("name", "begins"), [("a.pdf", b"%PDF-"), ("a.SVG", b"<?xml")])
+def test_a_file_is_what_its_name_says(tmp_path: Path, name: str, begins: bytes) -> None:
+    draw_demo(a_record(), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_a_name_of_no_picture(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"written as \.txt; choose one of \.png, \.pdf, \.svg"):
+        draw_demo(a_record(), tmp_path / "a.txt")
+    assert not list(tmp_path.iterdir())
+
+
 def test_records_of_other_shapes_can_be_drawn(tmp_path: Path) -> None:
     bare = [Step(iteration=1, loss=0.5)]
     for runs in (

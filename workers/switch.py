@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import selectors
 import signal
 import socket
@@ -30,6 +31,7 @@ from innet.switch import Switch
 
 _ANSWER_SECONDS = 0.5  # for a client to take its answer; packets wait meanwhile
 _LINE = 1 << 16  # bytes of the longest command
+_LONGEST = 107  # bytes of a socket's path: unix(7), less the zero at its end
 
 
 class SwitchProcess:
@@ -63,7 +65,11 @@ class SwitchProcess:
             try:
                 self._listener.bind(str(control))
             except OSError as error:
-                raise InputError(f"cannot listen at {control}: {error.strerror}.") from None
+                self._listener.close()
+                why = error.strerror or str(error)
+                if len(os.fsencode(control)) > _LONGEST:
+                    why = f"a socket's path has at most {_LONGEST} bytes; TMPDIR names the folder"
+                raise InputError(f"cannot listen at {control}: {why}.") from None
             self._listener.listen(8)
             self._selector.register(self._listener, selectors.EVENT_READ)
 

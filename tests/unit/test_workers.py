@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,13 @@ def test_a_worker_that_the_job_does_not_have(tmp_path):
         load_toml(path, WorkerSettings)
     path.write_text("worker = 4\nworkers = 5\n")
     assert load_toml(path, WorkerSettings).worker == 4
+
+
+@pytest.mark.parametrize(("name", "why"), [("x" * 200, "at most 107 bytes; TMPDIR"),
+                                           ("absent/s1", "No such file or directory")])  # fmt: skip
+def test_a_control_socket_that_cannot_be(tmp_path, name, why):
+    with socket.socket() as ports, pytest.raises(InputError, match=f"at .*/{name}: .*{why}"):
+        switch.SwitchProcess(None, ports, tmp_path / name)
 
 
 def test_a_port_that_no_switch_has(capsys):

@@ -103,8 +103,22 @@ class Names:
         return known[name.string()]
 
     def field(self, reference: Tree) -> ir.FieldRef:
-        """A pair [header, field] of names, where the field may be the hidden ``$valid$``."""
+        """A pair [header, field] of names, where the field may be the hidden ``$valid$``.
+
+        p4c writes an expression instead where an element of a stack is known at run time only,
+        which simple_switch does not load either.
+        """
+        if isinstance(reference.value, dict):
+            raise reference.wrong(
+                "a field's name, since BMv2 takes no expression here (name a variable that it is "
+                "assigned to)"
+            )
         reference.exactly(2)
+        if isinstance(reference[0].value, dict):
+            raise reference[0].wrong(
+                "a header's name, since BMv2 has no isValid() of an element whose index is known "
+                "at run time only (ask each element, and compare the index with constants)"
+            )
         header = self.headers.of(reference[0])
         if reference[1].string() == "$valid$":
             return ir.FieldRef(header, ir.VALID)

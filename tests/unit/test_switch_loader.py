@@ -178,6 +178,27 @@ def test_a_select_by_an_expression_names_the_remedy():
         load_program(document)
 
 
+ELEMENT = {
+    "op": "dereference_header_stack",
+    "left": {"type": "header_stack", "value": "s"},
+    "right": {"type": "hexstr", "value": "0x00"},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ([ELEMENT, "$valid$"], r"target\[0\].*isValid\(\).*compare the index with constants"),
+        ({"type": "expression", "value": ELEMENT}, r"target: .*name a variable"),
+    ],
+)
+def test_a_key_from_an_element_known_at_run_time_names_the_remedy(document, target, words):
+    """As p4c emits ``stack[index].isValid()`` and ``stack[index].field``."""
+    _some_table(document, "I.lpm_table")["key"][0]["target"] = target
+    with pytest.raises(ProgramError, match=words):
+        load_program(document)
+
+
 def test_a_program_of_another_architecture_is_refused(document):
     names = document["header_types"][1]["fields"]
     document["header_types"][1]["fields"] = [f for f in names if f[0] != "egress_spec"]

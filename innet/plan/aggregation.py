@@ -263,6 +263,8 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
     window = size.slots if request.window is None else request.window
     if not 1 <= window <= size.slots:
         raise InputError(f"a window of {window}; {program.name} has {size.slots} slots.")
+    if request.window is not None and window & (window - 1):
+        raise InputError(f"a window of {window} chunks; it must be a power of two.")
     return size, window
 
 

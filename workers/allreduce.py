@@ -51,7 +51,8 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     """
     check_files(settings)
     gradient = _gradient(settings)
-    with seated(settings, led=wait) as seat:
+    what = f"all-reduces of {gradient.size} elements, rounds {settings.rounds}"
+    with seated(settings, what, led=wait) as seat:
         participant = seat.participant(settings)
         if wait:
             rehearse(settings.codec, gradient)  # compiled before the first packet, not after

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from innet.codecs import ModelLayers
+from innet.codecs import ModelLayers, build_codec
 from innet.participant import ClockedFabric, Participant, Renew, connect
 from innet.plan import Plan, RegisterReader, following
 from innet.service import join
@@ -56,11 +56,15 @@ class Seat(NamedTuple):
 
 
 @contextmanager
-def seated(settings: WorkerSettings, *, led: bool = False) -> Iterator[Seat]:
+def seated(
+    settings: WorkerSettings, what: str, layers: ModelLayers | None = None, *, led: bool = False
+) -> Iterator[Seat]:
     """A worker's seat while the context is open.
 
     Args:
         settings: of the worker.
+        what: is done together; a service refuses who comes for something else.
+        layers: of the gradient; see ``innet.codecs.build_codec``.
         led: whoever started this process can lead its network's workers; see ``renewing``.
 
     Raises:
@@ -71,6 +75,7 @@ def seated(settings: WorkerSettings, *, led: bool = False) -> Iterator[Seat]:
         with connect(plan, settings.worker, settings.interface) as fabric:
             yield Seat(plan, fabric, None, renewing(plan) if led else None)
         return
+    codec = build_codec(settings.codec, layers=layers).describe()
     with join(
         settings.service,
         job=settings.service_job,
@@ -78,6 +83,7 @@ def seated(settings: WorkerSettings, *, led: bool = False) -> Iterator[Seat]:
         workers=settings.workers,
         key=key_of(None, settings.key_file),
         deadline=settings.give_up,
+        terms=f"{what}, codec {codec}, seed {settings.seed}",
     ) as membership:
         yield Seat(
             membership.plan,

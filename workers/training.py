@@ -69,7 +69,12 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         momentum=settings.momentum,
     )
     last: list[Report] = []
-    with one_thread(), seated(settings, led=wait) as seat:
+    what = (
+        f"a training of {settings.model}, iterations {settings.iterations}, batch_size "
+        f"{settings.batch_size}, learning_rate {settings.learning_rate}, momentum "
+        f"{settings.momentum}"
+    )
+    with one_thread(), seated(settings, what, layers, led=wait) as seat:
         participant = seat.participant(settings, layers)
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:

@@ -46,6 +46,7 @@ def join(
     workers: int,
     key: str | None = None,
     deadline: float = DEADLINE,
+    terms: str | None = None,
 ) -> Membership:
     """Join a job on a switch service, and wait until all its workers are there.
 
@@ -56,18 +57,27 @@ def join(
         workers: how many the job has.
         key: the service's key, if it has one. It is not sent.
         deadline: seconds to wait, for the switch and for the others.
+        terms: what all workers must have in common, such as codec, seed and size, in words: who
+            comes with others is told both. Without, the first all-reduce tells; or, where already
+            the number of words differs, the end of the workers' patience.
 
     Raises:
         InputError: an address that is none, a key that is no text, or a deadline without end; or
             the service refuses: a wrong key, a worker of that index that is there already, another
-            number of workers, no room for one more job.
+            number of workers, other terms, no room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
     if not isinstance(key, str | None):
         raise InputError(f"the key is of type {type(key).__name__}; give it as text.")
     return Membership(
-        switch, job=job, worker=worker, workers=workers, key=key, until=_moment(deadline)
+        switch,
+        job=job,
+        worker=worker,
+        workers=workers,
+        key=key,
+        until=_moment(deadline),
+        terms=terms,
     )
 
 
@@ -85,13 +95,22 @@ class Membership(Uncopied):
     instead_of_a_copy = "join the job in the process that takes part in it"
 
     def __init__(
-        self, switch: str, *, job: str, worker: int, workers: int, key: str | None, until: float
+        self,
+        switch: str,
+        *,
+        job: str,
+        worker: int,
+        workers: int,
+        key: str | None,
+        until: float,
+        terms: str | None,
     ) -> None:
         self.switch = switch
         self.job = job
         self.worker = worker
         self.workers = workers
         self._key = key
+        self._terms = terms
         self._where = resolve(switch)
         self._channel: Channel | None = None
         self._departed: dict[int, Departure] = {}  # the fabric looks at it
@@ -233,6 +252,8 @@ class Membership(Uncopied):
         self._channel = channel = self._connect(until)
         nonce = check_greeting(self._next(until, "its greeting"), self.switch)
         fields = {"job": self.job, "worker": self.worker, "workers": self.workers}
+        if self._terms is not None:
+            fields["terms"] = self._terms
         channel.say(request("join", nonce, self._key, **fields))
         token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
         self.fabric.open(channel.local_ip, channel.peer)

@@ -22,6 +22,7 @@ LONGEST_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can h
 HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
 TOKEN = 16  # bytes
 LONGEST_NAME = 100  # characters of a job's name
+LONGEST_TERMS = 2000  # characters of what its workers have in common
 _DEEPEST = 16  # levels of lists and objects within each other; statistics have half of them
 
 Message: TypeAlias = dict[str, Any]

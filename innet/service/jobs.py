@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from innet.errors import InputError
 from innet.fabric.peers import Address
-from innet.service.control import LONGEST_NAME, TOKEN, Message
+from innet.service.control import LONGEST_NAME, LONGEST_TERMS, TOKEN, Message
 
 
 class Switchboard(Protocol):
@@ -77,6 +77,7 @@ class RunningJob:
         place: its part of the switch.
         number, epoch: as in the header.
         epochs: how many have begun.
+        terms: what all workers have in common, as the first who said so has it.
         absent: workers that take no part in this epoch.
         seats: by worker.
     """
@@ -87,6 +88,7 @@ class RunningJob:
     number: int
     epoch: int
     epochs: int = 0
+    terms: str | None = None
     absent: frozenset[int] = frozenset()
     seats: dict[int, Seat] = field(default_factory=dict)
 
@@ -175,12 +177,19 @@ class Jobs:
                 f"job {name!r} has {job.workers} workers, not {workers}; start all with the same "
                 "number, or give this job another name."
             )
+        terms = _terms(message)
+        if None not in (job.terms, terms) and job.terms != terms:
+            raise InputError(
+                f"job {name!r} is one of {job.terms}; worker {worker} comes with {terms}. Give all "
+                "workers the same, or the job another name."
+            )
         if worker in job.seats:
             raise InputError(
                 f"job {name!r} has a worker {worker} already, which is connected; give each worker "
                 "an index of its own, or the job another name."
             )
         self._jobs[name] = job
+        job.terms = job.terms or terms
         seat = Seat(client, secrets.token_bytes(TOKEN))
         job.seats[worker] = seat
         self._clients[client] = self._tokens[seat.token] = Place(job, worker)
@@ -316,3 +325,12 @@ class Jobs:
 
 def _whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _terms(message: Message) -> str | None:
+    terms = message.get("terms")
+    if terms is None:
+        return None
+    if not (isinstance(terms, str) and terms.isprintable() and 1 <= len(terms) <= LONGEST_TERMS):
+        raise InputError(f"a job's terms are 1 to {LONGEST_TERMS} printable characters.")
+    return terms

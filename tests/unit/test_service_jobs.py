@@ -171,10 +171,14 @@ def test_a_second_worker_of_an_index_is_refused_while_the_first_is_there(world):
         ({"job": ["a"]}, "a name of 1 to"),
         ({"job": "a\nb"}, "printable"),
         ({"job": "\ud800"}, "printable"),
+        ({"terms": "codec topk"}, "job 'a' is one of codec dense; worker 1 comes with codec topk"),
+        ({"terms": ""}, "a job's terms are 1 to"),
+        ({"terms": "x" * 2001}, "a job's terms are 1 to"),
+        ({"terms": 7}, "a job's terms are 1 to"),
     ],
 )
 def test_what_cannot_be_joined(world, asked, why):
-    world.join(1, 0)
+    world.jobs.join(1, {"job": "a", "worker": 0, "workers": 2, "terms": "codec dense"})
     with pytest.raises(InputError, match=why):
         world.jobs.join(2, {"job": "a", "worker": 1, "workers": 2} | asked)
     assert len(list(world.jobs)) == 1

@@ -8,11 +8,13 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.service import serving, together, where
+from support.service import SECONDS, serving, together, where
 
 import innet
 from innet.config import load_toml
@@ -128,6 +130,8 @@ def test_a_sum_goes_to_just_the_path_that_was_named(at, tmp_path):
 
 SPEAKER = """
 import sys
+import time
+from functools import partial
 from workers.allreduce import main_of
 from workers.settings import WorkerSettings
 
@@ -197,6 +201,23 @@ def test_a_training_worker_of_a_service(at):
     lines = list(training.run(options))
     assert len(lines) == 2
     assert all(np.isfinite(line["loss"]) for line in lines)
+
+
+def test_a_worker_that_comes_for_another_sum_is_told_at_once(service, at):
+    seat = partial(join, at["service"], job="innet", workers=2, key="k", deadline=SECONDS)
+
+    def first():
+        seat(worker=0, terms="all-reduces of 20 elements").leave()
+
+    def second():
+        while not service.ask(service.statistics, SECONDS)["jobs"]:
+            time.sleep(0.01)
+        match = "one of all-reduces of 20 elements; worker 1 comes with all-reduces of 30 elements"
+        with pytest.raises(InputError, match=match):
+            list(allreduce.run(WorkerSettings(worker=1, size=30, **at)))
+        seat(worker=1).leave()  # and the first need not wait on
+
+    together([first, second])
 
 
 def test_a_worker_of_a_service_that_is_alone(at):

@@ -19,9 +19,10 @@ from innet.config import TrainSettings
 from innet.errors import DivergedError, InputError
 from innet.experiments.comparison import completed, epoch_of, run_of_seed, trial_of
 from innet.experiments.model import Model, data_of, model_of
-from innet.experiments.outputs import record_of
+from innet.experiments.outputs import folder_for, record_of
 from innet.experiments.runs import Way, one_thread
 from innet.experiments.samples import Data
+from innet.files import whole
 from innet.record import TRAIN, ExperimentRecord, Progress, Watcher
 
 _DIGITS = 10  # of the digest: enough for one folder
@@ -53,7 +54,8 @@ class Store:
 
         Raises:
             DivergedError: the training diverged, now or when it was tried before.
-            InputError: as ``comparison.run``; or what is in the folder is no record.
+            InputError: as ``comparison.run``; what is in the folder is no record; or nothing can be
+                kept there, found before anything is trained.
             MissingToolError: as ``comparison.run``.
         """
         model, data = self._model(settings)
@@ -64,6 +66,8 @@ class Store:
         failure = None if path is None else path.with_suffix(".diverged")
         if failure is not None and failure.exists():
             raise DivergedError(failure.read_text(encoding="utf-8").strip())
+        if path is not None:
+            folder_for(path.parent, (path.name,))
         watch = self._named(model)
         trial = trial_of(settings, model=model, data=data, seed=seed, watch=watch)
         if steps is not None:
@@ -75,14 +79,13 @@ class Store:
                 done = run_of_seed(way, trial)
         except DivergedError as error:
             if failure is not None:
-                failure.parent.mkdir(parents=True, exist_ok=True)
-                failure.write_text(f"{error}\n", encoding="utf-8")
+                with whole(failure) as place:
+                    place.write_text(f"{error}\n", encoding="utf-8")
             raise
         about = settings.model_dump(mode="json", exclude={"codecs", "seed", "repeats"})
         about |= {"title": model.title, "iterations_per_epoch": epoch_of(settings, data)}
         record = record_of(TRAIN, about, [done], created)
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
             record.save(path)
         return record
 

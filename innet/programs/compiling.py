@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from innet.errors import ConfigError, InputError, MissingToolError, ProgramError, UnknownNameError
+from innet.files import whole
 from innet.programs.compiled import (
     LIST,
     MANIFEST,
@@ -156,6 +157,7 @@ def compile_folder(
 
     Raises:
         ConfigError: the folder has no list, or it is not as it has to be.
+        InputError: what is made cannot be written.
         UnknownNameError: the list does not have ``only``.
         MissingToolError, ProgramError: see ``compile_p4``; or the manifest is damaged that is to
             keep the others' entries.
@@ -170,7 +172,11 @@ def compile_folder(
         if only is not None:
             raise
         entries = {}  # all are compiled, and so it is made anew
-    (directory / "compiled").mkdir(exist_ok=True)
+    made = directory / "compiled"
+    try:
+        made.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {made}: {error.strerror or error}.") from None
     for program, item in listed.items():
         if only not in (None, program):
             continue
@@ -247,12 +253,14 @@ def _read(item: Any) -> Listed | None:
             source if isinstance(source, dict) else dict.fromkeys(map(str, numbers), source)
         )
         sources = {number: files[str(number)] for number in numbers}
-        whole = [*sources, *parameters.values()]
+        integers = [*sources, *parameters.values()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     if rest or not all(isinstance(each, str) for each in (description, *sources.values())):
         return None
-    return Listed(description, sources, parameters) if all(type(n) is int for n in whole) else None
+    return (
+        Listed(description, sources, parameters) if all(type(n) is int for n in integers) else None
+    )
 
 
 def _compile_variant(
@@ -270,7 +278,8 @@ def _compile_variant(
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{program}-{values}.json.gz"
     # Without a time stamp, so that equal programs are equal files.
-    (directory / file).write_bytes(gzip.compress(text, mtime=0))
+    with whole(directory / file) as place:
+        place.write_bytes(gzip.compress(text, mtime=0))
     return {
         "program": program,
         "description": item.description,
@@ -285,7 +294,8 @@ def _compile_variant(
 
 def _write_manifest(path: Path, entries: Mapping[str, Any]) -> None:
     manifest = {"format": MANIFEST_FORMAT, "programs": dict(sorted(entries.items()))}
-    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    with whole(path) as place:
+        place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
 def _without_fragments(item: Any) -> Any:

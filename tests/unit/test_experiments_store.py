@@ -60,6 +60,12 @@ def test_a_damaged_run_is_told_with_what_mends_it(tmp_path):
         store.run(QUICK, PLAIN, 0)
 
 
+def test_where_nothing_can_be_kept_nothing_is_trained(tmp_path):
+    (tmp_path / "runs").touch()
+    with pytest.raises(InputError, match=f"cannot make the folder {tmp_path}/runs: File exists"):
+        Store(tmp_path / "runs", pytest.fail).run(QUICK, PLAIN, 0)
+
+
 def test_a_divergence_is_remembered(tmp_path, monkeypatch):
     tried = []
 

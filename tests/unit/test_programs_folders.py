@@ -161,6 +161,15 @@ class TestCompiling:
         called = (p4c.parent / "called").read_text()
         assert f"-DVALUES=32 -DSLOTS=64 -I {programs.p4_directory()} mine.p4" in called
 
+    @pytest.mark.parametrize("name", ["compiled", "compiled/mine-32.json.gz", "manifest.json"])
+    def test_what_cannot_be_written_is_named(self, sources, p4c, name):
+        if name == "compiled":
+            (sources / name).touch()
+        else:
+            (sources / name / "folder").mkdir(parents=True)
+        with pytest.raises(InputError, match=rf"cannot (write|make the folder) .*{name}: "):
+            list(programs.compile_folder(sources, p4c))
+
     def test_sources_may_differ_by_the_number_of_values(self, sources, p4c):
         text = LIST.replace('"mine.p4"', '{ 32 = "mine.p4", 64 = "parts/own.p4" }')
         (sources / "programs.toml").write_text(text.replace("[32]", "[32, 64]"))

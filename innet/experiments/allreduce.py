@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tokenize
 import zipfile
 import zlib
@@ -48,14 +49,26 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
                 "each worker; leave workers out, or give as many arrays."
             )
         return tensors
+    too_large = InputError(
+        f"{settings.size} elements for each of {settings.workers} workers do not fit the "
+        "memory; choose a smaller size or fewer workers."
+    )
+    # Linux promises more than there is, and kills who uses it.
+    if settings.workers * settings.size * np.dtype(np.float32).itemsize > _memory():
+        raise too_large
     rng = np.random.default_rng(settings.seed)
     try:
         return generate(settings.workers, settings.size, settings.density, rng)
     except MemoryError:
-        raise InputError(
-            f"{settings.size} elements for each of {settings.workers} workers do not fit the "
-            "memory; choose a smaller size or fewer workers."
-        ) from None
+        raise too_large from None
+
+
+def _memory() -> float:
+    """Bytes of memory that this machine has; infinite where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # names that not every system knows
+        return math.inf
 
 
 def faults_of(settings: FaultSettings, workers: int) -> Faults | None:

@@ -76,6 +76,15 @@ def test_tensors_that_do_not_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
         gradients(AllReduceSettings(size=2**30, workers=2))
 
 
+def test_tensors_larger_than_the_memory_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would end the process, or another one, before NumPy is refused anything."""
+    pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr("innet.experiments.allreduce.os.sysconf", pages.__getitem__)
+    with pytest.raises(InputError, match="512001 elements for each of 2 workers do not fit"):
+        gradients(AllReduceSettings(size=512_001, workers=2))
+    assert len(gradients(AllReduceSettings(size=512_000, workers=2))) == 2
+
+
 def test_workers_that_contradict_the_input_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "two.npz"
     np.savez(path, np.float32([1, 2]), np.float32([3, 4]))

@@ -6,12 +6,13 @@ import contextlib
 import random
 import selectors
 import socket
-import threading
+
+from support.repeating import Repeating
 
 _LONGEST = 1 << 16
 
 
-class LossyRelay:
+class LossyRelay(Repeating):
     """Passes control and datagrams on, both ways, while the context is open.
 
     Args:
@@ -25,6 +26,7 @@ class LossyRelay:
     """
 
     def __init__(self, service: tuple[str, int], loss: float, seed: int) -> None:
+        super().__init__()
         self.dropped = 0
         self._service = service
         self._loss = loss
@@ -37,26 +39,16 @@ class LossyRelay:
         self._behind: dict[tuple[str, int], socket.socket] = {}  # a socket for each worker's
         self._watch(self._listener, self._accept)
         self._watch(self._front, self._from_workers)
-        self._open = True
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._open = False
-        self._thread.join(10)
+    def close(self):
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()
         self._selector.close()
-        assert not self._thread.is_alive()
 
-    def _run(self):
-        while self._open:
-            for key, _ in self._selector.select(0.05):
-                with contextlib.suppress(OSError, KeyError):  # one of two that end together
-                    key.data()
+    def step(self):
+        for key, _ in self._selector.select(0.05):
+            with contextlib.suppress(OSError, KeyError):  # one of two that end together
+                key.data()
 
     def _watch(self, sock, what):
         self._selector.register(sock, selectors.EVENT_READ, what)

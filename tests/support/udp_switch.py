@@ -13,6 +13,7 @@ from scapy.layers.l2 import Ether
 from innet.plan import Plan, aggregation_of
 from innet.switch import Switch
 from innet.wire import Endpoint
+from support.repeating import Repeating
 
 HEADERS = 42  # Ethernet, IPv4, UDP
 
@@ -30,11 +31,14 @@ def on_loopback(plan: Plan) -> Plan:
     return dataclasses.replace(plan, hosts=hosts)
 
 
-class UdpSwitch:
+class UdpSwitch(Repeating):
     """Runs in a thread while the context is open. ``plan`` is one of ``on_loopback``."""
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self.plan = plan
+        self._by_address = {(h.endpoint.ip, h.endpoint.udp_port): h for h in plan.hosts}
+        self._by_port = {plan.attachment(host).port: host for host in plan.hosts}
         planned = plan.switches[0]
         self.switch = Switch.load(planned.program.json(), engine="interpret")
         self.switch.commands("\n".join(planned.commands))
@@ -42,39 +46,28 @@ class UdpSwitch:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((where.ip, where.udp_port))
         self._socket.settimeout(0.05)
-        self._open = True
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._open = False
-        self._thread.join(10)
+    def close(self) -> None:
         self._socket.close()
 
-    def _run(self) -> None:
-        by_address = {(h.endpoint.ip, h.endpoint.udp_port): h for h in self.plan.hosts}
-        by_port = {self.plan.attachment(host).port: host for host in self.plan.hosts}
-        while self._open:
-            try:
-                payload, address = self._socket.recvfrom(4096)
-            except TimeoutError:
-                continue
-            host = by_address[address]
-            headers = (
-                Ether(src=host.endpoint.mac, dst=host.peer.mac)
-                / IP(src=host.endpoint.ip, dst=host.peer.ip)
-                / UDP(sport=host.endpoint.udp_port, dport=host.peer.udp_port)
-            )
-            frame = bytes(headers / payload)
-            with self._lock:
-                leaving = self.switch.process([(self.plan.attachment(host).port, frame)])
-            for port, data in leaving:
-                to = by_port[port].endpoint
-                self._socket.sendto(data[HEADERS:], (to.ip, to.udp_port))
+    def step(self) -> None:
+        try:
+            payload, address = self._socket.recvfrom(4096)
+        except TimeoutError:
+            return
+        host = self._by_address[address]
+        headers = (
+            Ether(src=host.endpoint.mac, dst=host.peer.mac)
+            / IP(src=host.endpoint.ip, dst=host.peer.ip)
+            / UDP(sport=host.endpoint.udp_port, dport=host.peer.udp_port)
+        )
+        frame = bytes(headers / payload)
+        with self._lock:
+            leaving = self.switch.process([(self.plan.attachment(host).port, frame)])
+        for port, data in leaving:
+            to = self._by_port[port].endpoint
+            self._socket.sendto(data[HEADERS:], (to.ip, to.udp_port))
 
     def next_epoch(self, absent: frozenset[int]) -> Plan:
         """The job's next epoch, let in by the switch."""

@@ -8,13 +8,13 @@ import json
 import os
 import socket
 import struct
-import threading
 import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.repeating import Repeating
 from support.service import (
     all_reduce,
     frames_of,
@@ -69,24 +69,12 @@ def by_reason(service):
     return service.ask(service.statistics)["drops"]
 
 
-class Attack:
+class Attack(Repeating):
     """Calls a function again and again while the context is open."""
 
     def __init__(self, function):
-        self._function = function
-        self._open = True
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self):
-        while self._open:
-            self._function()
-
-    def __enter__(self):
-        self._thread.start()
-
-    def __exit__(self, *_):
-        self._open = False
-        self._thread.join(20)
+        super().__init__()
+        self.step = function
 
 
 def undisturbed(service, stack, attack):

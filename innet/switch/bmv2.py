@@ -130,7 +130,8 @@ def run(
         registers: names of the register arrays to read back at the end.
         deadline: seconds for the whole run.
         one_by_one: a packet comes when all is done that the one before it led to, so that copies
-            and packets that go round meet no others.
+            and packets that go round meet no others, and packets for different ports use the
+            registers of the egress in their order.
 
     Raises:
         MissingToolError: simple_switch is not installed.

@@ -137,7 +137,7 @@ class TestReplay:
         ) as running:
             try:
                 for _ in range(600):
-                    if (out / "p2_out.pcap").exists():
+                    if (out / "p2_out.pcap").exists() and (out / "p2_out.pcap").stat().st_size:
                         break
                     time.sleep(0.1)
                 running.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and why there is none to read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,3 +43,14 @@ def whole(path: str | Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+
+
+def missing(path: str | Path) -> str | None:
+    """Why there is no file to read at ``path``, such as "no such file"; None where there is one."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except (OSError, ValueError) as error:  # a folder that is closed, a name that none can have
+        return (getattr(error, "strerror", None) or str(error)).lower()
+    return None if stat.S_ISREG(mode) else "not a file"

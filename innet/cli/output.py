@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from innet.files import whole
+
+if os.environ.get("COLUMNS") == "0":  # said by some terminals; Rich would print nothing into it
+    del os.environ["COLUMNS"]
 
 # Without emoji: in messages and tables, colons stand around what users wrote, and ":x:" is that.
 out = Console(emoji=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from innet.errors import ConfigError, InputError, MissingToolError, ProgramError, UnknownNameError
-from innet.files import whole
+from innet.files import missing, whole
 from innet.programs.compiled import (
     LIST,
     MANIFEST,
@@ -91,8 +91,8 @@ def compile_p4(
         ProgramError: p4c refused the program; the message is p4c's.
     """
     p4c = p4c or find_p4c()
-    if not source.is_file():
-        raise InputError(f"{source}: {'not a file' if source.exists() else 'no such file'}.")
+    if (wrong := missing(source)) is not None:
+        raise InputError(f"{source}: {wrong}.")
     defines = [f"-D{name}={value}" for name, value in (parameters or {}).items()]
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / f"{source.stem}.json"

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 from innet import programs
 from innet.errors import ControlError, InputError, ProgramError, UnknownNameError
+from innet.files import missing
 from innet.switch import EngineName, Switch, ir, load_program
 from innet.switch.loader import read_document
 
@@ -20,12 +21,10 @@ def open_document(name: str | Path) -> dict[str, Any]:
         InputError: there is neither.
         ProgramError: the file holds no JSON object.
     """
-    if not Path(name).exists():
+    if (wrong := missing(name)) is not None:
         for known in (programs.catalogue, programs.available):
             if str(name) in known():
                 return known()[str(name)].json()
-    if not Path(name).is_file():
-        wrong = "not a file" if Path(name).exists() else "no such file"
         there = ", ".join(programs.available())
         raise InputError(
             f"{name}: {wrong}. Name the JSON that p4c wrote, or a compiled program: {there}."

@@ -266,6 +266,11 @@ class TestWrong:
         done = process("p4", "export", "slots-32", "-o", "/dev/stdout")
         assert done.stdout == name.read_text() + "/dev/stdout\n"
 
+    @pytest.mark.parametrize("command", [("switch", "explain"), ("p4", "check")])
+    def test_a_name_that_no_file_can_have(self, command):
+        with pytest.raises(InnetError, match=r"x: file name too long\. Name the JSON"):
+            innet(*command, "x" * 300)
+
     def test_parameters_that_nobody_can_read(self):
         with pytest.raises(ConfigError, match=r"k = '-----.*… cannot be used") as caught:
             innet("allreduce", "--codec", "topk", "--set", "selector.k=" + "-" * 100_000)
@@ -305,6 +310,10 @@ class TestEnds:
             result = process(*arguments, stdout=full)
         assert result.returncode == 1
         assert result.stderr == "error: cannot write the output: No space left on device.\n"
+
+    def test_a_terminal_of_no_columns(self):
+        result = process("p4", "list", env={**os.environ, "COLUMNS": "0"})
+        assert "slots-64" in result.stdout
 
     def test_a_library_without_its_parts(self, monkeypatch, capsys):
         def fails():

@@ -1,14 +1,15 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and why there is none to read."""
 
 from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from innet.errors import InputError
-from innet.files import whole
+from innet.files import missing, whole
 
 
 def fill_up(place):
@@ -107,3 +108,18 @@ def test_a_folder_that_is_not_there(tmp_path):
     said = f"cannot write {path}: No such file"
     with pytest.raises(InputError, match=said), whole(path) as place:
         place.write_text("")
+
+
+def test_why_there_is_no_file_to_read(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    assert missing(tmp_path / "file") is None
+    assert missing(tmp_path) == "not a file"
+    assert missing(tmp_path / "absent") == missing(tmp_path / "file" / "x") == "no such file"
+    assert missing(tmp_path / ("x" * 256)) == "file name too long"
+    assert "null" in (missing("a\0b") or "")
+
+    def closed(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", closed)  # to root every folder is open
+    assert missing("closed/file") == "permission denied"

@@ -21,6 +21,8 @@ def fill_profiles(rng: np.random.Generator, states: Sequence[SwitchState], make:
     """
     for index, profile in enumerate(states[0].profiles):
         actions = tuple(profile.actions.values())
+        if not actions:  # no table uses the profile, so that it holds nothing
+            continue
         for _ in range(4):
             entry = make(actions)
             for state in states:

@@ -33,6 +33,17 @@ def test_a_value_set_is_hit():
     assert sum(trace & 0x4000 != 0 for trace in traces) > 3
 
 
+def test_an_action_profile_that_no_table_uses_stays_empty():
+    document = fuzz.document("fuzz_profiles")
+    document["pipelines"][0]["action_profiles"].append(
+        {"name": "I.unused", "id": 99, "max_size": 16}
+    )
+    switch = Switch.load(document, "interpret")
+    Guide(switch.program, np.random.default_rng(1)).fill([switch.state], entries=4)
+    assert [len(each.members) for each in switch.state.profiles][-1] == 0
+    assert len(switch.state.profiles[0].members) > 0
+
+
 def test_some_are_mangled():
     program = load_program(fuzz.document("fuzz_varbit"))
     guide = Guide(program, np.random.default_rng(3))

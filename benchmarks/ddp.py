@@ -170,7 +170,7 @@ def main(  # noqa: PLR0917 - options of a command
     ranks: Annotated[int, typer.Option(help="Processes.")] = 4,
     repeats: Annotated[int, typer.Option(help="Iterations of each kind.")] = 11,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
-    rate: Annotated[float | None, typer.Option(help="Of each link, Mbit/s.")] = None,
+    rate: Annotated[float | None, typer.Option(min=1, help="Of each link, Mbit/s.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""

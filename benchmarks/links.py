@@ -48,18 +48,18 @@ def _draw(found: dict[float, list[Row]], path: str) -> None:
 
 
 def main(  # noqa: PLR0917 - options of a command
-    rate: Annotated[list[float], typer.Option(help="Of each link, Mbit/s.")] = [  # noqa: B006
+    rate: Annotated[list[float], typer.Option(min=1, help="Of each link, Mbit/s.")] = [  # noqa: B006
         100.0,
         1_000.0,
         10_000.0,
     ],
     way: Annotated[list[str], typer.Option(help="Only these, by name.")] = [],  # noqa: B006
-    workers: Annotated[int, typer.Option(help="How many processes.")] = 4,
+    workers: Annotated[int, typer.Option(min=2, max=32, help="How many processes.")] = 4,
     elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 5,
     one_card: Annotated[bool, typer.Option(help="The switch has a single link, too.")] = False,
-    queue: Annotated[int, typer.Option(help="Kilobytes that may wait at a link.")] = 16_000,
+    queue: Annotated[int, typer.Option(min=1, help="Kilobytes that may wait at a link.")] = 16_000,
     window: Annotated[
         int | None, typer.Option(help="Packets of each worker under way at most.")
     ] = None,
@@ -69,6 +69,8 @@ def main(  # noqa: PLR0917 - options of a command
     """Measure, and print ratios first."""
     if unknown := set(way) - set(WAYS):
         raise typer.BadParameter(f"no such way: {', '.join(unknown)}; there are {', '.join(WAYS)}.")
+    if window is not None and (window < 1 or window & (window - 1)):
+        raise typer.BadParameter(f"a window of {window} packets; choose a power of two.")
     cases = {name: WAYS[name] for name in way or WAYS}
     found: dict[float, list[Row]] = {}
     with (

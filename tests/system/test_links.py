@@ -61,9 +61,11 @@ def test_nobody_is_faster_than_the_links(capsys, tmp_path):
     assert namespaces() - before <= {own}
 
 
-def test_a_way_that_there_is_not():
+def test_ways_and_windows_that_there_are_not():
     with pytest.raises(typer.BadParameter, match="no such way: dens; there are dense"):
         links.main(way=["dens"])
+    with pytest.raises(typer.BadParameter, match="choose a power of two"):
+        links.main(window=12)
 
 
 def test_who_is_not_root_is_told(monkeypatch):

@@ -352,8 +352,11 @@ class Codec(Uncopied):
         while True:
             own = scaling.contribute(nonzero)
             own = replace(own, shared=True) if shared else own
-            represented = scaling.represented(own) if scaling.scale and gradient.size else None
-            if not (scaling.scale and gradient.size):
+            sending = scaling.scale and gradient.size
+            if sending:
+                self._check_integers(own)
+            represented = scaling.represented(own) if sending else None
+            if not sending:
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
             self._optimistic = scaling.optimistic
@@ -403,6 +406,11 @@ class Codec(Uncopied):
         picks = yield from self.feedback.choose(self.selector, gradient, workers)
         check_picks(picks, gradient.size, f"selector {self.selector.name!r}")
         return picks
+
+    def _check_integers(self, own: Contribution) -> None:
+        """Carriers and kernels take them for what they have to be, too."""
+        count = own.size if own.indices is None else own.indices.size
+        check_array(own.integers, _INT32, count, f"integers from quantiser {self.quantiser.name!r}")
 
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int

@@ -137,6 +137,29 @@ def test_values_of_another_dtype(carrier, gradient):
         all_reduce(codecs, [gradient] * 2)
 
 
+class AsFloats(Rounded):
+    def quantise(self, values):
+        return np.sign(values)
+
+
+class OneTooFew(Rounded):
+    def quantise(self, values):
+        return super().quantise(values)[1:]
+
+
+@pytest.mark.parametrize("carrier", ["dense", "lhc", "union", "block"])
+@pytest.mark.parametrize(
+    ("scaling", "match"), [(AsFloats, r"float32 \(30,\)"), (OneTooFew, r"int32 \(29,\)")]
+)
+def test_integers_that_are_none_or_too_few(carrier, scaling, match):
+    codec = build_codec({"carrier": carrier})
+    codec.quantiser = InDoubles(Settings(), codec._context)
+    codec.quantiser.agree = lambda answers, workers: scaling()
+    match = f"integers from quantiser 'in-doubles' are {match}; expected is int32 \\(30,\\)"
+    with pytest.raises(InputError, match=match):
+        all_reduce([codec], JOB[:1])
+
+
 class Short(Dense):
     def carry(self, *arguments):
         total = yield from super().carry(*arguments)

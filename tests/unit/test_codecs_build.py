@@ -128,6 +128,11 @@ def test_capabilities_are_data():
     }
 
 
+def test_integers_of_as_many_limbs_as_it_takes_are_of_no_fixed_size():
+    assert build_codec("dense").capabilities()["fixed_size"]
+    assert not build_codec("exact").capabilities()["fixed_size"]
+
+
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_seeds_out_of_range_are_refused(seed):
     with pytest.raises(InputError, match="seed"):

@@ -43,6 +43,7 @@ class Exact(Quantiser[Settings]):
     name = "exact"
     capabilities = Capabilities(
         provides=frozenset({INT32, ZEROS}),
+        fixed_size=False,  # limbs by the range of the values
         rounds=(1, 1),
         integer_width=32,
         overflow_bound="2**b - 1 with N * (2**b - 1) <= 2**31 - 1",

@@ -350,13 +350,9 @@ class Codec(Uncopied):
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            own = scaling.contribute(nonzero)
-            own = replace(own, shared=True) if shared else own
-            sending = scaling.scale and gradient.size
-            if sending:
-                self._check_integers(own)
-            represented = scaling.represented(own) if sending else None
-            if not sending:
+            own = self._contribution(scaling, nonzero, shared)
+            represented = scaling.represented(own) if scaling.scale and gradient.size else None
+            if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
             self._optimistic = scaling.optimistic
@@ -407,10 +403,14 @@ class Codec(Uncopied):
         check_picks(picks, gradient.size, f"selector {self.selector.name!r}")
         return picks
 
-    def _check_integers(self, own: Contribution) -> None:
-        """Carriers and kernels take them for what they have to be, too."""
-        count = own.size if own.indices is None else own.indices.size
-        check_array(own.integers, _INT32, count, f"integers from quantiser {self.quantiser.name!r}")
+    def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
+        """The integers of a selection; carriers, too, take them for what they have to be."""
+        own = scaling.contribute(selection)
+        if scaling.scale:
+            count = own.size if own.indices is None else own.indices.size
+            who = f"integers from quantiser {self.quantiser.name!r}"
+            check_array(own.integers, _INT32, count, who)
+        return replace(own, shared=True) if shared else own
 
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int

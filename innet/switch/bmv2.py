@@ -119,6 +119,7 @@ def run(
     registers: Iterable[str] = (),
     deadline: float = 120.0,
     *,
+    ports: Iterable[int] = (),
     one_by_one: bool = False,
 ) -> Reference:
     """Play ``packets`` through a fresh simple_switch.
@@ -129,6 +130,9 @@ def run(
         commands: control plane, in the dialect of simple_switch_CLI.
         registers: names of the register arrays to read back at the end.
         deadline: seconds for the whole run.
+        ports: where packets may leave, besides those at which they arrive and those that commands
+            for multicast and mirroring name; what leaves elsewhere, as by an action's argument, is
+            lost in simple_switch.
         one_by_one: a packet comes when all is done that the one before it led to, so that copies
             and packets that go round meet no others, and packets for different ports use the
             registers of the egress in their order.
@@ -140,8 +144,8 @@ def run(
         StalledError: the deadline passed; says what it waited for.
     """
     commands = list(commands)
-    ports = {port for port, _ in packets} | ports_of(commands)
-    with open_session(program, packets, ports, deadline=deadline) as session:
+    known = {port for port, _ in packets} | ports_of(commands) | set(ports)
+    with open_session(program, packets, known, deadline=deadline) as session:
         session.commands(commands)
         sent: dict[int, list[bytes]] = {}
         for burst in [1] * len(packets) if one_by_one else [len(packets)]:
@@ -150,7 +154,7 @@ def run(
         values = {each: read_register(session, each) for each in registers}
         times = session.times()
     return Reference(
-        packets={port: sent.get(port, []) for port in sorted(ports)},
+        packets={port: sent.get(port, []) for port in sorted(known)},
         registers=values,
         seconds=max(times) - min(times) if times else 0.0,
     )

@@ -138,6 +138,14 @@ time.sleep(20)
         assert len(session.times()) == len(packets)
 
 
+def test_ports_by_which_packets_may_leave(tools):
+    """A stand-in that has only the ports it is told of, as simple_switch."""
+    create = "import sys\nfor each in sys.argv:\n    if '@p' in each:\n"
+    create += "        open(each.split('@')[1] + '_out.pcap', 'wb').write(bytes(24))\n"
+    tool(tools, "simple_switch", create + LISTEN + "time.sleep(20)")
+    assert bmv2.run({}, [], ["mirroring_add 1 4"], ports=[2]).packets == {2: [], 4: []}
+
+
 def test_ports_that_commands_name():
     commands = ["mc_node_create 1 4 6 | 2", "mirroring_add 5 9", "table_add t a 1 =>"]
     assert bmv2.ports_of(commands) == {4, 6, 9}

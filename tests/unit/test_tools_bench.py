@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,8 +79,8 @@ def test_a_new_process():
 def test_simple_switch_gets_the_same(started, monkeypatch):
     given = {}
 
-    def run(document, packets, commands):
-        given.update(document=document, packets=packets, commands=commands)
+    def run(document, packets, commands, *, ports):
+        given.update(document=document, packets=packets, commands=commands, ports=ports)
         return Reference({}, {}, 2.0)
 
     monkeypatch.setattr("innet.switch.bmv2.run", run)
@@ -89,8 +90,26 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
     assert given["commands"] == ["mc_mgrp_create 1"]
     loaded = load_program(given["document"])
     assert given["packets"] == bench.guided_packets(loaded, 120, seed=1)
-    monkeypatch.setattr("innet.switch.bmv2.run", lambda *_: Reference({}, {}, 0.0))
+    monkeypatch.setattr("innet.switch.bmv2.run", lambda *_, **__: Reference({}, {}, 0.0))
     assert "fewer than two packets" in measure("tools_clock", 10).rates[-1].note
+
+
+def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch):
+    """Which no packet came by, and only an action's argument names."""
+    examples = Path(__file__).parents[2] / "p4/examples"
+    document = json.loads((examples / "forward.json").read_text())
+    commands = Commands(None, tuple((examples / "forward.commands").read_text().splitlines()))
+    given = set()
+
+    def run(*_, ports):
+        given.update(ports)
+        return Reference({}, {}, 2.0)
+
+    monkeypatch.setattr("innet.switch.bmv2.run", run)
+    to_h2 = bytes.fromhex("020000000002 020000000001 0800") + bytes(50)
+    *_, last = bench.measure(document, load_program(document), [(1, to_h2)] * 9, commands)
+    assert given == {2}
+    assert last.answered == 1
 
 
 def test_what_the_state_takes():

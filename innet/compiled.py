@@ -4,7 +4,7 @@ Numba keeps the code of a function (``cache=True``) beside its source or in the 
 and makes it anew when that file changes. Here it is made anew as well when a file changes that the
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
-An interruption waits until a function is compiled.
+An interruption or a termination waits until a function is compiled.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
 
 
 def undisturbed(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, with an interruption held back until it is done; with a second one, it is not.
+    """The same, with an interruption or a termination held back until it is done; with a second
+    interruption, it is not.
 
     LLVM hands what it compiled over by a call of Python, from which no exception comes out: an
     interruption meanwhile would be printed and forgotten, or the code would be missing.
@@ -72,23 +73,27 @@ def undisturbed(work: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(work)
     def done(*arguments: Any, **named: Any) -> Any:
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or not callable(before):
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before: dict[int, Any] = {n: each for n, each in handlers.items() if callable(each)}
+        if threading.current_thread() is not threading.main_thread() or not before:
             return work(*arguments, **named)
-        held: list[Any] = []
+        held: list[tuple[int, Any]] = []
 
-        def hold(*caught: Any) -> None:
-            if held:
-                before(*caught)
-            held.append(caught)
+        def hold(number: int, frame: Any) -> None:
+            if number == signal.SIGINT and any(number == earlier for earlier, _ in held):
+                before[number](number, frame)
+            held.append((number, frame))
 
-        signal.signal(signal.SIGINT, hold)
+        for number in before:
+            signal.signal(number, hold)
         try:
             return work(*arguments, **named)
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             if held:
-                before(*held[-1])
+                number, frame = held[-1]
+                before[number](number, frame)
 
     return done
 

@@ -125,7 +125,12 @@ def _mininet_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, so that what is open is closed."""
+    """SIGTERM raises KeyboardInterrupt, so that what is open is closed; unless this program has
+    something of its own for it, as ``innet`` has.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
 
     def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal asks
         raise KeyboardInterrupt

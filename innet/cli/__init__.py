@@ -6,34 +6,81 @@ line even if it comes during the imports, which take longest.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
+TERMINATED = 143  # 128 + SIGTERM
+_TWICE_SECONDS = 5.0  # a termination that comes so soon after another is the same one
+_LAST_WORDS = {INTERRUPTED: "interrupted.", TERMINATED: "terminated."}
 
 
 def main() -> None:
     """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
+    with _terminated_like_interrupted() as terminations:
+        status = _status()
+        if status == INTERRUPTED and terminations:
+            status = TERMINATED
+        if status in _LAST_WORDS:
+            _say(_LAST_WORDS[status])
+        sys.exit(status)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM; with a type of its own, as CPython ends by SIGINT after a bare KeyboardInterrupt
+    that comes out of exec().
+    """
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[list[float]]:
+    """SIGTERM ends a command as Ctrl-C does: what is open is closed, and what is complete is kept.
+
+    Yields:
+        When it came; ``timeout`` for one sends it twice, to the process and to its group.
+    """
+    came: list[float] = []
+
+    def terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal asks
+        now = time.monotonic()
+        if not came or now - came[-1] > _TWICE_SECONDS:
+            came.append(now)
+            raise _Terminated
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # whoever began this may ignore it
+        yield came
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _status() -> int:
     try:
         from innet.cli.app import run
 
         status = run()
         if sys.stdout is not None:
             sys.stdout.flush()  # here and not at exit, where a full disk could not be told
+        return status
     except KeyboardInterrupt:
-        status = INTERRUPTED
+        return INTERRUPTED
     except OSError as error:
         if error.filename is not None:  # a file's own trouble is a command's to explain
             raise
-        status = 1
         _abandon_output()
         if error.errno is None:  # a library's own, such as one that finds its parts no more
             _say(f"error: {error}")
         elif not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
             _say(f"error: cannot write the output: {error.strerror or error}.")
-    if status == INTERRUPTED:
-        _say("interrupted.")
-    sys.exit(status)
+        return 1
 
 
 def _say(message: str) -> None:

@@ -308,7 +308,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "sum"), total)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_leaves_nothing(number):
     process = subprocess.Popen(
         command("--size", "3000000", "--window", "1"),
@@ -323,7 +323,8 @@ def test_an_interrupted_run_leaves_nothing(number):
     assert process.poll() is None
     started = children(process.pid)
     process.send_signal(number)
-    assert process.wait(60) != 0
+    status = process.wait(60)
+    assert status == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     end = time.monotonic() + 30
     while (left := [each for each in started if Path(f"/proc/{each}").exists()]) and (
         time.monotonic() < end

@@ -16,7 +16,7 @@ import pytest
 from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
-from innet.cli import INTERRUPTED, main
+from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.allreduce import with_parameters
 from innet.cli.app import app
 from innet.cli.output import say_json
@@ -364,7 +364,8 @@ class TestEnds:
 
     # While packages are imported, and while packets travel: 32 workers take many seconds.
     @pytest.mark.parametrize("imported", ["numpy", "numba", "innet.collective", ""])
-    def test_interrupted(self, tmp_path, imported):
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_interrupted(self, tmp_path, imported, number):
         # Says on its first line when it is time; `sleep` makes sure that the signal comes in time.
         (tmp_path / "sitecustomize.py").write_text(WHEN_IMPORTED)
         command = [sys.executable, "-m", "innet", "allreduce", "-w", "32", "--size", "3000000"]
@@ -386,10 +387,14 @@ class TestEnds:
                 assert running.stdout.readline() == "now\n"
                 if not imported:
                     time.sleep(1.5)
-                running.send_signal(signal.SIGINT)
+                running.send_signal(number)
                 _, said = running.communicate(timeout=30)
             finally:
                 running.kill()
+        if number == signal.SIGTERM:
+            assert running.returncode == TERMINATED
+            assert said == "terminated.\n"
+            return
         # Where exec() was interrupted, CPython ends by the signal; to a shell it is the same.
         assert running.returncode in (INTERRUPTED, -signal.SIGINT)
         assert said == "interrupted.\n"

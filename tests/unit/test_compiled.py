@@ -155,6 +155,23 @@ def test_an_interruption_waits_for_llvm(
     assert function(1) == 2
 
 
+def test_a_termination_waits_each_time() -> None:
+    reached = []
+
+    def work() -> None:
+        for step in range(3):
+            signal.raise_signal(signal.SIGTERM)  # `timeout` sends two
+            reached.append(step)
+
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+    try:
+        with pytest.raises(SystemExit, match="3"):
+            undisturbed(work)()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert reached == [0, 1, 2]
+
+
 @pytest.mark.usefixtures("heeding")
 def test_a_second_interruption_does_not_wait() -> None:
     reached = []

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import math
+import signal
+import sys
 from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from innet.cli import TERMINATED, main
 from innet.cli.app import app
 from innet.codecs.carriers.lhc import Lhc
 from innet.config import TrainSettings
@@ -193,6 +196,37 @@ def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
     path = tmp_path / comparison.RECORD
     assert done.exit_code == 130
     assert f"What was trained before is in {path}." in done.output
+    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+        "plain float32"
+    ]
+
+
+def test_what_was_trained_before_a_termination_is_kept(tmp_path, monkeypatch, capsys):
+    of_seed, save = comparison.run_of_seed, comparison.saved
+
+    def terminated(way, trial):
+        if way.name == "topk":
+            signal.raise_signal(signal.SIGTERM)
+        return of_seed(way, trial)
+
+    def terminated_again(*arguments):  # as by timeout, which tells the process and its group
+        signal.raise_signal(signal.SIGTERM)
+        return save(*arguments)
+
+    monkeypatch.setattr(comparison, "run_of_seed", terminated)
+    monkeypatch.setattr(comparison, "saved", terminated_again)
+    config = tmp_path / "train.toml"
+    config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
+    command = ["innet", "train", "--config", str(config), "-o", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == TERMINATED
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    path = tmp_path / comparison.RECORD
+    said = capsys.readouterr().err
+    assert f"What was trained before is in {path}." in said
+    assert said.endswith("terminated.\n")
     assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
         "plain float32"
     ]

@@ -7,7 +7,8 @@ they cost what a network lets through: each process, a worker of the service and
 of gloo, has a network namespace of its own with an interface of that rate in both directions, and
 the switch service has another one, to which all of them lead. gloo's ranks send to each other
 through the same interfaces. The kernel's token buckets do that; links have no length, and queues
-have room for all that is under way unless ``--queue`` says otherwise. With ``--one-card`` the
+have room for all that is under way unless ``--queue`` says otherwise. With ``--loss`` the kernel
+loses so many of the packets that arrive anywhere, by chance. With ``--one-card`` the
 switch service is behind one such link itself, as a machine with one network card is. Ratios are of
 medians, of turns at the same rate.
 """
@@ -60,6 +61,7 @@ def main(  # noqa: PLR0917 - options of a command
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 5,
     one_card: Annotated[bool, typer.Option(help="The switch has a single link, too.")] = False,
     queue: Annotated[int, typer.Option(min=1, help="Kilobytes that may wait at a link.")] = 16_000,
+    loss: Annotated[float, typer.Option(min=0, max=50, help="Packets lost, percent.")] = 0.0,
     window: Annotated[
         int | None, typer.Option(help="Packets of each worker under way at most.")
     ] = None,
@@ -87,6 +89,8 @@ def main(  # noqa: PLR0917 - options of a command
             window=window,
         ) as ranks,
     ):
+        if loss:
+            star.lose(loss / 100)
         for each in sorted(rate):
             star.limit(each, 1000 * queue)
             found[each] = rows(ranks.measure([GLOO, *cases], repeats))

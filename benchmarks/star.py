@@ -126,6 +126,25 @@ class Star:
             for place, interface in ((leaf, INTERFACE), (self._middle, f"leaf{end}")):
                 _in(place, f"tc qdisc replace dev {interface} {limits}")
 
+    def lose(self, share: float) -> None:
+        """Have this share of the packets lost that arrive at any place, each by chance.
+
+        Raises:
+            MissingToolError: iptables is missing.
+        """
+        if shutil.which("iptables") is None:
+            raise MissingToolError(
+                "iptables", "losing packets", "Install it by: sudo apt install iptables"
+            )
+        for leaf in self._ends:
+            # Many packets that pass as one datagram would be lost together.
+            _in(leaf, f"ip link set {INTERFACE} gso_max_segs 1 gro_max_size 1")
+        for end in range(len(self._ends)):
+            _in(self._middle, f"ip link set leaf{end} gso_max_segs 1 gro_max_size 1")
+        for place in self.places:
+            rule = f"-m statistic --mode random --probability {share} -j DROP"
+            _in(place, f"iptables -A INPUT {rule}")
+
 
 def _in(place: Place, command: str) -> None:
     run = ["nsenter", "-t", str(place.pid), "-n", *command.split()]

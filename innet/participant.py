@@ -38,7 +38,7 @@ from innet.plan import (
     check_codec,
     check_conditions,
 )
-from innet.protocol import Counters, Timing
+from innet.protocol import REORDERING, Counters, Timing
 from innet.record import Report, Seconds
 from innet.streaming import streamer_of
 from innet.uncopied import Uncopied
@@ -47,7 +47,7 @@ from innet.words import Segment
 
 Vector = NDArray[np.float32]
 
-TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0)
+TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0, reordering=REORDERING)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
 
 

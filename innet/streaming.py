@@ -41,7 +41,7 @@ from innet.fabric.udp import Link, Watch
 from innet.packets import PacketBatch
 from innet.plan import WorkerEnd
 from innet.protocol import SlotState, SlotWorker
-from innet.protocol.answers import take
+from innet.protocol.answers import overtaken, take
 from innet.protocol.chunks import fill
 from innet.protocol.stream import COUNTS, Moved, Stream
 from innet.protocol.verdicts import Tally
@@ -224,6 +224,9 @@ def _take(
     times[_SINCE] = now if after_silence else min(times[_SINCE], now)
     times[_UNTIL] = now
     times[_SILENT_FROM] = now + stream.patience[0]
+    reordering = stream.patience[3]
+    if reordering < np.inf and overtaken(stream.slots, stream.timeouts, clock, reordering):
+        times[_BOUND] = min(times[_BOUND], now + reordering)
     return bool(after_silence or tally[_FLAGS] & stream.halts != 0)
 
 
@@ -285,10 +288,11 @@ def _next_deadline(slots: tuple[NDArray[Any], ...]) -> float:
 def _start(slots: NDArray[np.int64], now: float, stream: Stream) -> None:
     """What ``SlotTimers.start`` does for chunks that wait for nothing but their result."""
     _, state, _, sends, first_sent, resend_at, give_up_at = stream.slots
+    timeouts, last_sent = stream.timeouts
     for slot in slots:
         state[slot] = _UNDER_WAY
         sends[slot] = 1
-        first_sent[slot] = now
-        stream.timeouts[slot] = stream.patience[0]
+        first_sent[slot] = last_sent[slot] = now
+        timeouts[slot] = stream.patience[0]
         resend_at[slot] = now + stream.patience[0]
         give_up_at[slot] = now + stream.patience[1]

@@ -20,7 +20,7 @@ from innet.config import (
 from innet.errors import ConfigError, InputError
 from innet.fabric import Faults
 from innet.plan import Plan, Request, SharedPlan, TopologyName, plan_jobs
-from innet.protocol import Timing
+from innet.protocol import REORDERING, Timing
 from innet.wire import Framing
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -111,6 +111,7 @@ class JobSettings(Settings):
             min_timeout=self.timeout,  # processes may wait for a processor longer than for packets
             max_timeout=max(2.0, self.timeout),
             give_up=self.give_up,
+            reordering=REORDERING,
             partial_after=self.partial_after,
         )
 

@@ -2,12 +2,20 @@
 
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
-from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS, Membership, Timing, WindowControl
+from innet.protocol.settings import (
+    MAX_WINDOW,
+    MAX_WORKERS,
+    REORDERING,
+    Membership,
+    Timing,
+    WindowControl,
+)
 from innet.protocol.slots import SlotState, SlotWorker
 
 __all__ = [
     "MAX_WINDOW",
     "MAX_WORKERS",
+    "REORDERING",
     "Counters",
     "Diagnosis",
     "Membership",

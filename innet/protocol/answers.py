@@ -125,9 +125,10 @@ def take(
             it is sent again, and when it is given up.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
-        notes: int64, see ``Tally``, added to; and float64 (3,): the time; how long a chunk of the
+        notes: int64, see ``Tally``, added to; and float64 (5,): the time; how long a chunk of the
             first window may have waited for its wait to tell of the way and not of late peers; the
-            longest such wait of a chunk that was sent once, filled in if it is longer.
+            longest such wait of a chunk that was sent once, filled in if it is longer; and when the
+            one of them was sent that was sent last, and its number, filled in if they are later.
 
     Returns:
         How many packets were answers.
@@ -167,7 +168,10 @@ def take(
             marked = True
         if marked:
             tally[_MARKED] = max(tally[_MARKED], number)
-        waited = clock[0] - first_sent[slot]
+        sent = first_sent[slot]
+        if sends[slot] == 1 and (sent > clock[3] or (sent == clock[3] and number > clock[4])):
+            clock[3], clock[4] = sent, number
+        waited = clock[0] - sent
         if sends[slot] == 1 and (index >= window or waited <= clock[1]):
             clock[2] = max(clock[2], waited)
         resend_at[slot] = np.inf
@@ -179,3 +183,45 @@ def take(
             queue[tally[_IN_QUEUE]] = slot
             tally[_IN_QUEUE] += 1
     return answers
+
+
+_OVERTAKEN = (
+    "b1(Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
+    " Tuple((f8[::1], f8[::1])), f8[::1], f8)"
+)
+
+
+@njit(_OVERTAKEN, cache=True, nogil=True)
+def overtaken(
+    slots: tuple[NDArray[Any], ...],
+    timers: tuple[NDArray[np.float64], NDArray[np.float64]],
+    clock: NDArray[np.float64],
+    reordering: float,
+) -> bool:
+    """Have chunks wait no longer than ``reordering`` that were sent before one that was answered.
+
+    A network that keeps packets in order has lost them, or another worker's, or their results:
+    workers send their chunks in the same order.
+
+    Args:
+        slots: as ``take`` wants them; ``resend_at`` is changed.
+        timers: (window,): how long each slot's chunk waits, which is changed, and when it was sent
+            last.
+        clock: the floats of ``notes``, which ``take`` filled in.
+        reordering: seconds.
+
+    Returns:
+        Whether there are such chunks that waited longer before.
+    """
+    chunk, state, _, _, _, resend_at, _ = slots
+    timeouts, last_sent = timers
+    found = False
+    for slot in range(len(chunk)):
+        if state[slot] != _WAITING or timeouts[slot] == reordering:
+            continue
+        sent = last_sent[slot]
+        if sent < clock[3] or (sent == clock[3] and chunk[slot] < clock[4]):
+            timeouts[slot] = reordering
+            resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
+            found = True
+    return found

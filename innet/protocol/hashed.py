@@ -15,6 +15,8 @@ class HashedWorker(SlotWorker):
     copies of a slot as the slot pool does, and a contribution that is sent again is marked RESEND.
     """
 
+    in_order = False  # what meets another's aggregator goes a longer way, to the server
+
     def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
         """As ``SlotWorker.diagnose``; where nobody is missing, it points to the server."""
         diagnosis = super().diagnose(read, now)

@@ -12,6 +12,10 @@ from innet.errors import InputError
 MAX_WORKERS = 32  # bits of the header's bitmap
 MAX_WINDOW = 1 << 16  # numbers that the header's slot field has
 
+REORDERING = 1e-3
+"""Seconds that a packet may come later than one that was sent after it, between machines whose
+network keeps packets in order."""
+
 WindowControl: TypeAlias = Literal["fixed", "aimd"]
 
 
@@ -71,6 +75,9 @@ class Timing:
         give_up: how long after its first transmission a chunk may lack its result.
         adaptive: timeouts follow the measured round trips, as TCP's do (RFC 6298).
         min_timeout: what an adaptive timeout never falls below, unless ``timeout`` is shorter.
+        reordering: how long after a result of a later one a chunk is still waited for, before it is
+            taken for lost and sent again (RFC 8985). Longer than a packet or its result may take
+            than those that were sent after it. None waits for the timeout alone.
         window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
             results are marked by congestion: half for a window with a mark, one more for a window
             without.
@@ -89,13 +96,15 @@ class Timing:
     give_up: float = 30.0
     adaptive: bool = True
     min_timeout: float = 1e-3
+    reordering: float | None = None
     window_control: WindowControl = "fixed"
     partial_after: float | None = None
 
     def __post_init__(self) -> None:
         durations = ["timeout", "max_timeout", "give_up", "min_timeout"]
-        if self.partial_after is not None:
-            durations.append("partial_after")
+        durations += [
+            name for name in ("partial_after", "reordering") if getattr(self, name) is not None
+        ]
         for name in durations:
             seconds = getattr(self, name)
             if not (_is_finite(seconds) and seconds > 0):

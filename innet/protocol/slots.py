@@ -23,6 +23,7 @@ Each slot is in one of three states. Rows are what happens, entries the next sta
     start, and a chunk is left    QUEUED                      (refused)          (refused)
     outgoing                      IDLE                        WAITING, sent      WAITING
     outgoing, timeout passed      IDLE                        WAITING, sent      WAITING, resent
+    outgoing, overtaken           IDLE                        WAITING, sent      WAITING, resent
     outgoing, the window is full  IDLE                        QUEUED             WAITING
     outgoing, give-up passed      IDLE                        QUEUED             StalledError
     its result, chunks left       IDLE, counted as duplicate  QUEUED, refused    QUEUED (c + W)
@@ -36,8 +37,9 @@ from __future__ import annotations
 
 import enum
 import importlib
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +103,8 @@ class SlotWorker:
         InputError: ``first_chunk`` is negative.
     """
 
+    in_order: ClassVar[bool] = True  # results come in the order in which chunks were sent
+
     def __init__(
         self,
         layout: Layout,
@@ -133,6 +137,8 @@ class SlotWorker:
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
         self._state = np.full(window, SlotState.IDLE, np.uint8)
         self._timers = SlotTimers(window, self.timing)
+        expects_order = self.in_order and self.timing.reordering is not None
+        self._reordering = float(self.timing.reordering or 0) if expects_order else math.inf
         self.window = Window(window, self.timing.window_control)
         self.round_trip = self._timers.round_trip
         self._present = sum(1 << index for index in member.present)
@@ -147,7 +153,7 @@ class SlotWorker:
         self._frame_size = layout.frame_size
         self._terms = rules(layout), self._me()
         self._slots = self._chunk, self._state, self._queue, *self._timers.arrays()
-        self._notes = np.zeros(Tally.LENGTH, np.int64), np.zeros(3)
+        self._notes = np.zeros(Tally.LENGTH, np.int64), np.zeros(5)
         self._open = 0  # chunks without result
         self._now = 0.0
         self._heard: float | None = None
@@ -345,6 +351,10 @@ class SlotWorker:
         answers: int = self._compiled.take(
             (data, length), self._terms, self._slots, self._chunks_asked(), self._notes
         )
+        if answers and self._reordering < np.inf:
+            self._compiled.overtaken(
+                self._slots, self._timers.timeouts, self._notes[1], self._reordering
+            )
         self._took(answers, len(length), int(length.sum()), (now, now))
         if self.window.adapts and answers:
             marked = int(self._notes[0][_MARKED])
@@ -357,7 +367,7 @@ class SlotWorker:
         tally, clock = self._notes
         tally.fill(0)
         tally[_IN_QUEUE], tally[_MARKED] = self._queued, -1
-        clock[0], clock[1], clock[2] = now, self.timing.timeout, -1.0
+        clock[:] = now, self.timing.timeout, -1.0, -np.inf, -1.0
 
     def _chunks_asked(self) -> tuple[NDArray[Any], ...]:
         """Of this all-reduce, as ``take`` wants it."""
@@ -408,7 +418,12 @@ class SlotWorker:
             self._head,
             message.words,
             timers.timeouts,
-            (float(timers.round_trip.timeout), float(self.timing.give_up), timers.silent_from),
+            (
+                float(timers.round_trip.timeout),
+                float(self.timing.give_up),
+                timers.silent_from,
+                self._reordering,
+            ),
             self._waiting,
             self._held,
             _PARTIAL if asks else 0,

@@ -15,9 +15,10 @@ class Stream(NamedTuple):
         terms, slots, chunks, notes: what ``take`` wants.
         head: of frames.
         words: of all chunks, see ``fill``.
-        timeouts: (window,) float64, of each slot.
+        timeouts: (window,) float64, of each slot; and when its chunk was sent last.
         patience: the time-out of a chunk that is sent for the first time; after how long it is
-            given up; and the time from which results end a silence, of which Python is told.
+            given up; the time from which results end a silence, of which Python is told; and how
+            long one waits that later ones have overtaken, infinity where that makes no difference.
         waiting: how many chunks wait for their results.
         held: no chunk may be sent for the first time.
         halts: flags of results after which Python is asked before more is sent.
@@ -29,8 +30,8 @@ class Stream(NamedTuple):
     notes: tuple[Any, ...]
     head: NDArray[np.uint8]
     words: NDArray[np.int32]
-    timeouts: NDArray[np.float64]
-    patience: tuple[float, float, float]
+    timeouts: tuple[NDArray[np.float64], NDArray[np.float64]]
+    patience: tuple[float, float, float, float]
     waiting: int
     held: bool
     halts: int

@@ -58,7 +58,8 @@ class SlotTimers:
 
     Of chunks whose time-outs have passed in silence only the ``PROBES`` oldest are sent again: the
     others, whose peers may not have begun yet, wait for the first result that comes, and a time-out
-    longer. So do those that were due while results had only begun to come.
+    longer. So do those that were due while results had only begun to come. Those that later ones
+    have overtaken (``Timing.reordering``) wait for nobody: results do come.
 
     Args:
         window: how many slots.
@@ -80,6 +81,7 @@ class SlotTimers:
         self.give_up_at = np.full(window, np.inf)
         self._timing = timing
         self._timeout = np.zeros(window)
+        self._last_sent = np.zeros(window)
         self._held = np.empty(0, np.int64)  # slots that wait for a sign of life
         self._heard = -np.inf  # when the last result came
         self._begun = -np.inf  # since when results have come without a silence
@@ -89,14 +91,17 @@ class SlotTimers:
         return self.sends, self.first_sent, self.resend_at, self.give_up_at
 
     @property
-    def timeouts(self) -> NDArray[np.float64]:
-        """Shape (window,): how long the slot's chunk waits; for compiled code that starts it."""
-        return self._timeout
+    def timeouts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Shapes (window,): how long the slot's chunk waits, and when it was sent last; for
+        compiled code that starts it.
+        """
+        return self._timeout, self._last_sent
 
     def start(self, slots: Slots, now: float) -> None:
         """The chunks in ``slots`` are sent for the first time."""
         self.sends[slots] = 1
         self.first_sent[slots] = now
+        self._last_sent[slots] = now
         self._timeout[slots] = self.round_trip.timeout
         self.give_up_at[slots] = now + self._timing.give_up
         self.resend_at[slots] = now + self._until_next(slots, now)
@@ -107,8 +112,11 @@ class SlotTimers:
             return
         timing = self._timing
         self.sends[slots] += 1
+        self._last_sent[slots] = now
         longer = np.minimum(self._timeout[slots] * timing.backoff, timing.max_timeout)
-        self._timeout[slots] = longer
+        # That one packet was lost does not say that the round trip takes longer.
+        overtaken = self._overtaken(slots)
+        self._timeout[slots] = np.where(overtaken, self.round_trip.timeout, longer)
         self.resend_at[slots] = now + self._until_next(slots, now)
 
     @property
@@ -133,6 +141,7 @@ class SlotTimers:
             self.round_trip.measured(waited)
         if len(self._held):
             waiting = self._held[np.isfinite(self.give_up_at[self._held])]
+            waiting = waiting[~self._overtaken(waiting)]
             self.resend_at[waiting] = now + self._until_next(waiting, now)
             self._held = self._held[:0]
 
@@ -148,7 +157,8 @@ class SlotTimers:
         silent = now >= self._heard + timeout
         if len(due) <= PROBES or not (silent or now < self._begun + timeout):
             return due
-        asks = self.impatience(due, now) > 0  # each slot must ask for itself
+        # Each slot must ask for itself.
+        asks = (self.impatience(due, now) > 0) | self._overtaken(due)
         patient = due[~asks]
         patient = patient[np.argsort(chunk[patient])]
         later = patient[PROBES:]
@@ -179,6 +189,11 @@ class SlotTimers:
     def waited(self, slot: int, now: float) -> float:
         """Seconds since the slot's chunk was first sent."""
         return now - float(self.first_sent[slot])
+
+    def _overtaken(self, slots: Slots) -> NDArray[np.bool_]:
+        """Which of them wait as long as chunks do whose results are overdue."""
+        overtaken: NDArray[np.bool_] = self._timeout[slots] == self._timing.reordering
+        return overtaken
 
     def _until_next(self, slots: Slots, now: float) -> NDArray[np.float64]:
         wait: NDArray[np.float64] = self._timeout[slots]

@@ -25,6 +25,7 @@ class Taken:
         queue: slots that may go on, in order.
         marked: the newest chunk that met congestion; -1 for none.
         waited: the longest wait that tells of the way; -1 for none.
+        newest: of the chunks that were sent once, when the last one was, and its number.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -33,6 +34,7 @@ class Taken:
     queue: list[int] = field(default_factory=list)
     marked: int = -1
     waited: float = -1.0
+    newest: tuple[float, float] = (-math.inf, -1.0)
 
 
 def taken(layout, packets, member, slots, chunks, clock):
@@ -95,7 +97,10 @@ def _accept(found, header, values, congested, where):
     found.flags |= flags
     if Flag.ECN in flags or congested:
         found.marked = max(found.marked, chunk)
-    waited = now - slots["first_sent"][slot]
+    sent = slots["first_sent"][slot]
+    if slots["sends"][slot] == 1:
+        found.newest = max(found.newest, (sent, chunk))
+    waited = now - sent
     if slots["sends"][slot] == 1 and (chunk - base >= window or waited <= patience):
         found.waited = max(found.waited, waited)
     slots["resend_at"][slot] = slots["give_up_at"][slot] = math.inf
@@ -104,6 +109,18 @@ def _accept(found, header, values, congested, where):
         slots["chunk"][slot] = chunk + window
         slots["state"][slot] = QUEUED
         found.queue.append(slot)
+
+
+def overtaken(slots, timers, newest, now, reordering):
+    """As ``overtaken``; ``slots`` and ``timers`` are changed in the same way."""
+    found = False
+    for slot, chunk in enumerate(slots["chunk"]):
+        waits = slots["state"][slot] == WAITING and timers["timeout"][slot] != reordering
+        if waits and (timers["last_sent"][slot], chunk) < newest:
+            timers["timeout"][slot] = reordering
+            slots["resend_at"][slot] = min(slots["resend_at"][slot], now + reordering)
+            found = True
+    return found
 
 
 def fields_of(slots):

@@ -34,6 +34,22 @@ def _missing() -> str:
 
 @pytest.mark.slow
 @pytest.mark.mininet
+@pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed")
+def test_packets_that_the_kernel_loses_are_sent_again(capsys):
+    pytest.importorskip("torch")
+    if missing := _missing():
+        pytest.skip(missing)
+    links.main(
+        rate=[1000.0], way=["dense"], workers=2, elements=VALUES, repeats=1, loss=5.0, as_json=True
+    )
+    (row,) = (
+        each for each in json.loads(capsys.readouterr().out)["rows"] if each["name"] == "dense"
+    )
+    assert int(row["remark"].split("; ")[-1].split(" packets sent again")[0]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.mininet
 def test_nobody_is_faster_than_the_links(capsys, tmp_path):
     pytest.importorskip("torch")
     if missing := _missing():

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.naive_answers import fields_of, taken
+from support.naive_answers import overtaken as naively_overtaken
 from support.naive_wire import packed
 
 from innet.packets import PacketBatch
-from innet.protocol.answers import take
+from innet.protocol.answers import overtaken, take
 from innet.protocol.chunks import fill
 from innet.protocol.serial import sequence_of
 from innet.protocol.slots import SlotState
@@ -98,7 +99,7 @@ def test_taken_as_naively(framing, seed, base):
     expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
     tally = np.zeros(Tally.LENGTH, np.int64)
     tally[Tally.MARKED] = -1
-    clock = np.array([*CLOCK, -1.0])
+    clock = np.array([*CLOCK, -1.0, -np.inf, -1.0])
     terms = rules(layout), member
     answers = take(
         frames_of(packets), terms, tuple(slots.values()), tuple(chunks.values()), (tally, clock)
@@ -111,9 +112,29 @@ def test_taken_as_naively(framing, seed, base):
     assert tally[Tally.MARKED] == expected.marked
     assert slots.pop("queue")[: tally[Tally.QUEUED]].tolist() == expected.queue
     assert clock[2] == expected.waited
+    assert tuple(clock[3:]) == expected.newest
     for name, array in (slots | chunks).items():
         np.testing.assert_array_equal(array, (naive_slots | naive_chunks)[name], err_msg=name)
     seen.update(expected.verdicts)
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]))
+def test_overtaken_as_naively(seed, base):
+    rng = np.random.default_rng(seed)
+    slots = slots_by_chance(rng, base, base + int(rng.integers(1, 30)))
+    timers = {
+        "timeout": rng.choice([0.1, 0.2, 0.4], WINDOW),
+        "last_sent": rng.choice([3.0, 4.0, 4.5, 5.0], WINDOW),
+    }
+    newest = float(rng.choice([3.0, 4.0, 4.5, -np.inf])), float(rng.choice(slots["chunk"]))
+    naive_slots, naive_timers = fields_of(slots), fields_of(timers)
+    reordering = float(rng.choice([0.1, 0.9]))
+    clock = np.array([*CLOCK, -1.0, *newest])
+    found = overtaken(tuple(slots.values()), tuple(timers.values()), clock, reordering)
+    assert found == naively_overtaken(naive_slots, naive_timers, newest, CLOCK[0], reordering)
+    for name, array in (slots | timers).items():
+        np.testing.assert_array_equal(array, (naive_slots | naive_timers)[name], err_msg=name)
 
 
 def test_every_verdict_was_given():

@@ -14,6 +14,7 @@ from innet.packets import PacketBatch
 from innet.protocol import Membership, SlotWorker, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.congestion import Window
+from innet.protocol.hashed import HashedWorker
 from innet.protocol.timers import PROBES, RoundTrip
 from innet.wire import (
     CONGESTED,
@@ -65,6 +66,72 @@ def words(chunks: int) -> list[Segment]:
 
 
 # ---------------------------------------------------------------- timers
+
+
+def chunks_of(frames: Frames) -> list[int]:
+    return [int(each) - 1 for each in LAYOUT.view(frames)["innet"]["sequence"]]
+
+
+def test_an_overtaken_chunk_is_sent_again_before_its_time_out() -> None:
+    worker = worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5))
+    worker.start(words(8), 0.0)
+    assert chunks_of(worker.outgoing(0.0)) == list(range(8))
+    worker.receive(np.concatenate([result(0), result(4)]), 1.0)
+    assert chunks_of(worker.outgoing(1.0)) == []
+    assert worker.next_deadline() == 1.5
+    worker.receive(result(3), 1.2)  # it was only late
+    assert chunks_of(worker.outgoing(1.5)) == [1, 2]
+    assert worker.next_deadline() == 5.0  # those after them were overtaken by nothing
+    worker.receive(np.concatenate([result(5), result(6)]), 1.6)  # sent before 1 and 2 were again
+    assert chunks_of(worker.outgoing(2.5)) == []
+    assert worker.next_deadline() == 5.0
+    assert chunks_of(worker.outgoing(5.0)) == [7]
+    assert worker.next_deadline() == 6.5  # a time-out after they were sent again, no longer
+
+
+def test_a_chunk_that_is_lost_again_is_overtaken_again() -> None:
+    worker = worker_of(
+        Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5), window=2
+    )
+    worker.start(words(8), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(1, window=2), 1.0)
+    assert chunks_of(worker.outgoing(1.0)) == [3]
+    assert chunks_of(worker.outgoing(1.5)) == [0]
+    worker.receive(result(3, window=2), 2.0)  # it was sent before
+    assert chunks_of(worker.outgoing(2.0)) == [5]
+    assert worker.next_deadline() == 6.5
+    worker.receive(result(5, window=2), 3.0)  # but this one was sent after it
+    worker.outgoing(3.0)
+    assert chunks_of(worker.outgoing(3.5)) == [0]
+
+
+def test_many_overtaken_chunks_need_no_sign_of_life() -> None:
+    worker = worker_of(
+        Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5), window=32
+    )
+    worker.start(words(32), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(31, window=32), 0.1)
+    assert chunks_of(worker.outgoing(0.6)) == list(range(31))
+    assert len(range(31)) > PROBES
+
+
+def test_without_an_expected_order_nothing_is_overtaken() -> None:
+    for worker in (
+        worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False)),
+        HashedWorker(
+            LAYOUT,
+            Membership(0, 2, job=7, epoch=3, window=8),
+            source=Endpoint.of_worker(0),
+            switch=Endpoint.of_switch(),
+            timing=Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5),
+        ),
+    ):
+        worker.start(words(8), 0.0)
+        worker.outgoing(0.0)
+        worker.receive(result(7), 1.0)
+        assert worker.next_deadline() == 5.0
 
 
 def test_round_trip_follows_rfc_6298() -> None:
@@ -426,6 +493,7 @@ def test_nobody_is_missing_where_nobody_is_late() -> None:
         {"partial_after": 9.0, "give_up": 9.0},  # who has given up asks nobody
         {"window_control": "cubic"},
         {"min_timeout": float("nan")},
+        {"reordering": 0.0},
         {"give_up": "30"},
         {"backoff": None},
     ],

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -193,6 +194,33 @@ def test_all_results_end_the_wait_for_more() -> None:
         late.join()
         assert end.done
         assert 0.1 <= after - now < 30.0
+
+
+def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
+    """And nothing else; the time-out alone would be longer than the worker is patient."""
+    end = new_worker(Timing(timeout=60.0, max_timeout=60.0, give_up=20.0, reordering=0.05))
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+
+        def serve() -> None:
+            """Lose the second chunk once, and answer it only when it has come again."""
+            switch.settimeout(10.0)
+            for _ in range(8):
+                switch.recv(4096)
+            answer(switch, [0, *range(2, 8)])
+            again = np.frombuffer(switch.recv(4096), np.uint8)
+            header = LAYOUT.view(np.concatenate([np.zeros(HEADERS, np.uint8), again])[None])
+            assert header["innet"]["sequence"].tolist() == [2]
+            assert Flag(int(header["innet"]["flags"][0])) == Flag.RESEND
+            answer(switch, [1])
+
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(serve)
+            streamer.run(now)
+            served.result()
+        assert end.done
+        assert end.counters.retransmissions == 1
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from innet.codecs.capabilities import Capabilities
 from innet.codecs.catalogue import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTISERS, SELECTORS
-from innet.codecs.checks import check_floats, check_gradient, check_integer
+from innet.codecs.checks import check_floats, check_gradient, check_integer, check_seed
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.compose import CodecSpec, build_codec
 from innet.codecs.layers import ModelLayers
@@ -35,4 +35,5 @@ __all__ = [
     "check_floats",
     "check_gradient",
     "check_integer",
+    "check_seed",
 ]

@@ -141,6 +141,18 @@ def check_array(array: object, dtype: np.dtype[Any], size: int, what: str) -> No
     raise InputError(f"the {what} are {found}; expected is {dtype} ({size},).")
 
 
+def check_seed(seed: object) -> int:
+    """``seed`` as an int.
+
+    Raises:
+        InputError: it is no integer, or one that no codec takes.
+    """
+    number = check_integer(seed, "the codec's seed")
+    if not 0 <= number < 2**63:
+        raise InputError(f"the codec's seed is {number}; use one from 0 to 2**63 - 1.")
+    return number
+
+
 def check_integer(value: object, what: str) -> int:
     """``value`` as an int: Python's and NumPy's integers are taken, True and 4.0 are not.
 

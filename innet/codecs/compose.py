@@ -10,13 +10,13 @@ from typing import Any
 from innet import kernels as kernel_sets
 from innet.codecs import capabilities
 from innet.codecs.catalogue import PARTS, PRESETS
-from innet.codecs.checks import check_integer
+from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
 from innet.codecs.layers import ModelLayers, as_shapes
 from innet.codecs.parts import Carrier, Context, Feedback, Part, Quantiser, Selector
 from innet.codecs.stopwatch import Clock
-from innet.config import validate
-from innet.errors import ConfigError, InputError
+from innet.config import Settings, validate
+from innet.errors import ConfigError
 
 CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
@@ -61,18 +61,15 @@ def build_codec(
         >>> build_codec({"preset": "topk", "selector": {"ratio": 0.05}}).describe()
         'topk(ratio=0.05) + fixed + lhc + residual'
     """
-    seed = check_integer(seed, "the codec's seed")
-    if not 0 <= seed < 2**63:
-        raise InputError(f"the codec's seed is {seed}; use one from 0 to 2**63 - 1.")
+    seed = check_seed(seed)
     normal = normalise(spec)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
-    classes = {kind: _class(kind, chosen["name"]) for kind, chosen in normal.items()}
-    parts = {}
-    for kind, chosen in normal.items():
-        given = {key: value for key, value in chosen.items() if key != "name"}
-        source = f"{kind} {chosen['name']!r}"
-        parts[kind] = classes[kind](validate(classes[kind].settings, given, source), context)
+    settings = settings_of(normal)
+    parts = {
+        kind: _class(kind, chosen["name"])(settings[kind], context)
+        for kind, chosen in normal.items()
+    }
     capabilities.check(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
@@ -101,6 +98,20 @@ def normalise(spec: CodecSpec) -> Normal:
             raise ConfigError(f"codec: unknown key {key!r}.{hint} Known: {', '.join(known)}.")
     preset = _preset(_text("preset", spec.get("preset", _DEFAULT_PRESET)))
     return {kind: _part(kind, preset[kind], spec.get(kind, {})) for kind in PARTS}
+
+
+def settings_of(normal: Normal) -> dict[str, Settings]:
+    """The parameters of the four parts, which may still not fit each other or the layers.
+
+    Raises:
+        ConfigError: an unknown parameter, or a value out of range; or as ``build_codec``.
+    """
+    found: dict[str, Settings] = {}
+    for kind, chosen in normal.items():
+        given = {key: value for key, value in chosen.items() if key != "name"}
+        source = f"{kind} {chosen['name']!r}"
+        found[kind] = validate(_class(kind, chosen["name"]).settings, given, source)
+    return found
 
 
 def _class(kind: str, name: str) -> type[Any]:

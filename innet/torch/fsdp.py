@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec
+from innet.codecs import Codec, CodecSpec, build_codec
 from innet.errors import InputError
 from innet.record import Report
 from innet.torch.courier import Courier
@@ -94,6 +94,7 @@ class SwitchReduceScatter(ReduceScatter):
                 "gradient belongs to."
             )
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        build_codec(codec, seed=seed)  # one that cannot be is told now, not in the first backward
         member, _ = join_group(process_group, settings)
         courier = Courier(member, deadline=deadline, seed=seed)
         made = [cls(courier, codec, index) for index, _ in enumerate(modules)]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import CodecSpec
-from innet.codecs.compose import normalise
+from innet.codecs import CodecSpec, check_seed
+from innet.codecs.compose import normalise, settings_of
 from innet.errors import InputError, StateError
 from innet.record import Report
 from innet.torch.companion import let_end
@@ -18,7 +18,7 @@ from innet.torch.courier import Courier
 from innet.torch.flat import torch
 from innet.torch.gathering import Gathering, Refusal, Tally, WaitingBucket
 from innet.torch.promise import Promise
-from innet.torch.rendezvous import Settings, join_group
+from innet.torch.rendezvous import Settings, is_positive, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors
 from innet.torch.units import Shape, Unit, cut, layers, numel, spec_of_unit
 
@@ -54,8 +54,9 @@ class HookState:
             remember gradients must not remember the scale with them.
 
     Raises:
-        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, or the
-            key's file cannot be read.
+        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
+            argument is not what it should be, or the key's file cannot be read.
+        UnknownNameError, ConfigError: the codec has a part or a parameter that there is none of.
     """
 
     def __init__(
@@ -71,12 +72,16 @@ class HookState:
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,
     ) -> None:
-        if not unit_cap_mb > 0:
+        # Now, and not in the first iteration, where each worker waits for the others.
+        if not is_positive(unit_cap_mb):
             raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
+        if scale is not None and not callable(scale):
+            raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
         self.codec = normalise(codec)
+        settings_of(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb
-        self.seed = seed
+        self.seed = check_seed(seed)
         self.scale = scale
         self._tally = Tally()
         self._group = process_group

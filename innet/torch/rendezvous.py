@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,14 @@ class Settings:
         that ``INNET_KEY_FILE`` names.
 
         Raises:
-            InputError: the deadline is not positive or infinite, or the key's file cannot be read.
+            InputError: the deadline is not positive or infinite, what should be a text is none, or
+                the key's file cannot be read.
         """
-        if not 0 < deadline < math.inf:
+        texts: dict[str, object] = {"switch": switch, "job": job, "key": key}
+        for name, given in texts.items():
+            if not isinstance(given, str | None):
+                raise InputError(f"the {name} is a {type(given).__name__}; give a text.")
+        if not (is_positive(deadline) and deadline < math.inf):
             raise InputError(f"a deadline of {deadline} s; give a positive, finite number.")
         if key is None:
             key = environment.get("INNET_KEY") or _key_in(environment.get("INNET_KEY_FILE"))
@@ -69,6 +75,11 @@ class Settings:
             key,
             deadline,
         )
+
+
+def is_positive(value: object) -> bool:
+    """Whether it is a number, and more than 0."""
+    return isinstance(value, Real) and float(value) > 0
 
 
 def _key_in(file: str | None) -> str | None:

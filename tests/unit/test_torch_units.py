@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402
-from innet.errors import CompositionError, InputError, StateError, UnknownNameError  # noqa: E402
+from innet.errors import (  # noqa: E402
+    CompositionError,
+    ConfigError,
+    InputError,
+    StateError,
+    UnknownNameError,
+)
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.promise import Promise  # noqa: E402
@@ -68,6 +74,26 @@ def test_a_hook_needs_a_process_group():
         with pytest.raises(InputError, match="a deadline of"):
             HookState(deadline=deadline)
     assert DDPHook is ddp_hook
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seed": "x"}, "the codec's seed is 'x'; give an integer"),
+        ({"seed": -1}, "the codec's seed is -1; use one from 0"),
+        ({"unit_cap_mb": "x"}, "unit_cap_mb is x; give a positive number"),
+        ({"deadline": "x"}, "a deadline of x s; give a positive"),
+        ({"switch": 48879}, "the switch is a int; give a text"),
+        ({"job": 5}, "the job is a int"),
+        ({"key": b"secret"}, "the key is a bytes"),
+        ({"scale": 65536.0}, r"scale is 65536\.0; give a function, such as scaler\.get_scale"),
+        ({"codec": {"preset": "topk", "selector": {"rato": 0.1}}}, "rato"),
+        ({"codec": {"preset": "topk", "selector": {"ratio": 5}}}, "ratio"),
+    ],
+)
+def test_a_hook_is_told_at_once_what_it_cannot_use(arguments, said):
+    with pytest.raises((InputError, ConfigError), match=said):
+        HookState(**arguments)
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,22 @@ def _status() -> int:
         if error.filename is not None:  # a file's own trouble is a command's to explain
             raise
         _abandon_output()
-        if error.errno is None:  # a library's own, such as one that finds its parts no more
+        if isinstance(error, FileNotFoundError) and (advice := folder_advice()):
+            _say(f"error: {error.strerror or error}.\n{advice}")
+        elif error.errno is None:  # a library's own, such as one that finds its parts no more
             _say(f"error: {error}")
         elif not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
             _say(f"error: cannot write the output: {error.strerror or error}.")
         return 1
+
+
+def folder_advice() -> str:
+    """What helps where the folder that this process works in was deleted; else nothing."""
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib may not be there yet
+    except FileNotFoundError:
+        return "The folder that this was started in was deleted: go to another (cd) and try again."
+    return ""
 
 
 def _say(message: str) -> None:

@@ -14,6 +14,7 @@ from innet.cli import (
     demo,
     doctor,
     experiment,
+    folder_advice,
     net,
     p4,
     report,
@@ -68,7 +69,7 @@ def run() -> int:
     try:
         app()
     except InnetError as error:
-        say_error(str(error))
+        say_error(f"{error}\n{folder_advice()}".rstrip())
         return 1
     except MemoryError as error:
         say_error(f"the memory does not suffice ({str(error) or 'no more said'}); choose less.")

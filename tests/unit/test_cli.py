@@ -326,6 +326,25 @@ class TestEnds:
         assert stop.value.code == 1
         assert capsys.readouterr().err == "error: no liblibrary.so\n"
 
+    def test_a_folder_that_was_deleted(self, tmp_path, monkeypatch, capsys):
+        (tmp_path / "gone").mkdir()
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        advice = "The folder that this was started in was deleted: go to another (cd)"
+        monkeypatch.setattr(sys, "argv", ["innet", "report", "demo.json"])
+        with pytest.raises(SystemExit, match="1"):
+            main()
+        said = capsys.readouterr().err
+        assert said.startswith(
+            f"error: cannot read demo.json: No such file or directory.\n{advice}"
+        )
+        # As by Numba, which wants to know where it is before it compiles anything.
+        monkeypatch.setattr("innet.cli.app.run", os.getcwd)
+        monkeypatch.setattr("innet.cli._abandon_output", lambda: None)
+        with pytest.raises(SystemExit, match="1"):
+            main()
+        assert capsys.readouterr().err.startswith(f"error: No such file or directory.\n{advice}")
+
     @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"]])
     def test_a_reader_that_has_gone(self, arguments):
         reader, writer = os.pipe()

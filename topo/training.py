@@ -22,6 +22,7 @@ from topo.network import made, network, scratch
 from topo.settings import NetSettings
 from topo.workforce import Workforce
 from workers.outcomes import load
+from workers.settings import SeatSettings
 from workers.training import TrainingWorkerSettings
 
 RECORD, PLOT = "net-train.json", "net-train.png"  # file names in the output folder
@@ -105,13 +106,14 @@ def _on_network(
     name = f"{way.name}-net-seed-{trial.seed}"
     of_worker = TrainingWorkerSettings.model_validate(
         {
-            **settings.of_worker().model_dump(),
+            **settings.of_worker().model_dump(include=set(SeatSettings.model_fields)),
             "model": training.model,
             "framework": training.framework,
             "iterations": schedule.iterations,
             "batch_size": schedule.batch_size,
             "learning_rate": schedule.learning_rate,
             "momentum": 0.0 if way.own_momentum else schedule.momentum,
+            "evaluate": training.evaluate,
         }
     )
 

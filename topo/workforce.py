@@ -23,7 +23,7 @@ from topo import processes
 from topo.leader import Leader
 from topo.network import check_switches
 from topo.processes import NodeProcess
-from workers.settings import JobSettings, ServerSettings, WorkerSettings
+from workers.settings import JobSettings, SeatSettings, ServerSettings, WorkerSettings
 
 _READY_SECONDS = 120.0
 _TURN = 0.2  # seconds between two looks at the switches
@@ -52,7 +52,7 @@ class Workforce:
         self,
         net: Any,
         plan: Plan,
-        settings: WorkerSettings,
+        settings: SeatSettings,
         folder: Path,
         program: str = "workers.allreduce",
     ) -> None:
@@ -230,16 +230,16 @@ class Workforce:
                 raise server.death()
 
     def _launch(self, worker: int, node: Any) -> NodeProcess:
-        gradient = self._folder / f"gradient{worker}.npy"
-        settings = self._settings.model_copy(
-            update={
-                "worker": worker,
-                "interface": node.defaultIntf().name,
-                "input": gradient if gradient.exists() else None,
-                "outcome": self.outcome(worker),
-                "output": self.output(worker),
-            }
-        )
+        own: dict[str, Any] = {
+            "worker": worker,
+            "interface": node.defaultIntf().name,
+            "outcome": self.outcome(worker),
+        }
+        if isinstance(self._settings, WorkerSettings):
+            gradient = self._folder / f"gradient{worker}.npy"
+            own["input"] = gradient if gradient.exists() else None
+            own["output"] = self.output(worker)
+        settings = self._settings.model_copy(update=own)
         return self._start(f"worker {worker}", node, self._program, settings)
 
     def _launch_server(self, node: Any) -> NodeProcess:

@@ -20,6 +20,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
-    check_files(settings)
+    check_files(settings.output, settings.outcome)
     gradient = _gradient(settings)
     what = f"all-reduces of {gradient.size} elements, rounds {settings.rounds}"
     with seated(settings, what, led=wait) as seat:
@@ -66,9 +67,9 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
             yield {"report": report.model_dump(mode="json")}
 
 
-def check_files(settings: WorkerSettings) -> None:
+def check_files(*paths: Path | None) -> None:
     """Refuse files that could not be written when the work is done."""
-    for path in (settings.output, settings.outcome):
+    for path in paths:
         if path is not None:
             check_writable(path)
 

@@ -14,7 +14,7 @@ from innet.plan import Plan, RegisterReader, following
 from innet.service import join
 from innet.service.daemon import key_of
 from workers.commandline import say
-from workers.settings import WorkerSettings
+from workers.settings import SeatSettings
 
 
 class Seat(NamedTuple):
@@ -32,9 +32,7 @@ class Seat(NamedTuple):
     read: RegisterReader | None
     renew: Renew | None
 
-    def participant(
-        self, settings: WorkerSettings, layers: ModelLayers | None = None
-    ) -> Participant:
+    def participant(self, settings: SeatSettings, layers: ModelLayers | None = None) -> Participant:
         """The worker that sits here.
 
         Args:
@@ -57,7 +55,7 @@ class Seat(NamedTuple):
 
 @contextmanager
 def seated(
-    settings: WorkerSettings, what: str, layers: ModelLayers | None = None, *, led: bool = False
+    settings: SeatSettings, what: str, layers: ModelLayers | None = None, *, led: bool = False
 ) -> Iterator[Seat]:
     """A worker's seat while the context is open.
 

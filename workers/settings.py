@@ -116,8 +116,8 @@ class JobSettings(Settings):
         )
 
 
-class WorkerSettings(JobSettings):
-    """One worker of a job.
+class SeatSettings(JobSettings):
+    """One worker of a job, whatever it sums.
 
     Attributes:
         worker: its index.
@@ -127,12 +127,7 @@ class WorkerSettings(JobSettings):
         key_file: a file that holds the service's key.
         interface: where to send raw Ethernet; not needed for UDP.
         switch: what runs the program, for the report.
-        input: a NumPy file (.npy) with this worker's gradient; generated if not given.
-        size: elements of a generated gradient.
-        density: share of its elements that are not zero.
-        rounds: how many all-reduces, one after the other.
-        output: where the sum of the last one goes (.npy).
-        outcome: where all that verification needs of the last one goes (.npz).
+        outcome: where all that verification needs of the last all-reduce goes (.npz).
     """
 
     worker: Annotated[int, Field(ge=0)]
@@ -141,11 +136,6 @@ class WorkerSettings(JobSettings):
     key_file: AnyPath | None = None
     interface: str | None = None
     switch: str = "unknown"
-    input: AnyPath | None = None
-    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    rounds: Annotated[int, Field(ge=1)] = 1
-    output: AnyPath | None = None
     outcome: AnyPath | None = None
 
     @field_validator("worker")
@@ -169,6 +159,24 @@ class WorkerSettings(JobSettings):
             hold=0.01,
             tick=1e-4,
         )
+
+
+class WorkerSettings(SeatSettings):
+    """One worker of all-reduces.
+
+    Attributes:
+        input: a NumPy file (.npy) with this worker's gradient; generated if not given.
+        size: elements of a generated gradient.
+        density: share of its elements that are not zero.
+        rounds: how many all-reduces, one after the other.
+        output: where the sum of the last one goes (.npy).
+    """
+
+    input: AnyPath | None = None
+    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rounds: Annotated[int, Field(ge=1)] = 1
+    output: AnyPath | None = None
 
 
 class ServerSettings(JobSettings):

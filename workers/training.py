@@ -3,7 +3,7 @@
     python -m workers.training worker0.toml
 
 The file, and ``--set NAME=VALUE``, fill ``TrainingWorkerSettings``. Each iteration prints one line
-of JSON: {"report": ..., "loss": that of this worker's batch, "score": on the test set, from worker
+of JSON: {"report": ..., "loss": that of this worker's batch, "score": of the model, from worker
 0 after each epoch}. With --wait and for errors see ``workers.allreduce``.
 """
 
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from innet.experiments.model import Vector, data_of, model_of
+from innet.experiments.model import Part, Vector, data_of, model_of
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, replica
 from innet.record import Report
@@ -24,10 +24,10 @@ from innet.rehearsal import rehearse
 from workers.allreduce import check_files, main_of, summed
 from workers.outcomes import save
 from workers.seat import seated
-from workers.settings import WorkerSettings
+from workers.settings import SeatSettings
 
 
-class TrainingWorkerSettings(WorkerSettings):
+class TrainingWorkerSettings(SeatSettings):
     """One worker of a training.
 
     Attributes:
@@ -37,6 +37,9 @@ class TrainingWorkerSettings(WorkerSettings):
         batch_size: samples per worker and step.
         learning_rate: for the mean of the workers' gradients.
         momentum: of the optimiser; 0 with codecs that have a momentum of their own.
+        evaluate: what the model is judged by: its test set, or "validation", a part of what it is
+            trained on otherwise.
+        seed: of weights, batches, the codec's hashes and the faults.
     """
 
     model: str = "digits-cnn"
@@ -45,6 +48,7 @@ class TrainingWorkerSettings(WorkerSettings):
     batch_size: Annotated[int, Field(ge=1)]
     learning_rate: Annotated[float, Field(gt=0)]
     momentum: Annotated[float, Field(ge=0, lt=1)]
+    evaluate: Part = "test"
 
 
 def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
@@ -57,9 +61,9 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     Raises:
         InnetError: something cannot be used, or the network failed.
     """
-    check_files(settings)
+    check_files(settings.outcome)
     model = model_of(settings.model, settings.framework)
-    data = data_of(model, "test")
+    data = data_of(model, settings.evaluate)
     layers = tuple(model.shapes.values())
     schedule = Schedule(
         workers=settings.workers,
@@ -72,7 +76,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     what = (
         f"a training of {settings.model}, iterations {settings.iterations}, batch_size "
         f"{settings.batch_size}, learning_rate {settings.learning_rate}, momentum "
-        f"{settings.momentum}"
+        f"{settings.momentum}, evaluate {settings.evaluate}"
     )
     with one_thread(), seated(settings, what, layers, led=wait) as seat:
         participant = seat.participant(settings, layers)

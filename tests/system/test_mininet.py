@@ -157,6 +157,18 @@ def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind,
     assert trained.codec == expected.codec
 
 
+def test_a_training_leaves_the_test_set_alone_where_it_is_told_to(tmp_path):
+    small = TrainSettings(epochs=1, batch_size=300, evaluate="validation", codecs=("exact",))
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    chosen = settings(codec="exact", seed=3)
+    plain, trained = training.run(chosen, small, tmp_path, created=when).record.runs
+    in_process = small.model_copy(update={"workers": 2, "seed": 3})
+    expected = comparison.run(in_process, tmp_path, created=when).record.runs
+    for mine, theirs in zip((plain, trained), expected, strict=True):
+        assert [step.loss for step in mine.steps] == [step.loss for step in theirs.steps]
+        assert mine.steps[-1].score == theirs.steps[-1].score
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_capture_of_the_network_replays_to_the_same_outputs(kind, tmp_path):
     loss = 0.05 if kind == "builtin" else 0.0

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +18,10 @@ import pytest
 from support.service import SECONDS, serving, together, where
 
 import innet
-from innet.config import load_toml
+from innet.config import TrainSettings, load_toml
 from innet.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.experiments import allreduce as experiment
+from innet.experiments import comparison
 from innet.service import join
 from workers import allreduce, switch, training
 from workers.allreduce import summed
@@ -112,14 +114,27 @@ def test_a_port_that_no_switch_has(capsys):
     assert "511@lo: a switch has ports 0 to 510" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("where_to", ["output", "outcome"])
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(at, tmp_path, where_to):
-    options = WorkerSettings(worker=0, **at, **{where_to: tmp_path / "absent" / "x.npy"})
-    learning = {"iterations": 1, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.0}
-    learner = TrainingWorkerSettings(**options.model_dump() | learning)
-    for work in (lambda: allreduce.run(options), lambda: training.run(learner)):
+LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(at, tmp_path):
+    where = tmp_path / "absent" / "x.npy"
+    for work in (
+        lambda: allreduce.run(WorkerSettings(worker=0, output=where, **at)),
+        lambda: allreduce.run(WorkerSettings(worker=0, outcome=where, **at)),
+        lambda: training.run(TrainingWorkerSettings(worker=0, outcome=where, **LEARNING, **at)),
+    ):
         with pytest.raises(InputError, match=r"cannot write .*absent/x\.npy: No such file"):
             next(work())
+
+
+@pytest.mark.parametrize("name", ["input", "size", "density", "rounds", "output"])
+def test_a_worker_of_a_training_knows_no_settings_of_all_reduces(name, capsys):
+    with pytest.raises(SystemExit):
+        training.main(["--help"])
+    assert f"  {name} = " not in capsys.readouterr().out
+    assert training.main(["--set", f"{name}=1"]) == 1
+    assert f"{name}" in capsys.readouterr().err
 
 
 def test_a_sum_goes_to_just_the_path_that_was_named(at, tmp_path):
@@ -194,13 +209,24 @@ def test_a_worker_of_a_service_goes_on_without_one_that_is_late(at):
 
 
 def test_a_training_worker_of_a_service(at):
-    options = TrainingWorkerSettings(
-        worker=0, framework="numpy", iterations=2, batch_size=8, learning_rate=0.1, momentum=0.9,
-        codec="topk", **at | {"workers": 1},
-    )  # fmt: skip
-    lines = list(training.run(options))
+    own = {"framework": "numpy", "codec": "topk", **LEARNING, **at, "workers": 1}
+    lines = list(training.run(TrainingWorkerSettings(worker=0, **own)))
     assert len(lines) == 2
     assert all(np.isfinite(line["loss"]) for line in lines)
+
+
+def test_a_training_worker_leaves_the_test_set_alone_where_it_is_told_to(at, tmp_path):
+    same = {"framework": "numpy", "batch_size": 400, "evaluate": "validation", "workers": 1}
+    chosen = TrainSettings(
+        codecs=("exact",), epochs=1, learning_rate=0.1, momentum=0.9, values_per_packet=32, **same
+    )
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    expected = comparison.run(chosen, tmp_path, created=created).record.runs[1].steps
+    steps = LEARNING | {"iterations": len(expected)}
+    worker = TrainingWorkerSettings(worker=0, codec="exact", **at | steps | same)
+    lines = list(training.run(worker))
+    assert [line["loss"] for line in lines] == [step.loss for step in expected]
+    assert lines[-1]["score"] == expected[-1].score
 
 
 def test_a_worker_that_comes_for_another_sum_is_told_at_once(service, at):

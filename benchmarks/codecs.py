@@ -86,9 +86,9 @@ def selector_steps(
     yield "threshold, 0.1 %, with residual", 3, 0, lambda: cpu.reaching_residual(x, gradient, 3.3)
     for stages in (1, 2):
         codec = build_codec(
-            {"preset": "sidco-gp", "selector": {"ratio": 0.001, "stages": stages, "every": 0}}
+            {"preset": "sidco-p", "selector": {"ratio": 0.001, "stages": stages, "every": 0}}
         )
-        name = f"sidco-gp, {stages} of its stages"
+        name = f"sidco-p, {stages} of its stages"
         yield name, 2 * stages + 1, 0, partial(codec.selector.select, x)
     for width in (50, 500):
         step = partial(cpu.reaching_maxima, x, gradient, 1.0, width)

@@ -63,12 +63,12 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[5, 571], [5, 483]],
     ),
     "sidco-gp": (
-        "f446f0016a0b13240b4aefc3138593f67df12fbd4554b34574aed1e9b301932b",
-        [[5, 331], [5, 243]],
+        "46a2ec501a3eb5a43cb6c467404d273e4094bf50387d3d398e137fadab6f7aa3",
+        [[5, 267], [5, 153]],
     ),
     "sidco-p": (
-        "3a2a8a6f91b72acd2a18c86ec47aabc98deed04524af9b3ff2036b7d81c06f36",
-        [[5, 267], [5, 153]],
+        "33a4599c881f78986a452b649b7adafa510adb482b3eacff295781aa8c686cb8",
+        [[5, 331], [5, 243]],
     ),
     "sketched-sgd": (
         "dd91073ef8c1f64ff4a91d1d6b01c283b834b35cc16a6230f37d1d884d06452c",

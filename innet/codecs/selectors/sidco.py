@@ -56,6 +56,7 @@ class Sidco(Selector[SidcoSettings]):
     - What is zero has no place in a distribution of magnitudes: the others are fitted, and the
       share is taken of them so that as many elements are wanted. Where no more are not zero than
       are wanted, all of these are selected.
+    - The first stage of SIDCo-P fits |x| less the smallest, as the later ones do; there |x| itself.
     - A stage before the last that would let nothing through is passed over. Where nothing reaches
       the last threshold, the layer's largest element is selected.
     - The paper's rule stays for ever at M = 1 where one stage selects too many, and for a heavy
@@ -172,14 +173,14 @@ class SidcoExponential(Sidco):
 
 
 class SidcoPareto(Sidco):
-    """Generalised Pareto distributions: SIDCo-GP."""
+    """Generalised Pareto distributions: SIDCo-P."""
 
-    name = "sidco-gp"
+    name = "sidco-p"
     fits = (tails.pareto, tails.pareto)
 
 
 class SidcoGamma(Sidco):
-    """A gamma distribution, then generalised Pareto distributions: SIDCo-P."""
+    """A gamma distribution, then generalised Pareto distributions: SIDCo-GP."""
 
-    name = "sidco-p"
+    name = "sidco-gp"
     fits = (tails.gamma, tails.pareto)

@@ -62,13 +62,14 @@ def _header_type(tree: Tree) -> ir.HeaderType:
     max_bytes = tree.find("max_length")
     stated = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
     limit = stated or _LONGEST_PACKET
-    fixed = sum(each[1].width() for each in tree["fields"] if each[1].value != "*")
+    fixed = sum(each[1].width(0) for each in tree["fields"] if each[1].value != "*")
     members: list[ir.Field] = []
     offset = 0
     for each in tree["fields"]:
         variable = each[1].value == "*"
-        width = max(8 * limit - fixed, 0) if variable else each[1].width()
         signed, saturating = (len(each) > i and each[i].boolean() for i in (2, 3))
+        # p4c takes bit<0>, and no int<0>.
+        width = max(8 * limit - fixed, 0) if variable else each[1].width(int(signed))
         members.append(ir.Field(each[0].string(), width, signed, saturating, variable, offset))
         offset += 0 if variable else width
     if sum(member.variable for member in members) > 1:

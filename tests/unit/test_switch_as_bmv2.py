@@ -215,3 +215,17 @@ def test_overflow_is_seen_by_what_comes_next(engine, number, negated, product, t
     """A compiler that takes overflow for impossible gets -(-2**63) - 5 wrong."""
     switch = switch_of("as_bmv2_overflow", engine)
     assert answer(switch, number * 3 + "00") == [(2, negated + product + total + less)]
+
+
+# ── Fields of no bits ──
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_fields_of_no_bits_hold_nothing_and_cost_nothing(engine):
+    """Between bytes; within one simple_switch reads where there is no byte, and may crash."""
+    switch = switch_of("fuzz_empty", engine, "table_add stated set 3 => 0 4")
+    for packet, out in [
+        ("01 03 20 00000000000000ff 0000 00", "01 04 21 00000000000000ff 8072 04"),
+        ("00 01 1f 0000000000000001", "00 01 00 0000000000000002"),
+    ]:
+        assert answer(switch, words(packet)) == [(1, words(out))]

@@ -16,6 +16,7 @@ from support.lockstep import all_reduce, shares
 
 from innet import kernels
 from innet.codecs import build_codec
+from innet.codecs.quantisers.thc import ThcSettings
 from innet.codecs.quantisers.thc_table import reach_of, table
 from innet.errors import CompositionError, ConfigError, InputError
 from innet.kernels.hadamard_layout import padded
@@ -100,6 +101,12 @@ def test_no_symmetric_table_is_better(bits, granularity):
         others.append((*half, *(granularity - each for each in reversed(half))))
     assert found in others
     assert variance(found, reach) == pytest.approx(min(variance(each, reach) for each in others))
+
+
+def test_the_default_table_is_the_one_of_the_papers_public_code():
+    defaults = ThcSettings()
+    found = table(defaults.bits, defaults.granularity, reach_of(defaults.truncated))
+    assert found == (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 
 @pytest.mark.parametrize(("bits", "granularity"), [(1, 1), (1, 8), (4, 15), (4, 30), (8, 1023)])

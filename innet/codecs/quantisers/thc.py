@@ -86,8 +86,8 @@ class Thc(Counting[ThcSettings], Quantiser[ThcSettings]):
     * Workers look the table up themselves and send its entry. The paper's send the entry's number,
       4 bits, and its switch looks it up. A switch that only adds is enough here, and takes the bits
       of N · g for each value both ways (carrier ``packed``), as the paper's for the way back.
-    * The table is the best of those that are symmetric. The truncated share of 1/32 is the default
-      of the paper's public code; a granularity of 30 is this project's choice.
+    * The table is the best of those that are symmetric. For the granularity of 30 and the truncated
+      share of 1/32, as in the paper's public code, that is the table which it has.
     """
 
     name = "thc"

@@ -13,6 +13,7 @@ from innet.cli.options import ConfigOption, EngineOption, SetOption, ValuesOptio
 from innet.cli.output import err, out, say_json
 from innet.cli.settings import read_settings
 from innet.config import TrainSettings
+from innet.errors import InnetError
 
 
 def train(
@@ -97,7 +98,7 @@ def train(
             result = run(
                 settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
             )
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, InnetError) as stop:
         for note in getattr(stop, "__notes__", ()):
             err.print(note, markup=False, soft_wrap=True)
         raise

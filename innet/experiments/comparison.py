@@ -75,7 +75,8 @@ def run(
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
             written (found before anything is trained).
         DivergedError: a training diverged; says which. Those before it are in the record.
-        KeyboardInterrupt: it was interrupted; a note says where those before are.
+        KeyboardInterrupt: it was interrupted; a note says where those before are. So does one of
+            any other error that comes of a training, as of a codec.
         UnknownNameError, ConfigError, CompositionError: as ``ways``, or the model, before anything
             is trained.
         MissingToolError: the framework or the data is not installed.
@@ -106,7 +107,7 @@ def run(
             raise
         path = kept().record_path
         raise DivergedError(f"{error} What was trained before it is in {path}.") from None
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, Exception) as stop:  # a codec of somebody's own may raise anything
         if runs:
             stop.add_note(f"What was trained before is in {kept().record_path}.")
         raise

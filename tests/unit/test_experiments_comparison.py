@@ -17,7 +17,7 @@ from innet.cli import TERMINATED, main
 from innet.cli.app import app
 from innet.codecs.carriers.lhc import Lhc
 from innet.config import TrainSettings
-from innet.errors import ConfigError, DivergedError, InnetError
+from innet.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.experiments import cnn, comparison, digits
 from innet.record import TRAIN, ExperimentRecord
 from innet.report.training import training_table
@@ -196,6 +196,31 @@ def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
     path = tmp_path / comparison.RECORD
     assert done.exit_code == 130
     assert f"What was trained before is in {path}." in done.output
+    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+        "plain float32"
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [InputError("the integers are none."), ZeroDivisionError("x / 0")]
+)
+def test_what_was_trained_before_a_codec_failed_is_kept(tmp_path, monkeypatch, error):
+    of_seed = comparison.run_of_seed
+
+    def failing(way, trial):
+        if way.name == "topk":
+            raise error
+        return of_seed(way, trial)
+
+    monkeypatch.setattr(comparison, "run_of_seed", failing)
+    config = tmp_path / "train.toml"
+    config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
+    done = CliRunner().invoke(app, ["train", "--config", str(config), "-o", str(tmp_path)])
+    path = tmp_path / comparison.RECORD
+    said = f"What was trained before is in {path}."
+    assert done.exit_code == 1
+    assert error.__notes__ == [said]  # which a traceback shows; innet's own errors have none
+    assert (said in done.output) == isinstance(error, InputError)
     assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
         "plain float32"
     ]

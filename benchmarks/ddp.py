@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.common import Row, show
-from benchmarks.ranks import KEY, Serving, running, serve, spawn
+from benchmarks.ranks import KEY, Serving, dismiss, heard, ranks_of, running, serve
 from benchmarks.star import INTERFACE, Place, Star, enter
 from innet.codecs import CodecSpec
 from innet.errors import InnetError
@@ -114,32 +114,22 @@ def _iterations(  # noqa: PLR0917 - options of the command
         for way in (*HOOKS, GROUP):
             where = stack.enter_context(running(serve, serving)).address
             switches[way] = f"{where.ip}:{where.udp_port}"
-        ends, processes = [], []
-        for rank in range(ranks):
-            here, there = spawn.Pipe()
-            place = places[rank] if places else None
-            task = _Rank(rank, ranks, layers, width, switches, store, place)
-            processes.append(spawn.Process(target=_run, args=(there, task), daemon=True))
-            processes[-1].start()
-            ends.append(here)
-        for here in ends:
-            here.recv()
+        tasks = [
+            _Rank(rank, ranks, layers, width, switches, store, places[rank] if places else None)
+            for rank in range(ranks)
+        ]
+        ends = stack.enter_context(ranks_of(_run, tasks))
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         reports: dict[str, list[list[Report]]] = {way: [] for way in WAYS}
         for repeat in range(repeats + 3):
             for way, measured in seconds.items():
                 for here in ends:
                     here.send(way)
-                answers = [here.recv() for here in ends]
+                answers = heard(ends)
                 if repeat >= 3:  # before, buckets are made anew and codecs begin to remember
                     measured.append(max(spent for spent, _ in answers))
                     reports[way] += [each for _, each in answers if each]
-        for here in ends:
-            here.send(None)
-        for here in ends:
-            here.recv()
-        for process in processes:
-            process.join(60)
+        dismiss(ends)
     gloo = statistics.median(seconds["gloo"])
     rows = []
     for way, measured in seconds.items():

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -164,6 +164,45 @@ def _rank(told: Connection, task: _Ranking) -> None:
     distributed.destroy_process_group()
 
 
+@contextlib.contextmanager
+def ranks_of(target: Any, tasks: Iterable[Any]) -> Iterator[list[Connection]]:
+    """A process for each task, once all have said that they are ready; their ends at the end.
+
+    Those who are left alone notice that their other end is closed.
+    """
+    with contextlib.ExitStack() as stack:
+        ends: list[Connection] = []
+        for task in tasks:
+            here, there = spawn.Pipe()
+            started = spawn.Process(target=target, args=(there, task), daemon=True)
+            started.start()
+            there.close()  # so that its end is noticed
+            stack.callback(_end, started, here)
+            ends.append(here)
+        heard(ends)
+        yield ends
+
+
+def heard(ends: list[Connection]) -> list[Any]:
+    """What each rank says next."""
+    found = []
+    for rank, here in enumerate(ends):
+        if not here.poll(_PATIENCE):
+            raise TimeoutError(f"rank {rank} has said nothing for {_PATIENCE:g} s.")
+        try:
+            found.append(here.recv())
+        except EOFError:
+            raise RuntimeError(f"rank {rank} has ended; it said why above.") from None
+    return found
+
+
+def dismiss(ends: list[Connection]) -> None:
+    """Tell all ranks that it is over, and wait until they have heard it."""
+    for here in ends:
+        here.send(None)
+    heard(ends)
+
+
 def _end(process: Any, here: Connection) -> None:
     """Have a rank that was told so, or that was left alone, end."""
     here.close()
@@ -231,8 +270,8 @@ class Ranks:
                 )
                 self._switches[name] = stack.enter_context(running(serve, task))
             services = {name: switch.address for name, switch in self._switches.items()}
-            for rank in range(self._workers):
-                ranking = _Ranking(
+            tasks = [
+                _Ranking(
                     rank,
                     self._workers,
                     self._cases,
@@ -242,35 +281,17 @@ class Ranks:
                     self._alike,
                     self._places[rank],
                 )
-                here, there = spawn.Pipe()
-                started = spawn.Process(target=_rank, args=(there, ranking), daemon=True)
-                started.start()
-                there.close()  # so that its end is noticed
-                stack.callback(_end, started, here)
-                self._ends.append(here)
-            self._heard()
+                for rank in range(self._workers)
+            ]
+            self._ends = stack.enter_context(ranks_of(_rank, tasks))
             self._stack = stack.pop_all()
         return self
-
-    def _heard(self) -> list[Any]:
-        """What each rank says next."""
-        found = []
-        for rank, here in enumerate(self._ends):
-            if not here.poll(_PATIENCE):
-                raise TimeoutError(f"rank {rank} has said nothing for {_PATIENCE:g} s.")
-            try:
-                found.append(here.recv())
-            except EOFError:
-                raise RuntimeError(f"rank {rank} has ended; it said why above.") from None
-        return found
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._stack:
             if kind is not None:
                 return  # those who are left notice that their other end is closed
-            for here in self._ends:
-                here.send(None)
-            self._heard()
+            dismiss(self._ends)
 
     def measure(self, names: list[str], repeats: int) -> dict[str, Measured]:
         """All-reduces of these kinds, in turns."""
@@ -281,7 +302,7 @@ class Ranks:
                     here.send(name)
                 switch = self._switches.get(name)
                 before = switch.processor_time() if switch else 0.0
-                answers = self._heard()
+                answers = heard(self._ends)
                 after = switch.processor_time() if switch else 0.0
                 if repeat < _FIRST:
                     continue

@@ -88,11 +88,16 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def owned(self) -> bool:
+        """Whether this process opened it, and was not forked from the one that did."""
+        return os.getpid() == self._owner
+
     def close(self) -> None:
         """End the connection, although processes that were forked have it open as well; in one of
         these it is not theirs to end.
         """
-        if os.getpid() == self._owner:
+        if self.owned:
             with contextlib.suppress(OSError):  # it has ended before
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -217,8 +217,11 @@ class Membership(Uncopied):
         return int(answer["value"])
 
     def leave(self) -> None:
-        """Leave the job on purpose: the others need not wait for this worker."""
-        if self._channel is not None:
+        """Leave the job on purpose: the others need not wait for this worker.
+
+        In a process that was forked from the one that joined, the job is not left.
+        """
+        if self._channel is not None and self._channel.owned:
             try:
                 self._channel.say({"request": "leave"})
                 self._wait(time.monotonic() + _LEAVE_SECONDS, "left_job", lambda: "its answer")

@@ -70,6 +70,7 @@ class Companion:
     """
 
     def __init__(self) -> None:
+        self._owner = os.getpid()
         self.key = secrets.token_hex(16)
         with tempfile.TemporaryDirectory(prefix="innet-") as folder:
             errors = Path(folder) / "errors.txt"
@@ -105,7 +106,9 @@ class Companion:
             self._process.wait(_LET_END_SECONDS)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process. One forked from its parent does not, as the parent still needs it."""
+        if os.getpid() != self._owner:
+            return
         try:
             self._process.communicate(timeout=_END_SECONDS)  # closes the pipes
         except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ of a job put in the same errands in the same order.
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 from dataclasses import replace
@@ -113,6 +114,7 @@ class Courier:
         )
         self._closing = threading.Lock()
         self._closed = False
+        self._owner = os.getpid()
         self._queue: queue.SimpleQueue[Errand | threading.Event | None] = queue.SimpleQueue()
         # A daemon: a script that ends without closing anything must end.
         self._thread = threading.Thread(target=self._run, name="innet courier", daemon=True)
@@ -134,7 +136,14 @@ class Courier:
         return codec
 
     def put(self, errand: Errand) -> None:
-        """Carry it out when its turn comes; once it is closed, the errand fails."""
+        """Carry it out when its turn comes; once it is closed, the errand fails.
+
+        So it does in a process forked from this one, which has no thread to carry it out.
+        """
+        if os.getpid() != self._owner:
+            forked = "is in its job in the process that this one was forked from; reduce there."
+            errand.fail(StateError(f"worker {self.worker} {forked}"))
+            return
         with self._closing:
             if not self._closed:
                 self._queue.put(errand)

@@ -174,6 +174,16 @@ def test_a_worker_is_gone_though_a_process_that_it_forked_is_there(service, stac
     assert pair[1].gone == {0}
 
 
+def test_a_process_that_was_forked_does_not_leave_the_job(service, stack, monkeypatch):
+    pair = joined(service, stack)
+    said = []
+    monkeypatch.setattr(pair[0]._channel, "say", said.append)
+    with monkeypatch.context() as forked:
+        forked.setattr("innet.service.channel.os.getpid", lambda: 0)
+        pair[0].leave()
+    assert said == []
+
+
 def test_a_process_that_was_forked_does_not_end_the_connection(service, stack, monkeypatch):
     pair = joined(service, stack)
     channel = pair[0]._channel

@@ -230,6 +230,18 @@ def test_an_errand_for_a_closed_courier_fails():
         assert "worker 0 has left its job" in str(error)
 
 
+def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
+    """The thread that would carry it out is not there."""
+    with couriers() as all_couriers:
+        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
+        with monkeypatch.context() as forked:
+            forked.setattr("innet.torch.courier.os.getpid", lambda: 0)
+            all_couriers[0].put(errand)
+        error = errand._outcome.get(timeout=2)
+        assert isinstance(error, StateError)
+        assert "worker 0 is in its job in the process that this one was forked from" in str(error)
+
+
 def test_roll_calls_with_long_messages():
     def alone(segments):
         return [segment.words for segment in segments]
@@ -380,6 +392,18 @@ def test_a_companion_ends_when_it_is_closed():
     assert companion.address.startswith("127.0.0.1:")
     companion.close()
     assert not companion.runs
+
+
+def test_a_companion_goes_on_when_a_process_that_was_forked_ends():
+    """By sys.exit, with all that is done at the end of an interpreter."""
+    program = (
+        "import os, sys; from innet.torch import companion; each = companion.companion();"
+        "process = os.fork(); process or sys.exit(); os.waitpid(process, 0); print(each.runs)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "True\n"
 
 
 def test_a_companion_that_does_not_listen_in_time_is_ended(monkeypatch):

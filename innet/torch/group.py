@@ -8,6 +8,7 @@ All other collectives, and all-reduces of other dtypes or operations, are gloo's
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import deque
@@ -59,6 +60,7 @@ class SwitchGroup(dist.ProcessGroup):
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        _keep_uncompiled()
         codec = stateless_codec(os.environ.get("INNET_CODEC") or DEFAULT_CODEC)
         super().__init__(rank, size)  # type: ignore[call-arg]  # PyTorch's own types lack this form
         self._store = store
@@ -245,7 +247,7 @@ def _by_gloo(name: str) -> Callable[..., Any]:
 # PyTorch would get to gloo by itself, but for a group that is a class of Python's it keeps the
 # interpreter's lock on the way. A thread of gloo's that has ended an earlier collective may need it
 # to let go of the tensors, while it holds the lock at which that way ends: both wait for ever.
-for _name in (
+_GLOOS = (
     "allgather",
     "_allgather_base",
     "allgather_coalesced",
@@ -261,8 +263,19 @@ for _name in (
     "_reduce_scatter_base",
     "scatter",
     "send",
-):
+)
+for _name in _GLOOS:
     setattr(SwitchGroup, _name, _by_gloo(_name))
+
+
+@functools.cache
+def _keep_uncompiled() -> None:
+    """Have ``torch.compile`` call collectives and not look into them: it would refuse, as it knows
+    PyTorch's own groups only. Not when this is imported, as that would import the compiler.
+    """
+    disable: Callable[..., Any] = torch.compiler.disable
+    for name in (*_GLOOS, "allreduce", "allreduce_coalesced"):
+        setattr(SwitchGroup, name, disable(getattr(SwitchGroup, name)))
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:

@@ -10,9 +10,9 @@ else, and by each codec. Top-k and ScaleCom select of normal numbers; ``lhc`` wi
 given gradients that are sparse by themselves, as those of embeddings are. Three bounds are measured
 beside them: what no codec with a residual can spare, to read the gradient and what was held back
 and to write what is held back and the sum; the same with the peeling of a sketch, which no worker
-of top-k by LHC can spare either; and with the sketch's way through the switch. Ratios are of
-medians. Processor time is that of all processes, with the switch: it says how busy the cores were,
-whatever else ran there.
+of top-k by LHC can spare either; with the sketch's way through the switch; and that without a
+residual, which no worker of ``lhc`` alone can spare. Ratios are of medians. Processor time is that
+of all processes, with the switch: it says how busy the cores were, whatever else ran there.
 """
 
 from __future__ import annotations

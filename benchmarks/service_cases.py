@@ -56,10 +56,12 @@ CASES: dict[str, Case] = {
 MEMORY = "memory alone"
 PEELING = "memory and peeling alone"
 SENDING = "memory, peeling and network alone"
+SPARSE = "the same without a residual"
 BOUNDS = {
     MEMORY: "reads gradient and residual, writes residual and sum",
     PEELING: "likewise, and peels as many items as top-k 1 % by LHC does",
     SENDING: "likewise, and sends a bitmap and a sketch of so many",
+    SPARSE: "reads the gradient, writes the sum, peels and sends as LHC of 1 %, own places, does",
 }
 
 
@@ -77,7 +79,8 @@ def gradient(kind: Kind, size: int, rank: int, workers: int, alike: bool) -> Flo
 
 
 class Bounds:
-    """The part of an all-reduce with a residual that no codec can spare; that no ``lhc`` can.
+    """The part of an all-reduce with a residual that no codec can spare; that no ``lhc`` can, with
+    a residual and without.
 
     Attributes:
         segments: the index and the sketch of as many items as top-k by LHC peels.
@@ -98,9 +101,12 @@ class Bounds:
 
     def run(self, bound: str, participant: Participant) -> None:
         """Do it once; the participant is one of the worker's own."""
-        self._residual, _ = self._cpu.add_scaled(self._residual, self._gradient, 1.0)
+        if bound == SPARSE:
+            self._gradient.sum()  # all of it is read
+        else:
+            self._residual, _ = self._cpu.add_scaled(self._residual, self._gradient, 1.0)
         memory.zeros(self._gradient.size, np.float32)
-        if bound == SENDING:
+        if bound in {SENDING, SPARSE}:
             participant.combine(self.segments)
         if bound != MEMORY:
             self._cpu.lhc_peel(*self._sketch)

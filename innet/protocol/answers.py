@@ -205,23 +205,23 @@ def overtaken(
 
     Args:
         slots: as ``take`` wants them; ``resend_at`` is changed.
-        timers: (window,): how long each slot's chunk waits, which is changed, and when it was sent
-            last.
+        timers: (window,): how long each slot's chunk waits, which becomes negative, and when it
+            was sent last.
         clock: the floats of ``notes``, which ``take`` filled in.
         reordering: seconds.
 
     Returns:
-        Whether there are such chunks that waited longer before.
+        Whether there are such chunks that were not overtaken before.
     """
     chunk, state, _, _, _, resend_at, _ = slots
     timeouts, last_sent = timers
     found = False
     for slot in range(len(chunk)):
-        if state[slot] != _WAITING or timeouts[slot] == reordering:
+        if state[slot] != _WAITING or timeouts[slot] < 0:
             continue
         sent = last_sent[slot]
         if sent < clock[3] or (sent == clock[3] and chunk[slot] < clock[4]):
-            timeouts[slot] = reordering
+            timeouts[slot] = -reordering
             resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
             found = True
     return found

@@ -92,8 +92,8 @@ class SlotTimers:
 
     @property
     def timeouts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Shapes (window,): how long the slot's chunk waits, and when it was sent last; for
-        compiled code that starts it.
+        """Shapes (window,): how long the slot's chunk waits, negative where it is overtaken, and
+        when it was sent last; for compiled code that starts it.
         """
         return self._timeout, self._last_sent
 
@@ -191,8 +191,8 @@ class SlotTimers:
         return now - float(self.first_sent[slot])
 
     def _overtaken(self, slots: Slots) -> NDArray[np.bool_]:
-        """Which of them wait as long as chunks do whose results are overdue."""
-        overtaken: NDArray[np.bool_] = self._timeout[slots] == self._timing.reordering
+        """Which of them have been, since they were sent."""
+        overtaken: NDArray[np.bool_] = self._timeout[slots] < 0
         return overtaken
 
     def _until_next(self, slots: Slots, now: float) -> NDArray[np.float64]:

@@ -115,9 +115,9 @@ def overtaken(slots, timers, newest, now, reordering):
     """As ``overtaken``; ``slots`` and ``timers`` are changed in the same way."""
     found = False
     for slot, chunk in enumerate(slots["chunk"]):
-        waits = slots["state"][slot] == WAITING and timers["timeout"][slot] != reordering
+        waits = slots["state"][slot] == WAITING and timers["timeout"][slot] > 0
         if waits and (timers["last_sent"][slot], chunk) < newest:
-            timers["timeout"][slot] = reordering
+            timers["timeout"][slot] = -reordering
             slots["resend_at"][slot] = min(slots["resend_at"][slot], now + reordering)
             found = True
     return found

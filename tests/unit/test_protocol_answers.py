@@ -124,7 +124,7 @@ def test_overtaken_as_naively(seed, base):
     rng = np.random.default_rng(seed)
     slots = slots_by_chance(rng, base, base + int(rng.integers(1, 30)))
     timers = {
-        "timeout": rng.choice([0.1, 0.2, 0.4], WINDOW),
+        "timeout": rng.choice([0.1, 0.2, -0.1], WINDOW),
         "last_sent": rng.choice([3.0, 4.0, 4.5, 5.0], WINDOW),
     }
     newest = float(rng.choice([3.0, 4.0, 4.5, -np.inf])), float(rng.choice(slots["chunk"]))

@@ -106,6 +106,14 @@ def test_a_chunk_that_is_lost_again_is_overtaken_again() -> None:
     assert chunks_of(worker.outgoing(3.5)) == [0]
 
 
+def test_what_a_time_out_sends_again_waits_longer_though_it_was_as_short_as_reordering() -> None:
+    worker = worker_of(Timing(timeout=0.5, adaptive=False, reordering=0.5))
+    worker.start(words(1), 0.0)
+    worker.outgoing(0.0)
+    assert chunks_of(worker.outgoing(0.5)) == [0]
+    assert worker.next_deadline() == 1.5
+
+
 def test_many_overtaken_chunks_need_no_sign_of_life() -> None:
     worker = worker_of(
         Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5), window=32

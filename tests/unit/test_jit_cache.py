@@ -124,7 +124,7 @@ def test_what_is_damaged_is_made_anew(kept: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
-    script = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))\n" + RUN
+    script = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1024, -1))\n" + RUN
     script = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + script
     assert finish(start(tmp_path, script))[:2] == (0, 1)
     assert not list((tmp_path / "switch").iterdir())

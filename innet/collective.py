@@ -31,7 +31,7 @@ from innet.lockstep import Counts, Lockstep, Run
 from innet.plan import Emulation, Plan, Request, check_codec, check_conditions, make_plan
 from innet.protocol import Timing
 from innet.record import Report, Seconds
-from innet.threads import cores
+from innet.threads import OneAtATime, cores
 from innet.uncopied import Uncopied
 from innet.verification import errors, is_exact, selections
 from innet.wire import Framing
@@ -142,6 +142,7 @@ class Collective(Uncopied):
         self._lockstep = Lockstep(self.codecs, self.network, goes_on=goes_on, threads=threads)
         self._attempts = attempts
         self._failed: str | None = None
+        self._one = OneAtATime("this Collective")
         self._stalled = False
 
     # ------------------------------------------------------------------ what users call
@@ -169,8 +170,13 @@ class Collective(Uncopied):
                 has changed.
             StalledError: a worker waited too long for a slot; says which, and for whom.
             StateError: the codecs hold back a gradient of another size, and nothing has changed;
-                or an earlier all-reduce failed half-way, so the workers no longer agree.
+                or an earlier all-reduce failed half-way, so the workers no longer agree; or one is
+                under way in another thread.
         """
+        with self._one.taken():
+            return self._all_reduce(gradients)
+
+    def _all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
         begun = time.perf_counter()
         if self._failed is not None:
             raise StateError(

@@ -41,6 +41,7 @@ from innet.plan import (
 from innet.protocol import REORDERING, Counters, Timing
 from innet.record import Report, Seconds
 from innet.streaming import streamer_of
+from innet.threads import OneAtATime
 from innet.uncopied import Uncopied
 from innet.wire import Flag
 from innet.words import Segment
@@ -180,6 +181,7 @@ class Participant(Uncopied):
         self._attempts = attempts
         self._completed = 0  # all-reduces
         self._failed: str | None = None
+        self._one = OneAtATime(f"worker {worker}")
         self._workers = len(plan.job.present)
         self._end = self._new_end(plan)
         self._streamer = streamer_of(self._end, self._fabric)
@@ -207,8 +209,13 @@ class Participant(Uncopied):
                 and there is no ``renew``; or the others went on without this one.
             NetworkError: the interface went away.
             StateError: the codec holds back a gradient of another size, and nothing was sent; or an
-                earlier all-reduce failed half-way, and ``begin_epoch`` was not called.
+                earlier all-reduce failed half-way, and ``begin_epoch`` was not called; or one is
+                under way in another thread.
         """
+        with self._one.taken():
+            return self._all_reduce(gradient, codec)
+
+    def _all_reduce(self, gradient: Vector, codec: Codec | None) -> tuple[Vector, Report]:
         self._check_sound()
         codec = self.codec if codec is None else codec
         check_floats(gradient, self.worker)
@@ -247,8 +254,13 @@ class Participant(Uncopied):
         Raises:
             StalledError: it waited too long for a slot, or words lack workers who were late.
             NetworkError: the interface went away.
-            StateError: an earlier round failed, and ``begin_epoch`` was not called.
+            StateError: an earlier round failed, and ``begin_epoch`` was not called; or one is under
+                way in another thread.
         """
+        with self._one.taken():
+            return self._combine(segments)
+
+    def _combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
         self._check_sound()
         try:
             self._round(segments)

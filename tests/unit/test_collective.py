@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -420,6 +423,23 @@ class TestBadInput:
     def test_window(self, window, remedy):
         with pytest.raises(InputError, match=f"a window of {window}.*{remedy}"):
             all_reduce(gradients(2, 4), window=window)
+
+
+def test_an_all_reduce_is_not_harmed_by_one_of_another_thread():
+    gradients = [np.full(20_000, worker + 1, np.float32) for worker in range(2)]
+    collective = Collective(workers=2, engine="interpret")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(collective.all_reduce, gradients)
+        until = time.monotonic() + 30.0
+        while collective.network.packets_in == 0 and time.monotonic() < until:
+            time.sleep(0.001)
+        with pytest.raises(StateError, match="this Collective is under way, in another thread"):
+            collective.all_reduce(gradients)
+        assert not first.done()
+        total, report = first.result()
+    assert report.exact
+    np.testing.assert_array_equal(total, 3.0)
+    collective.all_reduce(gradients)  # nothing is broken
 
 
 def test_the_package_offers_it():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import time
 
 import numpy as np
 import pytest
@@ -210,6 +211,29 @@ def test_one_participant_reduces_tensors_with_codecs_of_their_own(plan):
                 for total, report in found:
                     np.testing.assert_array_equal(total, expected)
                     assert report.codec == both[name][0].describe()
+
+
+def test_an_all_reduce_is_not_harmed_by_one_of_another_thread(plan):
+    given = gradients()
+    expected, _ = innet.Collective(workers=WORKERS, values_per_packet=32, seed=3).all_reduce(given)
+    words = [Segment(Operation.OR, np.zeros(1, np.int32))]
+    with (
+        UdpSwitch(plan),
+        participants(plan, "dense", timing=QUICK) as pair,
+        concurrent.futures.ThreadPoolExecutor() as pool,
+    ):
+        first = pool.submit(pair[0].all_reduce, given[0])
+        until = time.monotonic() + 30.0
+        while pair[0]._end.counters.sent == 0 and time.monotonic() < until:
+            time.sleep(0.001)
+        with pytest.raises(StateError, match="worker 0 is under way, in another thread"):
+            pair[0].all_reduce(given[0], codec=build_codec("dense", seed=3))
+        with pytest.raises(StateError, match="worker 0 is under way, in another thread"):
+            pair[0].combine(words)
+        second, _ = pair[1].all_reduce(given[1])
+        np.testing.assert_array_equal(first.result()[0], expected)
+        np.testing.assert_array_equal(second, expected)
+        all_reduce(pair, given)  # nothing is broken
 
 
 def test_rounds_without_a_codec(plan):

@@ -296,7 +296,18 @@ class SlotWorker:
             return 0
         if not self.window.adapts:
             return self.member.window
-        return self.window.size - self._waiting
+        room = self.window.size - self._waiting
+        return 1 if room < 1 and self._lacks_oldest() else room
+
+    def _lacks_oldest(self) -> bool:
+        """Whether the oldest chunk that is left waits for its turn.
+
+        Others may have it under way and none of those that fill this worker's window; then each
+        would wait for the other for ever.
+        """
+        queued = self._chunk[self._queue[: self._queued]]
+        waiting = self._chunk[self._state == SlotState.WAITING]
+        return bool(queued.min(initial=self._cursor) < waiting.min(initial=self._cursor))
 
     def _next_turn(self) -> NDArray[np.int64]:
         """The slots whose chunks are sent now for the first time."""

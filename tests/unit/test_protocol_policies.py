@@ -346,6 +346,31 @@ def test_marked_results_shrink_what_is_under_way(how: str) -> None:
     assert (worker.window.size, worker.window.halvings) == (2, 2)
 
 
+def test_the_oldest_chunk_is_sent_though_newer_ones_fill_the_window() -> None:
+    """Others may have it under way and none of the newer ones: each would wait for the other."""
+    worker = worker_of(Timing(window_control="aimd"), window=2)
+    worker.start(words(8), 0.0)
+    worker.outgoing(0.0)
+    worker.receive(result(1, window=2), 0.0)
+    assert chunks_of(worker.outgoing(0.0)) == [3]
+    worker.receive(result(0, window=2, flags=Flag.RESULT | Flag.ECN), 0.0)
+    assert worker.window.size == 1
+    assert worker.next_deadline() == 0.0
+    assert chunks_of(worker.outgoing(0.0)) == [2]
+    worker.receive(result(2, window=2, flags=Flag.RESULT | Flag.ECN), 0.0)
+    assert chunks_of(worker.outgoing(0.0)) == []  # now the oldest one is under way
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_aimd_workers_finish_where_results_are_marked_and_lost(seed: int) -> None:
+    rack = Rack(3, Timing(timeout=0.01, give_up=5.0, window_control="aimd"))
+    faults = Faults(loss=0.02, mark=0.2)
+    rack.fabric = FaultyFabric(rack.fabric, faults, np.random.default_rng(seed))
+    rack.reduce(2000, [0, 1, 2])
+    for worker in rack.workers:
+        np.testing.assert_array_equal(worker.results()[0], 3 * np.arange(8000))
+
+
 def test_only_who_adapts_says_that_it_listens() -> None:
     for control, tos in (("fixed", 0), ("aimd", 2)):
         worker = worker_of(Timing(window_control=control))

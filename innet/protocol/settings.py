@@ -76,8 +76,9 @@ class Timing:
         adaptive: timeouts follow the measured round trips, as TCP's do (RFC 6298).
         min_timeout: what an adaptive timeout never falls below, unless ``timeout`` is shorter.
         reordering: how long after a result of a later one a chunk is still waited for, before it is
-            taken for lost and sent again (RFC 8985). Longer than a packet or its result may take
-            than those that were sent after it. None waits for the timeout alone.
+            taken for lost and sent again (RFC 8985); no longer than the timeout. Longer than a
+            packet or its result may take than those that were sent after it. None waits for the
+            timeout alone.
         window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
             results are marked by congestion: half for a window with a mark, one more for a window
             without.

@@ -364,7 +364,7 @@ class SlotWorker:
         )
         if answers and self._reordering < np.inf:
             self._compiled.overtaken(
-                self._slots, self._timers.timeouts, self._notes[1], self._reordering
+                self._slots, self._timers.timeouts, self._notes[1], self._overtaken_wait()
             )
         self._took(answers, len(length), int(length.sum()), (now, now))
         if self.window.adapts and answers:
@@ -408,6 +408,12 @@ class SlotWorker:
                 self._held = bool(self.late)
             self._timers.heard(now, float(clock[2]), since)
 
+    def _overtaken_wait(self) -> float:
+        """How long a chunk waits that later ones have overtaken; infinity: that tells nothing."""
+        if self._reordering == math.inf:
+            return math.inf
+        return float(min(self._reordering, self.round_trip.timeout))
+
     # ------------------------------------------------------------------ both in compiled code
 
     @property
@@ -433,7 +439,7 @@ class SlotWorker:
                 float(timers.round_trip.timeout),
                 float(self.timing.give_up),
                 timers.silent_from,
-                self._reordering,
+                self._overtaken_wait(),
             ),
             self._waiting,
             self._held,

@@ -125,6 +125,18 @@ def test_many_overtaken_chunks_need_no_sign_of_life() -> None:
     assert len(range(31)) > PROBES
 
 
+def test_an_overtaken_chunk_waits_no_longer_than_one_that_is_not() -> None:
+    """Nor does one that was held back in a silence, which has no time-out of its own."""
+    worker = worker_of(
+        Timing(timeout=0.5, max_timeout=1.0, adaptive=False, reordering=100.0), window=32
+    )
+    worker.start(words(32), 0.0)
+    worker.outgoing(0.0)
+    assert chunks_of(worker.outgoing(0.5)) == list(range(PROBES))
+    worker.receive(result(31, window=32), 0.6)
+    assert chunks_of(worker.outgoing(1.1)) == list(range(PROBES, 31))
+
+
 def test_without_an_expected_order_nothing_is_overtaken() -> None:
     for worker in (
         worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False)),

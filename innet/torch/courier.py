@@ -140,9 +140,10 @@ class Courier:
 
         So it does in a process forked from this one, which has no thread to carry it out.
         """
-        if os.getpid() != self._owner:
-            forked = "is in its job in the process that this one was forked from; reduce there."
-            errand.fail(StateError(f"worker {self.worker} {forked}"))
+        try:
+            self._check_owned()
+        except StateError as error:
+            errand.fail(error)
             return
         with self._closing:
             if not self._closed:
@@ -157,7 +158,8 @@ class Courier:
         all-reduce says so.
 
         Raises:
-            InnetError: somebody has not come back in time; says who.
+            InnetError: somebody has not come back in time; says who. Or this process was forked
+                from the one that is in the job.
         """
         self._rest()
         self._participant.begin_epoch(self._member.renew(self._deadline))
@@ -168,6 +170,7 @@ class Courier:
 
         Raises:
             StalledError: an all-reduce is still under way.
+            StateError: this process was forked from the one that is in the job.
         """
         self._rest()
         try:
@@ -176,8 +179,17 @@ class Courier:
             return True
         return False
 
+    def _check_owned(self) -> None:
+        """A process forked from the one that made this has the connection, but no thread."""
+        if os.getpid() != self._owner:
+            raise StateError(
+                f"worker {self.worker} is in its job in the process that this one was forked from; "
+                "reduce there."
+            )
+
     def _rest(self) -> None:
         """Wait until all that is in the queue is done: the thread uses the connection, too."""
+        self._check_owned()
         idle = threading.Event()
         self._queue.put(idle)
         if not idle.wait(self._deadline):

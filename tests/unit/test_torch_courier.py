@@ -242,6 +242,17 @@ def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
         assert "worker 0 is in its job in the process that this one was forked from" in str(error)
 
 
+@pytest.mark.parametrize("call", [Courier.renew, Courier.has_lost_switch])
+def test_in_a_process_that_was_forked_nothing_waits_for_the_thread(monkeypatch, call):
+    with couriers() as all_couriers:
+        all_couriers[0]._deadline = 3.0  # it would wait so long for its end
+        with monkeypatch.context() as forked:
+            forked.setattr("innet.torch.courier.os.getpid", lambda: 0)
+            forked.setattr(all_couriers[0], "_queue", queue.SimpleQueue())
+            with pytest.raises(StateError, match="the process that this one was forked from"):
+                call(all_couriers[0])
+
+
 def test_roll_calls_with_long_messages():
     def alone(segments):
         return [segment.words for segment in segments]

@@ -27,6 +27,9 @@ from innet.packets import PacketBatch
 SO_SNDBUFFORCE = 32  # beyond the system's limit, for those who may (CAP_NET_ADMIN)
 SO_RCVBUFFORCE = 33
 
+_IP_MTU_DISCOVER = 10  # of Linux: whether packets may be cut on their way
+_IP_PMTUDISC_DONT = 0
+
 _BUFFER = 64 << 20  # bytes: a window of every worker at once, many times over
 _AT_ONCE = calls.MOST_AT_ONCE
 _ROWS_AT_ONCE = 4096  # packets that are made ready for sending at once
@@ -55,6 +58,15 @@ def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
             sock.setsockopt(socket.SOL_SOCKET, forced, size)
         except PermissionError:
             sock.setsockopt(socket.SOL_SOCKET, plain, size)
+
+
+def let_be_cut(sock: socket.socket) -> None:
+    """Have routers cut packets of a UDP socket that a link on their way does not carry whole.
+
+    Linux asks them not to. They drop such packets then, and say so, which the socket would raise as
+    an error of what it receives; where a firewall drops what they say, it would never know.
+    """
+    sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
 
 
 def knows_segments() -> bool:

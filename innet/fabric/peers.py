@@ -16,6 +16,7 @@ from innet.fabric.messages import (
     Addresses,
     Outbox,
     SegmentInbox,
+    let_be_cut,
     takes_segments,
     widen_buffers,
 )
@@ -126,6 +127,7 @@ class PeerPorts:
         if layout.framing != "raw":
             raise InputError(f"ports of peers carry frames of framing 'raw', not {layout.framing}.")
         widen_buffers(sock)
+        let_be_cut(sock)
         sock.setblocking(False)
         self.counts = PeerCounts()
         self.strays: list[Stray] = []

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import InputError, NetworkError
-from innet.fabric.messages import Outbox, SegmentInbox, takes_segments, widen_buffers
+from innet.fabric.messages import (
+    Outbox,
+    SegmentInbox,
+    let_be_cut,
+    takes_segments,
+    widen_buffers,
+)
 from innet.fabric.system_calls import MOST_AT_ONCE, Arrival, Reception
 from innet.fabric.waiting import readable
 from innet.packets import PacketBatch
@@ -177,6 +183,7 @@ def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         widen_buffers(sock)
+        let_be_cut(sock)
         sock.bind((source.ip, source.udp_port))
         sock.connect((switch.ip, switch.udp_port))
     except OSError as error:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.errors import MembershipError, NetworkError, StateError
-from innet.fabric.messages import widen_buffers
+from innet.fabric.messages import let_be_cut, widen_buffers
 from innet.fabric.peers import Address
 from innet.fabric.udp import Link, UdpFabric, Watch
 from innet.fabric.waiting import readable
@@ -73,6 +73,7 @@ class ServiceFabric:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             widen_buffers(self._socket)
+            let_be_cut(self._socket)
             self._socket.bind((ip, 0))
             self._socket.connect(tuple(switch))
         except OSError as error:

@@ -6,7 +6,6 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +14,13 @@ from innet.errors import InputError
 from innet.fabric import damage
 from innet.fabric.base import Fabric
 from innet.packets import PacketBatch
+from innet.reals import is_real
 
 _FUZZ = 1e-6  # ticks, by which a time that is a sum of floats may be late
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real)
-
-
 def _is_duration(seconds: float) -> bool:
-    return _is_number(seconds) and math.isfinite(seconds) and seconds >= 0
+    return is_real(seconds) and math.isfinite(seconds) and seconds >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Outage:
     hosts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = _is_number(self.begin) and _is_number(self.end)
+        numbers = is_real(self.begin) and is_real(self.end)
         if not (numbers and 0 <= self.begin <= self.end):
             raise InputError(
                 f"an outage from {self.begin!r} to {self.end!r} s; it ends after it begins, and "
@@ -103,7 +99,7 @@ class Faults:
     def __post_init__(self) -> None:
         for name in ("loss", "duplicate", "reorder", "corrupt", "truncate", "mark"):
             probability = getattr(self, name)
-            if not (_is_number(probability) and 0 <= probability <= 1):
+            if not (is_real(probability) and 0 <= probability <= 1):
                 raise InputError(f"{name} is {probability!r}; a probability is in 0 .. 1.")
         for name in ("delay", "jitter", "hold", "tick"):
             seconds = getattr(self, name)

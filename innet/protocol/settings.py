@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
 from innet.errors import InputError
+from innet.reals import is_real
 
 MAX_WORKERS = 32  # bits of the header's bitmap
 MAX_WINDOW = 1 << 16  # numbers that the header's slot field has
@@ -127,7 +127,7 @@ class Timing:
 
 
 def _is_finite(number: object) -> bool:
-    return isinstance(number, Real) and math.isfinite(number)
+    return is_real(number) and math.isfinite(number)
 
 
 def _require(what: str, number: int, low: int, high: int) -> None:

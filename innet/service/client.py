@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from innet.codecs import check_integer
 from innet.errors import (
     ControlError,
     InputError,
@@ -25,6 +26,7 @@ from innet.errors import (
     StateError,
 )
 from innet.plan import Plan
+from innet.reals import is_real
 from innet.service.channel import Channel, resolve
 from innet.service.control import HELLO, Message, check_greeting, request
 from innet.service.fabric import Departure, ServiceFabric
@@ -62,19 +64,23 @@ def join(
             the number of words differs, the end of the workers' patience.
 
     Raises:
-        InputError: an address that is none, a key that is no text, or a deadline without end; or
-            the service refuses: a wrong key, a worker of that index that is there already, another
-            number of workers, other terms, no room for one more job.
+        InputError: an address that is none, a deadline without end, or what is of another type
+            than it should be; or the service refuses: a wrong key, a worker of that index that is
+            there already, another number of workers, other terms, no room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
-    if not isinstance(key, str | None):
-        raise InputError(f"the key is of type {type(key).__name__}; give it as text.")
+    texts = {"the switch": switch, "the job": job}
+    texts |= {} if key is None else {"the key": key}
+    texts |= {} if terms is None else {"the text of terms": terms}
+    for what, text in texts.items():
+        if not isinstance(text, str):
+            raise InputError(f"{what} is of type {type(text).__name__}; give it as text.")
     return Membership(
         switch,
         job=job,
-        worker=worker,
-        workers=workers,
+        worker=check_integer(worker, "the worker's index"),
+        workers=check_integer(workers, "the number of workers"),
         key=key,
         until=_moment(deadline),
         terms=terms,
@@ -398,6 +404,6 @@ class Membership(Uncopied):
 
 def _moment(deadline: float) -> float:
     """When so many seconds are over."""
-    if not math.isfinite(deadline):
-        raise InputError(f"a deadline of {deadline} s; give a finite number of seconds.")
-    return time.monotonic() + deadline
+    if not (is_real(deadline) and math.isfinite(deadline)):
+        raise InputError(f"a deadline of {deadline!r} s; give a finite number of seconds.")
+    return time.monotonic() + float(deadline)  # NumPy's of fewer bits would take the time's away

@@ -9,11 +9,11 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from innet.errors import InnetError, InputError, NetworkError, StalledError
+from innet.reals import is_real
 from innet.service import Membership, join
 from innet.torch.companion import START_SECONDS, companion
 from innet.torch.flat import torch
@@ -73,13 +73,13 @@ class Settings:
             switch or environment.get("INNET_SWITCH") or None,
             job or environment.get("INNET_JOB") or None,
             key,
-            deadline,
+            float(deadline),  # locks take no number of NumPy's
         )
 
 
 def is_positive(value: object) -> bool:
     """Whether it is a number, and more than 0."""
-    return isinstance(value, Real) and float(value) > 0
+    return is_real(value) and value > 0
 
 
 def _key_in(file: str | None) -> str | None:

@@ -286,6 +286,7 @@ def test_impossible_durations_are_refused(name: str, wrong: float) -> None:
     [
         ("loss", "0.1", "loss is '0.1'; a probability"),
         ("mark", None, "mark is None; a probability"),
+        ("reorder", True, "reorder is True; a probability"),
         ("delay", "1", "delay is '1' s; give 0 or a positive number"),
         ("restarts", 0.1, "restarts is 0.1; give a tuple"),
         ("restarts", ("0.1",), "a restart at '0.1' s; give 0 or a positive number"),

@@ -539,6 +539,7 @@ def test_nobody_is_missing_where_nobody_is_late() -> None:
         {"window_control": "cubic"},
         {"min_timeout": float("nan")},
         {"reordering": 0.0},
+        {"reordering": True},
         {"give_up": "30"},
         {"backoff": None},
     ],

@@ -480,9 +480,29 @@ def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams
         np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
 
 
-def test_a_key_is_text(service):
-    with pytest.raises(InputError, match="the key is of type bytes; give it as text"):
-        join(where(service), job="a", worker=0, workers=1, key=b"secret")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"key": b"secret"}, "the key is of type bytes; give it as text"),
+        ({"switch": ("127.0.0.1", 48879)}, "the switch is of type tuple; give it as text"),
+        ({"job": b"a"}, "the job is of type bytes; give it as text"),
+        ({"terms": b"a"}, "the text of terms is of type bytes; give it as text"),
+        ({"worker": "0"}, "the worker's index is '0'; give an integer"),
+        ({"workers": 1.0}, "the number of workers is 1.0; give an integer"),
+        ({"deadline": "60"}, "a deadline of '60' s; give a finite number"),
+        ({"deadline": True}, "a deadline of True s; give a finite number"),
+    ],
+)
+def test_what_is_of_another_type_is_refused(service, wrong, said):
+    given = {"switch": where(service), "job": "a", "worker": 0, "workers": 1}
+    with pytest.raises(InputError, match=said):
+        join(**given | wrong)
+
+
+def test_numbers_of_numpy_are_numbers(service):
+    numbers = {"worker": np.int64(0), "workers": np.int32(1), "deadline": np.float32(SECONDS)}
+    with join(where(service), job="a", **numbers) as alone:
+        assert (alone.worker, alone.workers) == (0, 1)
 
 
 @pytest.mark.parametrize("deadline", [math.inf, math.nan])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,7 @@ def test_a_hook_needs_a_process_group():
     for deadline in (0, math.inf, math.nan):
         with pytest.raises(InputError, match="a deadline of"):
             HookState(deadline=deadline)
+    assert type(HookState(deadline=np.float32(3)).settings.deadline) is float
     assert DDPHook is ddp_hook
 
 
@@ -82,7 +84,9 @@ def test_a_hook_needs_a_process_group():
         ({"seed": "x"}, "the codec's seed is 'x'; give an integer"),
         ({"seed": -1}, "the codec's seed is -1; use one from 0"),
         ({"unit_cap_mb": "x"}, "unit_cap_mb is x; give a positive number"),
+        ({"unit_cap_mb": True}, "unit_cap_mb is True; give a positive number"),
         ({"deadline": "x"}, "a deadline of x s; give a positive"),
+        ({"deadline": True}, "a deadline of True s; give a positive"),
         ({"switch": 48879}, "the switch is a int; give a text"),
         ({"job": 5}, "the job is a int"),
         ({"key": b"secret"}, "the key is a bytes"),

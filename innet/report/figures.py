@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -35,6 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
         MissingToolError: matplotlib is not installed.
     """
     try:
+        _import_matplotlib()
         # Without pyplot: no window, no state shared with the caller's own plots.
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
         from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
@@ -43,6 +46,18 @@ def new_figure(width: float, height: float) -> Figure:
             "matplotlib", "plots", "Install it by: pip install 'innet[plot]'."
         ) from None
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+
+
+def _import_matplotlib() -> None:
+    """Import it although MPLBACKEND names a back end that is not installed: what a notebook starts
+    inherits the notebook's, and may be of another environment. Files need none.
+    """
+    try:
+        importlib.import_module("matplotlib")
+    except ValueError:
+        if os.environ.pop("MPLBACKEND", None) is None:
+            raise
+        importlib.import_module("matplotlib")
 
 
 def save(figure: Figure, path: str | Path) -> None:

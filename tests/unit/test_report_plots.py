@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,6 +97,21 @@ def test_records_of_other_shapes_can_be_drawn(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write .*absent"):
         draw_demo(a_record(), tmp_path / "absent" / "plot.png")
+
+
+def test_a_back_end_of_another_environment_does_no_harm(tmp_path: Path) -> None:
+    """As where a notebook calls innet of another environment than its own."""
+    draw = (
+        "import sys; from innet.report import figures as f; f.save(f.new_figure(1, 1), sys.argv[1])"
+    )
+    picture = tmp_path / "empty.png"
+    subprocess.run(
+        [sys.executable, "-c", draw, picture],
+        env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+        check=True,
+        timeout=60,
+    )
+    assert picture.stat().st_size > 0
 
 
 def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -49,15 +51,20 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def _import_matplotlib() -> None:
-    """Import it although MPLBACKEND names a back end that is not installed: what a notebook starts
-    inherits the notebook's, and may be of another environment. Files need none.
+    """Import it although MPLBACKEND may name a back end that is not installed: what a notebook
+    starts inherits the notebook's, and may be of another environment. Files need none.
     """
+    if "matplotlib" in sys.modules:
+        return
+    named = os.environ.pop("MPLBACKEND", None)
     try:
-        importlib.import_module("matplotlib")
-    except ValueError:
-        if os.environ.pop("MPLBACKEND", None) is None:
-            raise
-        importlib.import_module("matplotlib")
+        matplotlib = importlib.import_module("matplotlib")
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
+    if named:
+        with contextlib.suppress(ValueError):  # as it does itself, for the caller's own plots
+            matplotlib.rcParams["backend"] = named
 
 
 def save(figure: Figure, path: str | Path) -> None:

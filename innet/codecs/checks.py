@@ -121,8 +121,13 @@ def check_picks(picks: object, size: int, who: str) -> None:
         check_array(values, _FLOAT32, size, f"values from {who}")
         return
     count = next((each.size for each in picks if isinstance(each, np.ndarray)), 0)
-    check_array(indices, _INT32, count, f"indices from {who}")
+    check_indices(indices, count, size, who)
     check_array(values, _FLOAT32, count, f"values from {who}")
+
+
+def check_indices(indices: Any, count: int, size: int, who: str) -> None:
+    """The same of ``count`` indices alone."""
+    check_array(indices, _INT32, count, f"indices from {who}")
     if not count:
         return
     if indices[0] < 0 or indices[-1] >= size or not (indices[1:] > indices[:-1]).all():

@@ -70,7 +70,7 @@ class Kernels(Protocol):
         ...
 
     def low_pass(
-        self, memory: Floats, gradient: Floats, weight: float, indices: Ints, /
+        self, memory: Floats, gradient: Floats, weight: float, indices: Ints, taken: Floats, /
     ) -> tuple[Floats, Floats, int]:
         """A memory that takes in a share of the gradient but where the sum of both is sent.
 
@@ -79,11 +79,12 @@ class Kernels(Protocol):
             gradient: shape (n,).
             weight: the share, above 0, at most 1; rounded to float32.
             indices: shape (m,), ascending and distinct: where memory + gradient is sent.
+            taken: shape (n,), what ``add_scaled`` of these three returned. It may be overwritten.
 
         Returns:
-            The new memory, shape (n,): memory + weight · gradient as ``add_scaled`` computes it,
-            and at the indices (1 - weight) · memory + 0, each operation rounded; memory + gradient
-            at the indices, shape (m,); the bits of the largest magnitude of the new memory.
+            The new memory, shape (n,): ``taken``, but at the indices (1 - weight) · memory + 0,
+            each operation rounded; memory + gradient at the indices, shape (m,); the bits of the
+            largest magnitude that the new memory has there.
         """
         ...
 

@@ -67,14 +67,14 @@ def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
 
 
 def low_pass(
-    memory: Floats, gradient: Floats, weight: float, indices: Ints, /
+    memory: Floats, gradient: Floats, weight: float, indices: Ints, taken: Floats, /
 ) -> tuple[Floats, Floats, int]:
     """See ``innet.kernels.Kernels.low_pass``."""
-    kept, _ = add_scaled(memory, gradient, weight)
+    kept = taken.copy()
     stays = np.float32(1) - np.float32(weight)
     kept[indices] = stays * memory[indices] + np.float32(0)
     sums, _ = add_scaled(memory[indices], gradient[indices], 1.0)
-    return kept, sums, survey(kept)[0]
+    return kept, sums, survey(kept[indices])[0]
 
 
 def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints, Floats, Floats]:

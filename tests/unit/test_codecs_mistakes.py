@@ -79,6 +79,15 @@ class Asking(Outside):
     local = False
 
 
+class OfTheSum(First):
+    """As a selector does that finds its places without the sum of gradient and memory."""
+
+    def choose_from_sum(self, gradient, memory, workers):
+        del gradient, memory, workers
+        yield from ()
+        return np.array([2, 1 << 30], np.int32), None
+
+
 @pytest.mark.parametrize("feedback", ["none", "residual", "momentum", "lowpass"])
 @pytest.mark.parametrize(
     ("selector", "match"),
@@ -100,6 +109,13 @@ def test_a_choice_that_is_none(selector, match, feedback):
     codec = build_codec({"selector": "topk", "carrier": "lhc", "feedback": feedback})
     codec.selector = selector(Settings(), codec._context)
     with pytest.raises(InputError, match=match):
+        next(codec.exchange(JOB[0], 2))
+
+
+def test_a_choice_of_a_sum_that_is_none():
+    codec = build_codec({"selector": "topk", "carrier": "lhc", "feedback": "lowpass"})
+    codec.selector = OfTheSum(Settings(), codec._context)
+    with pytest.raises(InputError, match=r"from selector 'first' do not ascend within 0 \.\. 29"):
         next(codec.exchange(JOB[0], 2))
 
 

@@ -84,7 +84,7 @@ KERNELS = {
     "statistics._moments": "fddDD",
     "statistics._product": "iDL",
     "sums._add_scaled": "ffgf",
-    "sums._send": "ffgiff",
+    "sums._send": "ffgifff",
     "survey._smallest": "ini",
     "survey._survey": "ii",
     "survey._survey_and_mark": "iiu",

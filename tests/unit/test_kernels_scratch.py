@@ -55,7 +55,7 @@ CASES = {
     "reaching, by many": lambda: cpu.reaching(X, 0.01),
     "reaching_residual": lambda: cpu.reaching_residual(X, Y, 1.0),
     "add_scaled": lambda: cpu.add_scaled(X, Y, 0.1),
-    "low_pass": lambda: cpu.low_pass(X, Y, 0.1, INDICES),
+    "low_pass": lambda: cpu.low_pass(X, Y, 0.1, INDICES, X.copy()),
     "chunk_largest": lambda: cpu.chunk_largest(X, 2),
     "chunk_largest_sum": lambda: cpu.chunk_largest_sum(X, Y, 2),
     "reaching_maxima": lambda: cpu.reaching_maxima(X, Y, 1.0, 2),

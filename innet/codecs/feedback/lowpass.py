@@ -12,10 +12,12 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.capabilities import REST, Capabilities
+from innet.codecs.checks import check_indices
 from innet.codecs.feedback.residual import Residual, left_over
 from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
 from innet.config import Settings
 
+_INFINITY = 0x7F800000  # its bits; those of a NaN are larger
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -83,22 +85,29 @@ class LowPass(Residual):
 
         Raises:
             StateError: the memory belongs to a gradient of another length.
-            GradientError: memory + gradient is beyond float32; the memory is unchanged.
+            GradientError: memory + gradient is beyond float32, or the gradient is not finite; the
+                memory is unchanged.
         """
         self.check(gradient)
         memory = self._so_far(gradient)
+        # What is taken in where nothing is sent, before anybody knows where that is: so whether the
+        # gradient is finite is seen in the reading that has to be, and while another one leads.
+        taken, bits = self.context.kernels.add_scaled(memory, gradient, float(self._beta))
+        if bits >= _INFINITY:
+            self._check_sum(gradient, memory)
         self.residual, self._gradient = memory, gradient
         selector.observe(gradient)
         indices, values = yield from selector.choose_from_sum(gradient, memory, workers)
-        # Only now: what is sent is found and filtered in the reading in which all else is.
-        filtered = self._filtered = self._filter(memory, gradient, indices)
+        if indices is not None:
+            check_indices(indices, np.size(indices), gradient.size, f"selector {selector.name!r}")
+        filtered = self._filtered = self._filter(memory, gradient, indices, taken, bits)
         sent = filtered.own if values is None or selector.verbatim else values
         self._sent = indices, sent
         return indices, sent
 
     def notices(self, selector: Selector[Any]) -> bool:
         del selector
-        return False
+        return True
 
     def amend(self, values: Floats) -> None:
         if self._sent is not None:
@@ -121,11 +130,17 @@ class LowPass(Residual):
             self._reach = max(self._reach, self._filter_anew(filtered, self._sent, applied))
         self._gradient = self._filtered = self._sent = None
 
-    def _filter(self, memory: Floats, gradient: Floats, indices: Ints | None) -> _Filtered:
-        """If x is sent at the indices, None for everywhere."""
+    def _filter(
+        self, memory: Floats, gradient: Floats, indices: Ints | None, taken: Floats, bits: int
+    ) -> _Filtered:
+        """If x is sent at the indices, None for everywhere. ``bits`` are of the largest magnitude
+        of ``taken``, memory + beta · gradient.
+        """
         kernels = self.context.kernels
         if indices is not None:
-            kept, own, bits = kernels.low_pass(memory, gradient, float(self._beta), indices)
+            beta = float(self._beta)
+            kept, own, there = kernels.low_pass(memory, gradient, beta, indices, taken)
+            bits = max(bits, there)
         else:
             own, _ = kernels.add_scaled(memory, gradient, 1.0)
             # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.

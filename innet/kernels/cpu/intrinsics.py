@@ -47,6 +47,12 @@ if TYPE_CHECKING:
         checks the bounds.
         """
 
+    def survey_64(x: Floats, start: int, maxima: Ints) -> np.uint64:
+        """Bit j tells whether x[start + j] is not zero, for j = 0 .. 63. The bits of their
+        magnitudes raise maxima[l], l = 0 .. 15, for each j that is l modulo 16, where they are
+        larger. Nothing checks the bounds.
+        """
+
     def add_scaled_16(  # noqa: PLR0917 - compiled functions are called by position
         x: Floats,
         y: Floats,
@@ -59,18 +65,6 @@ if TYPE_CHECKING:
         """Set total[start + l] to x + weight · y, rounded twice, for l = 0 .. 15; likewise. The
         bits of its magnitude raise maxima[l] where they are larger.
         """
-
-    def low_pass_16(  # noqa: PLR0917 - compiled functions are called by position
-        x: Floats,
-        y: Floats,
-        start: int,
-        weight: np.float32,
-        flags: np.uint16,
-        total: Floats,
-        past: bool,
-        maxima: Ints,
-    ) -> None:
-        """As ``add_scaled_16``, but where bit l of the flags is set it is (1 - weight) · x + 0."""
 
     def copy_16(
         x: Floats | Ints, start: int, target: Floats | Ints, place: int, past: bool
@@ -91,9 +85,6 @@ if TYPE_CHECKING:
 
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
-
-    def largest_32(x: Floats, start: int) -> np.int32:
-        """The same for l = 0 .. 31."""
 
     def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
         """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
@@ -263,12 +254,35 @@ else:
         bounds = types.uint32, types.uint32
         return types.uint64(x, y, types.int64, *bounds, rest, types.boolean), emit
 
-    def _noted(context: Any, builder: Any, kind: Any, maxima: Any, values: Any) -> None:
-        """Raise the maxima to the bits of the values' magnitudes."""
+    def _larger(builder: Any, words: Any, others: Any) -> Any:
+        """Of each two the larger."""
+        return builder.select(builder.icmp_signed(">", words, others), words, others)
+
+    def _noted(context: Any, builder: Any, kind: Any, maxima: Any, bits: Any) -> None:
+        """Raise the maxima to these bits of magnitudes."""
         pointer = _vector_at(context, builder, kind, maxima, ir.Constant(_I64, 0))
-        before, bits = builder.load(pointer, align=4), _magnitudes(builder, values)
-        larger = builder.icmp_signed(">", bits, before)
-        builder.store(builder.select(larger, bits, before), pointer, align=4)
+        before = builder.load(pointer, align=4)
+        builder.store(_larger(builder, bits, before), pointer, align=4)
+
+    @intrinsic
+    def survey_64(_typing, x, _start, maxima):
+        """Four times a load, an and with all but the signs, a comparison; a maximum of them."""
+
+        def emit(context, builder, signature, arguments):
+            x, start, maxima = arguments
+            word, largest = ir.Constant(_I64, 0), None
+            for part in range(0, 64, 16):
+                place = builder.add(start, ir.Constant(_I64, part))
+                pointer = _vector_at(context, builder, signature.args[0], x, place)
+                bits = _magnitudes(builder, builder.load(pointer, align=4))
+                flags = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, [0] * 16))
+                flags = builder.zext(builder.bitcast(flags, _I16), _I64)
+                word = builder.or_(word, builder.shl(flags, ir.Constant(_I64, part)))
+                largest = bits if largest is None else _larger(builder, bits, largest)
+            _noted(context, builder, signature.args[2], maxima, largest)
+            return word
+
+        return types.uint64(x, types.int64, maxima), emit
 
     def _terms(
         context: Any, builder: Any, signature: Any, arguments: Any, weight: Any
@@ -290,33 +304,10 @@ else:
             sums = builder.fadd(*_terms(context, builder, signature, arguments, weight))
             pointer = _vector_at(context, builder, signature.args[4], total, start)
             _store(builder, sums, pointer, past)
-            _noted(context, builder, signature.args[6], maxima, sums)
+            _noted(context, builder, signature.args[6], maxima, _magnitudes(builder, sums))
             return context.get_dummy_value()
 
         numbers = types.int64, types.float32
-        return types.void(x, y, *numbers, total, types.boolean, maxima), emit
-
-    @intrinsic
-    def low_pass_16(_typing, x, y, _start, _weight, _flags, total, _past, maxima):
-        """Likewise with a further product, and a selection."""
-
-        def emit(context, builder, signature, arguments):
-            _, _, start, weight, flags, total, past, maxima = arguments
-            own, product = _terms(context, builder, signature, arguments, weight)
-            stays = builder.fsub(ir.Constant(ir.FloatType(), 1.0), weight)
-            # Adding 0 makes a +0 of -0.
-            rest = builder.fadd(
-                builder.fmul(own, _everywhere(builder, stays, 16)),
-                ir.Constant(own.type, [0.0] * 16),
-            )
-            chosen = builder.bitcast(flags, ir.VectorType(_I1, 16))
-            kept = builder.select(chosen, rest, builder.fadd(own, product))
-            pointer = _vector_at(context, builder, signature.args[5], total, start)
-            _store(builder, kept, pointer, past)
-            _noted(context, builder, signature.args[7], maxima, kept)
-            return context.get_dummy_value()
-
-        numbers = types.int64, types.float32, types.uint16
         return types.void(x, y, *numbers, total, types.boolean, maxima), emit
 
     @intrinsic
@@ -375,18 +366,6 @@ else:
         def emit(context, builder, signature, arguments):
             x, start = arguments
             pointer = _vector_at(context, builder, signature.args[0], x, start)
-            return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
-
-        return types.int32(x, types.int64), emit
-
-    @intrinsic
-    def largest_32(_typing, x, _start):
-        """The same of a longer vector."""
-
-        def emit(context, builder, signature, arguments):
-            x, start = arguments
-            data = context.make_array(signature.args[0])(context, builder, x).data
-            pointer = builder.bitcast(builder.gep(data, [start]), _VECTOR.as_pointer())
             return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
 
         return types.int32(x, types.int64), emit

@@ -7,16 +7,9 @@ import numpy as np
 from innet import memory
 from innet.compiled import njit
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu.intrinsics import (
-    flag_32,
-    largest_32,
-    magnitude_bits,
-    set_bits,
-    trailing_zeros,
-)
+from innet.kernels.cpu.intrinsics import magnitude_bits, set_bits, survey_64, trailing_zeros
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
 _ONE = np.uint64(1)
 _AT_ONCE = 2  # picks that are written for each 64 elements at the least
 _BEYOND = 128  # places past the last pick that may be written to
@@ -44,10 +37,14 @@ def _first_bad(x: Floats, largest: np.int32) -> int:
 
 @njit(cache=True, nogil=True)
 def _survey(x: Floats) -> tuple[np.int32, int]:
-    largest = np.int32(0)
+    maxima = np.zeros(16, np.int32)
     nonzero = 0
-    for i in range(x.size):
-        # A maximum of integers: unlike one of floats it may be taken in any order, in vectors.
+    whole = x.size // 64 * 64
+    for start in range(0, whole, 64):
+        nonzero += set_bits(survey_64(x, start, maxima))
+    largest = maxima.max()
+    for i in range(whole, x.size):
+        # As integers: the bits of a NaN are larger than all others.
         bits = magnitude_bits(x[i])
         largest = max(bits, largest)
         nonzero += bits != 0
@@ -61,12 +58,10 @@ def _survey_and_pick(x: Floats, most: int, indices: Ints, values: Floats) -> tup
     Of 64 elements so many as usual are written, whatever there is, as in ``bitmap``. For that the
     element after them must exist: it is what is found at the place of a bit that there is not.
     """
-    largest = np.int32(0)
+    maxima = np.zeros(16, np.int32)
     nonzero = start = 0
     while start + 64 < x.size and nonzero <= most:
-        largest = max(largest_32(x, start), largest_32(x, start + 32), largest)
-        flags = np.uint64(flag_32(x, start, _MAGNITUDE, np.uint32(1)))
-        flags |= np.uint64(flag_32(x, start + 32, _MAGNITUDE, np.uint32(1))) << np.uint64(32)
+        flags = survey_64(x, start, maxima)
         count = set_bits(flags)
         place = np.uint64(nonzero)  # unsigned, so that nothing wraps around
         for k in range(_AT_ONCE):
@@ -81,6 +76,7 @@ def _survey_and_pick(x: Floats, most: int, indices: Ints, values: Floats) -> tup
             flags &= flags - _ONE
         nonzero += count
         start += 64
+    largest = maxima.max()
     if nonzero > most:
         of_rest, others = _survey(x[start:])
         return max(largest, of_rest), nonzero + others

@@ -18,15 +18,14 @@ def add_scaled(x: Any, y: Any, weight: float, /) -> Any:
     return back(total, x, y), survey(total)[0]
 
 
-def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, /) -> Any:
+def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, taken: Any, /) -> Any:
     """See ``innet.kernels.Kernels.low_pass``."""
-    held, added, places = floats(memory), floats(gradient), ints(indices)
-    kept = _scaled(held, added, weight)
-    sums = empty(places.size, np.float32)
+    held, added, places, kept = floats(memory), floats(gradient), ints(indices), floats(taken)
+    sums, stayed = (empty(places.size, np.float32) for _ in range(2))
     stays = np.float32(1) - np.float32(weight)
-    _send[threads_for(places.size)](held, added, stays, places, kept, sums)
-    arguments = memory, gradient, indices
-    return back(kept, *arguments), back(sums, *arguments), survey(kept)[0]
+    _send[threads_for(places.size)](held, added, stays, places, kept, sums, stayed)
+    arguments = memory, gradient, indices, taken
+    return back(kept, *arguments), back(sums, *arguments), survey(stayed)[0]
 
 
 def sum_of(x: Array, y: Array) -> Array:
@@ -48,9 +47,15 @@ def _add_scaled(x: Array, y: Array, weight: np.float32, total: Array) -> None:
 
 @cuda.jit
 def _send(
-    held: Array, added: Array, stays: np.float32, places: Array, kept: Array, sums: Array
+    held: Array,
+    added: Array,
+    stays: np.float32,
+    places: Array,
+    kept: Array,
+    sums: Array,
+    stayed: Array,
 ) -> None:
     for j in range(cuda.grid(1), places.size, cuda.gridsize(1)):
         i = places[j]
         sums[j] = held[i] + added[i]
-        kept[i] = times_32(stays, held[i]) + np.float32(0)
+        stayed[j] = kept[i] = times_32(stays, held[i]) + np.float32(0)

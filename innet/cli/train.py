@@ -98,7 +98,7 @@ def train(
             result = run(
                 settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
             )
-    except (KeyboardInterrupt, InnetError) as stop:
+    except (KeyboardInterrupt, InnetError, MemoryError) as stop:
         for note in getattr(stop, "__notes__", ()):
             err.print(note, markup=False, soft_wrap=True)
         raise

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec, check_floats
+from innet.codecs import (
+    Codec,
+    CodecSpec,
+    ModelLayers,
+    Outcome,
+    build_codec,
+    check_floats,
+    check_integer,
+)
 from innet.errors import (
     GradientError,
     InputError,
@@ -85,7 +93,7 @@ def connect(
 
 
 def _check_worker(plan: Plan, worker: int) -> None:
-    if not 0 <= worker < len(plan.workers):
+    if not 0 <= check_integer(worker, "the worker's index") < len(plan.workers):
         raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
 
 
@@ -151,6 +159,7 @@ class Participant(Uncopied):
         renew: Renew | None = None,
         attempts: int = 1,
     ) -> None:
+        attempts = check_integer(attempts, "the number of attempts")
         if attempts < 1 or (attempts > 1 and renew is None):
             raise InputError(
                 f"{attempts} attempts; one is the least, and more need renew, which leads the "

@@ -171,9 +171,10 @@ class Membership(Uncopied):
             NetworkError, InputError: as ``join``.
         """
         until = _moment(deadline)
+        named = {check_integer(worker, "a worker to go on without") for worker in without}
         if self._channel is not None:
             try:
-                return self._ask(until, sorted(set(without)))
+                return self._ask(until, sorted(named))
             except MembershipError:
                 self._channel.close()
                 self._channel = None

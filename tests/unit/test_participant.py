@@ -179,6 +179,9 @@ def test_who_may_not_go_on(plan):
     for attempts in (0, 2):
         with pytest.raises(InputError, match=f"{attempts} attempts"):
             Participant(plan, 0, codec="dense", fabric=None, attempts=attempts)
+    for worker, attempts in (("0", 1), (0, "1"), (True, 1)):
+        with pytest.raises(InputError, match="give an integer"):
+            Participant(plan, worker, codec="dense", fabric=None, attempts=attempts)
     hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=20.0, partial_after=0.1)
     with UdpSwitch(plan), participants(plan, "dense", timing=hasty) as pair:
         with pytest.raises(StalledError, match="lack the workers 1, who were late"):

@@ -503,6 +503,9 @@ def test_numbers_of_numpy_are_numbers(service):
     numbers = {"worker": np.int64(0), "workers": np.int32(1), "deadline": np.float32(SECONDS)}
     with join(where(service), job="a", **numbers) as alone:
         assert (alone.worker, alone.workers) == (0, 1)
+        assert alone.renew(without=np.array([1])).job.present == (0,)
+        with pytest.raises(InputError, match="a worker to go on without is '1'; give an integer"):
+            alone.renew(without="1")
 
 
 @pytest.mark.parametrize("deadline", [math.inf, math.nan])

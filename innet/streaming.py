@@ -47,6 +47,7 @@ from innet.protocol.stream import COUNTS, Moved, Stream
 from innet.protocol.verdicts import Tally
 
 _TURNS = 1024  # looks at the socket, before Python may see that somebody has pressed Ctrl-C
+_STOPPED = 1.0  # seconds too late: this process was stopped, and the others may have been with it
 _YIELDS = 4  # in vain: what a process waits for is often being made on the same processor
 _BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState.WAITING)
@@ -106,9 +107,12 @@ class Streamer:
         """
         end, fabric = self._end, self._fabric
         while True:
-            now = self._turn(now, fabric.watch(now))
+            watch = fabric.watch(now)
+            now = self._turn(now, watch)
             if end.done:
                 return now
+            if now - watch.until > _STOPPED:
+                end.excuse(now - watch.until)
             now = fabric.wait(now, now)
             deadline = end.next_deadline()
             assert deadline is not None  # it is not done, so a chunk waits

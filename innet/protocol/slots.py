@@ -453,6 +453,10 @@ class SlotWorker:
         self.counters.sent += moved.sent
         self.counters.bytes_sent += moved.sent * self._frame_size
 
+    def excuse(self, seconds: float) -> None:
+        """Do not count so many: this worker was stopped and could not hear anybody."""
+        self._timers.give_up_at += seconds
+
     def _me(self) -> NDArray[np.int64]:
         """As ``answers.Member``, before the first all-reduce."""
         member = self.member

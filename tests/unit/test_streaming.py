@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -373,3 +374,24 @@ def test_of_frames_that_are_cut_within_their_headers_nothing_is_sent(segments):
         assert sizes == [LAYOUT.frame_size - HEADERS, 0, LAYOUT.frame_size - 1 - HEADERS]
         with pytest.raises(BlockingIOError):
             switch.recv(2000)
+
+
+def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
+    """As by Ctrl-Z, and fg when its patience is over."""
+    end = new_worker(Timing(timeout=5.0, max_timeout=5.0, give_up=1.0, adaptive=False))
+    fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
+    answer = result(np.random.default_rng(1), 0, **fields)
+    with link(False) as (fabric, switch), ThreadPoolExecutor() as pool:
+        watch, late = fabric.watch, [30.0]
+
+        def watched(now: float) -> Watch:
+            return Watch(-1, now - late.pop(), True) if late else watch(now)
+
+        monkeypatch.setattr(fabric, "watch", watched)
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.arange(5, dtype=np.int32))], fabric.now())
+        running = pool.submit(streamer.run, fabric.now())
+        time.sleep(2.0)
+        switch.send(answer[0, HEADERS:].tobytes())
+        running.result()
+    assert end.done

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 from support.tables import random_match, table_of
 
+import innet
 from innet.errors import ControlError
 from innet.switch import Switch, fresh_memory, ir
 from innet.switch.engine import SwitchState, dtype_of
@@ -71,15 +72,22 @@ def test_registers(width: int) -> None:
 
 @pytest.fixture
 def grown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """How many bytes were taken since the test began."""
+    """How many bytes innet, NumPy and this file took since the test began.
+
+    Others take memory meanwhile: pytest-xdist has a thread that receives messages.
+    """
     monkeypatch.setattr(fresh_memory, "_LARGE", 1 << 62)  # so that all is traced
+    ours = [f"{Path(each.__file__).parent}/*" for each in (innet, np)]
+    # Constructors of dataclasses are in "<string>".
+    counted = [tracemalloc.Filter(True, each) for each in (*ours, __file__, "<string>")]
     gc.collect()
     gc.freeze()  # what was there before need not be looked at again
     tracemalloc.start()
 
     def ask() -> int:
         gc.collect()
-        return tracemalloc.get_traced_memory()[0]
+        traces = tracemalloc.take_snapshot().filter_traces(counted).traces
+        return sum(trace.size for trace in traces)
 
     yield ask
     tracemalloc.stop()

@@ -12,7 +12,7 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -88,14 +88,14 @@ class SwitchGroup(dist.ProcessGroup):
         del timeout  # the group's
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         operation = _operation(options)
-        if self._courier is None or not all(_fits(each, operation) for each in tensors):
+        if self._courier is None or not _all_fit(tensors, operation):
             return self._gloo.allreduce(tensors, _options(operation, self._timeout))
         return self._submit(tensors, operation)
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
         """Several at once."""
         operation = _operation(options)
-        if self._courier is None or not all(_fits(each, operation) for each in tensors):
+        if self._courier is None or not _all_fit(tensors, operation):
             given = [] if options is None else [options]
             return self._gloo.allreduce_coalesced(tensors, *given)
         return self._submit(list(tensors), operation)
@@ -298,6 +298,11 @@ def stateless_codec(name: str) -> str:
             "everything, such as exact, dense or lhc."
         )
     return name
+
+
+def _all_fit(tensors: Sequence[torch.Tensor], operation: Any) -> bool:
+    # Of none at all, no all-reduce would ever be over.
+    return len(tensors) > 0 and all(_fits(each, operation) for each in tensors)
 
 
 def _fits(tensor: torch.Tensor, operation: Any) -> bool:

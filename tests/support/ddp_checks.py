@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 import traceback
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -501,6 +502,8 @@ def the_group_leaves_the_rest_to_gloo():
         expanded = torch.ones(1).expand(5)
         dist.all_reduce(expanded, group=group)
         assert expanded.tolist() == [4.0] * 5
+        with pytest.raises(RuntimeError, match="non-empty"):
+            group.allreduce_coalesced([]).wait(timedelta(seconds=5))
         dist.barrier(group=group)
         found = [None] * 4
         dist.all_gather_object(found, {"rank": rank}, group=group)

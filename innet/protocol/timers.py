@@ -171,12 +171,12 @@ class SlotTimers:
 
     def impatience(self, slots: Slots, now: float) -> NDArray[np.uint8]:
         """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
+        asked = np.zeros(len(slots), np.uint8)
         after = self._timing.partial_after
-        if after is None:
-            return np.zeros(len(slots), np.uint8)
-        over = now - (self.first_sent[slots] + after)
-        levels: NDArray[np.float64] = np.floor(over / (after / 2)) + 1
-        return np.clip(levels, 0, MAX_IMPATIENCE).astype(np.uint8)
+        if after is not None:
+            for level in range(MAX_IMPATIENCE):
+                asked += self._asking(slots, level, after) <= now
+        return asked
 
     def has_given_up(self, now: float) -> bool:
         """Whether a chunk has waited too long."""
@@ -207,6 +207,13 @@ class SlotTimers:
         after = self._timing.partial_after
         if after is not None:
             for level in reversed(range(MAX_IMPATIENCE)):
-                asking = self.first_sent[slots] + after * (1 + level / 2)
+                asking = self._asking(slots, level, after)
                 moment = np.where(asking > now, asking, moment)
+        return moment
+
+    def _asking(self, slots: Slots, level: int, after: float) -> NDArray[np.float64]:
+        """When ``slots`` ask one level of switches more than ``level``. For all who want to know:
+        another formula rounds otherwise, and whoever was woken for a level would not ask it.
+        """
+        moment: NDArray[np.float64] = self.first_sent[slots] + after * (1 + level / 2)
         return moment

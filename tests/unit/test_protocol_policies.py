@@ -285,6 +285,19 @@ def test_each_chunk_asks_for_what_is_there() -> None:
     assert (flags & Flag.PARTIAL).all()
 
 
+@pytest.mark.parametrize("begun", [0.0, 0.3, 0.7])  # moments are rounded as they may
+def test_half_as_long_again_another_level_is_asked(begun: float) -> None:
+    worker = worker_of(Timing(timeout=1.0, adaptive=False, partial_after=0.05), window=1)
+    worker.start(words(1), begun)
+    worker.outgoing(begun)
+    for level in range(4):
+        due = worker.next_deadline()
+        assert due == pytest.approx(begun + 0.05 * (1 + level / 2))
+        (flags,) = parse_strict(LAYOUT, worker.outgoing(due)).header["flags"]
+        assert flags == Flag.RESEND | Flag.PARTIAL | level << 6
+    assert worker.next_deadline() == pytest.approx(due + 1.0)  # nobody is left to be asked
+
+
 def test_fixed_timers_do_not_learn() -> None:
     trip = RoundTrip(Timing(timeout=1.0, adaptive=False))
     trip.measured(0.001)

@@ -70,8 +70,7 @@ def roll_call(
     heard_words = heard.view(np.uint32)
     failed = _workers(heard_words[3])
     if failed:
-        speaks = failed[0] == worker and error is not None
-        return Answers(failed=failed, message=_say(combine, error if speaks else None))
+        return Answers(failed=failed, message=_say(combine, error if failed[0] == worker else None))
     if heard_words[0] != own or heard_words[1] != ~own:
         raise InputError(
             f"the workers mean different all-reduces; worker {worker} means {meant}. All must have "

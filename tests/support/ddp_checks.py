@@ -33,7 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import innet
 from innet.codecs import PRESETS
-from innet.errors import MembershipError, StateError
+from innet.errors import InputError, MembershipError, StateError
 from innet.torch import DDPHook, HookState, SwitchReduceScatter, companion, ddp_hook
 from innet.torch.units import layers, spec_of_unit
 
@@ -541,6 +541,8 @@ def groups_of_some_ranks():
     rank = dist.get_rank()
     pairs = [dist.new_group([0, 2], backend="innet"), dist.new_group([1, 3], backend="innet")]
     mine = pairs[rank % 2]
+    with pytest.raises(InputError, match="this rank is not in the process group"):
+        HookState("exact", process_group=pairs[1 - rank % 2]).connect()
     tensor = torch.full((5,), float(rank))
     dist.all_reduce(tensor, group=mine)
     assert tensor.tolist() == [2.0 if rank % 2 == 0 else 4.0] * 5

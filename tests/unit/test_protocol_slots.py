@@ -324,9 +324,9 @@ def test_gives_up_in_time_and_says_what_it_knows() -> None:
 
 def test_never_heard() -> None:
     worker = started(1)
-    worker.outgoing(0.0)
-    with pytest.raises(StalledError, match=r"last result: never\. Who is missing"):
-        worker.outgoing(20.0)
+    worker.outgoing(3.0)
+    with pytest.raises(StalledError, match=r"after 20 s .* last result: never\. Who is missing"):
+        worker.outgoing(23.0)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,15 @@ def test_what_cannot_be_joined(world, asked, why):
     world.join(2, 1)  # nothing has changed
 
 
+def test_who_comes_with_the_same_terms_or_none_can_join(world):
+    asked = {"job": "x" * 100, "workers": 3, "terms": "y" * 2000}  # as long as they may be
+    world.jobs.join(1, asked | {"worker": 0})
+    world.jobs.join(2, asked | {"worker": 1})
+    world.join(3, 2, workers=3, job="x" * 100)
+    (job,) = world.jobs
+    assert sorted(job.seats) == [0, 1, 2]
+
+
 def test_only_members_renew(world):
     with pytest.raises(InputError, match="join a job first"):
         world.jobs.renew(1, {})

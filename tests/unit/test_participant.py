@@ -158,6 +158,22 @@ def test_a_stall_is_tried_again_under_the_next_epoch(plan):
             assert pair[0].plan.job.epoch == 1
 
 
+def test_it_is_tried_no_more_often_than_asked(plan):
+    asked = []
+
+    def renew(late):
+        asked.append(late)
+        assert len(asked) < 3
+        return plan
+
+    hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=0.1)
+    options = {"timing": hasty, "renew": renew, "attempts": 3}
+    with UdpSwitch(plan), participants(plan, "dense", **options) as pair:
+        with pytest.raises(StalledError, match="worker 0 of 2"):
+            pair[0].all_reduce(gradients()[0])
+        assert asked == [(), ()]
+
+
 def test_workers_at_different_all_reduces_get_no_sum_from_each_other(plan):
     """One has completed an all-reduce that the other has not, and an epoch begins for both."""
     with UdpSwitch(plan) as network, participants(plan, "dense", timing=IMPATIENT) as pair:

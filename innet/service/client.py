@@ -176,9 +176,12 @@ class Membership(Uncopied):
             try:
                 return self._ask(until, sorted(named))
             except MembershipError:
-                self._channel.close()
-                self._channel = None
-        self.plan = self._enter(until, again=True)
+                self._hang_up()
+        try:
+            self.plan = self._enter(until, again=True)
+        except BaseException:
+            self._hang_up()  # the next call begins anew, not in the middle of the way in
+            raise
         return self.plan
 
     def _ask(self, until: float, without: list[int]) -> Plan:
@@ -238,10 +241,13 @@ class Membership(Uncopied):
 
     def close(self) -> None:
         """End the connections. To the others it looks as if this worker had died."""
+        self._hang_up()
+        self.fabric.close()
+
+    def _hang_up(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        self.fabric.close()
 
     # ------------------------------------------------------------------ joining
 

@@ -455,6 +455,21 @@ def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
             np.testing.assert_array_equal(total, expected)
 
 
+def test_a_way_in_that_failed_is_tried_anew(stack, monkeypatch):
+    with serving() as service:
+        address = service.address
+        pair = joined(service, stack)
+    with serving(listen=address):
+        with monkeypatch.context() as lost:
+            lost.setattr(pair[0].fabric, "show", lambda hello: None)
+            with pytest.raises(StalledError, match="a firewall"):
+                pair[0].renew(1)
+        with pytest.raises(StalledError, match="waited for worker 1 of job 'test'"):
+            pair[0].renew(1)
+        plans = together([lambda each=each: each.renew(SECONDS) for each in pair])
+        assert plans[0].job.epoch == plans[1].job.epoch
+
+
 @pytest.fixture
 def many_files():
     """As in a process that trains: what is opened now has a number above select's limit."""

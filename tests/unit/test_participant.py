@@ -66,17 +66,21 @@ def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
         UdpSwitch(plan) as network,
         participants(plan, codec, faults=faults, timing=QUICK) as pair,
     ):
+        received = 0
         for _ in range(2):  # the second has what the codecs held back
             expected, in_memory = reference.all_reduce(gradients())
             results = all_reduce(pair, gradients())
+            received += sum(report.packets_received for _, report in results)
             for total, report in results:
                 np.testing.assert_array_equal(total, expected)
                 assert report.rounds == in_memory.rounds
                 assert report.bytes_sent == report.packets_sent * plan.layout.frame_size
                 assert report.fabric == ("udp" if faults is None else "udp with faults")
+                assert report.seconds.total >= report.seconds.network > 0
         sent = sum(report.packets_sent for _, report in results)
         again = sum(report.retransmissions for _, report in results)
         assert sent - again == in_memory.packets_sent
+        assert received == sum(each._end.counters.received for each in pair)
         if faults is not None:
             assert again > 0
         assert network.switch.statistics.packets_in > 0

@@ -159,6 +159,7 @@ def test_who_gets_no_answer_gives_up() -> None:
         end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
         with pytest.raises(StalledError, match="sequence 1"):
             streamer.run(now)
+        assert fabric.now() >= now + 0.3
         # What it says it has sent, it has.
         assert len(arrived(switch)) == end.counters.sent == 1 + end.counters.retransmissions > 1
 

@@ -14,6 +14,7 @@ from innet.service.board import Board
 from innet.service.daemon import advise
 from innet.service.jobs import RunningJob
 from innet.service.places import Places, plan_of
+from innet.wire import Layout
 
 PROGRAM = programs.find("slots", 32)
 
@@ -41,7 +42,10 @@ def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     assert [few.window(workers) for workers in (1, 32)] == [16, 16]
     assert replace(few, room=100).window(25) == 4
     assert replace(free, most=2 * slots).window(1) == free.window(1)
-    # What is under way is counted in bytes.
+    # What is under way is counted in bytes: some 2 MiB, or 128 KiB of each worker's.
+    size = Layout(PROGRAM.parameters["VALUES"]).frame_size
+    assert 1 << 20 < 16 * free.window(16) * size < 5 << 19
+    assert 1 << 16 < free.window(32) * size <= 1 << 17
     large = Places(programs.find("slots", 1024), 1, 32, slots)
     assert large.window(8) < free.window(8)
 

@@ -46,7 +46,7 @@ from innet.plan import (
     check_codec,
     check_conditions,
 )
-from innet.protocol import REORDERING, Counters, Timing
+from innet.protocol import REORDERING, TAIL_PROBE, Counters, Timing
 from innet.record import Report, Seconds
 from innet.streaming import streamer_of
 from innet.threads import OneAtATime
@@ -56,7 +56,14 @@ from innet.words import Segment
 
 Vector = NDArray[np.float32]
 
-TIMING = Timing(timeout=0.2, min_timeout=0.2, max_timeout=2.0, give_up=30.0, reordering=REORDERING)
+TIMING = Timing(
+    timeout=0.2,
+    min_timeout=0.2,
+    max_timeout=2.0,
+    give_up=30.0,
+    reordering=REORDERING,
+    tail_probe=TAIL_PROBE,
+)
 """Patience on a real network: its hosts may wait for a processor longer than for packets."""
 
 

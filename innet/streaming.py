@@ -54,6 +54,7 @@ _QUEUED, _FLAGS, _UNDER_WAY = int(Tally.QUEUED), int(Tally.FLAGS), int(SlotState
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(COUNTS)
 _SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(_TIMES := len(Moved._fields) - COUNTS)
 _EAGAIN = errno.EAGAIN
+_END_CHUNK = 5  # of answers.Member
 
 
 class Linked(Fabric, Protocol):
@@ -268,7 +269,8 @@ def _send_queued(
     tally[_QUEUED] = queued - sent
     counts[_SENT] += sent
     counts[_WAITING] += sent
-    times[_BOUND] = min(times[_BOUND], clock[0] + min(stream.patience[0], stream.patience[1]))
+    patience = min(stream.patience[0], stream.patience[1], stream.patience[4])
+    times[_BOUND] = min(times[_BOUND], clock[0] + patience)
 
 
 @njit(cache=True, nogil=True)
@@ -291,12 +293,14 @@ def _next_deadline(slots: tuple[NDArray[Any], ...]) -> float:
 @njit(cache=True, nogil=True)
 def _start(slots: NDArray[np.int64], now: float, stream: Stream) -> None:
     """What ``SlotTimers.start`` does for chunks that wait for nothing but their result."""
-    _, state, _, sends, first_sent, resend_at, give_up_at = stream.slots
+    chunk, state, _, sends, first_sent, resend_at, give_up_at = stream.slots
     timeouts, last_sent = stream.timeouts
+    last = stream.terms[1][_END_CHUNK] - 1
     for slot in slots:
+        timeout = stream.patience[4 if chunk[slot] == last else 0]
         state[slot] = _UNDER_WAY
         sends[slot] = 1
         first_sent[slot] = last_sent[slot] = now
-        timeouts[slot] = stream.patience[0]
-        resend_at[slot] = now + stream.patience[0]
+        timeouts[slot] = timeout
+        resend_at[slot] = now + timeout
         give_up_at[slot] = now + stream.patience[1]

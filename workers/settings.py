@@ -20,7 +20,7 @@ from innet.config import (
 from innet.errors import ConfigError, InputError
 from innet.fabric import Faults
 from innet.plan import Plan, Request, SharedPlan, TopologyName, plan_jobs
-from innet.protocol import REORDERING, Timing
+from innet.protocol import REORDERING, TAIL_PROBE, Timing
 from innet.wire import Framing
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -112,6 +112,7 @@ class JobSettings(Settings):
             max_timeout=max(2.0, self.timeout),
             give_up=self.give_up,
             reordering=REORDERING,
+            tail_probe=TAIL_PROBE,
             partial_after=self.partial_after,
         )
 

@@ -128,7 +128,8 @@ def take(
         notes: int64, see ``Tally``, added to; and float64 (5,): the time; how long a chunk of the
             first window may have waited for its wait to tell of the way and not of late peers; the
             longest such wait of a chunk that was sent once, filled in if it is longer; and when the
-            one of them was sent that was sent last, and its number, filled in if they are later.
+            one of them was sent that was sent last, and its number, filled in if they are later:
+            also of the all-reduce's last chunk, which is sent again to find out what was lost.
 
     Returns:
         How many packets were answers.
@@ -169,7 +170,8 @@ def take(
         if marked:
             tally[_MARKED] = max(tally[_MARKED], number)
         sent = first_sent[slot]
-        if sends[slot] == 1 and (sent > clock[3] or (sent == clock[3] and number > clock[4])):
+        tells = sends[slot] == 1 or number == member[5] - 1
+        if tells and (sent > clock[3] or (sent == clock[3] and number > clock[4])):
             clock[3], clock[4] = sent, number
         waited = clock[0] - sent
         if sends[slot] == 1 and (index >= window or waited <= clock[1]):

@@ -16,6 +16,9 @@ REORDERING = 1e-3
 """Seconds that a packet may come later than one that was sent after it, between machines whose
 network keeps packets in order."""
 
+TAIL_PROBE = 0.01
+"""Seconds, longer than most packets and their results take between machines of a cluster."""
+
 WindowControl: TypeAlias = Literal["fixed", "aimd"]
 
 
@@ -79,6 +82,10 @@ class Timing:
             taken for lost and sent again (RFC 8985); no longer than the timeout. Longer than a
             packet or its result may take than those that were sent after it. None waits for the
             timeout alone.
+        tail_probe: how long the last chunk of an all-reduce waits for its result before it is sent
+            again, with back-off from there: no result of a later one can show that it was lost, but
+            its own shows it of those before it (RFC 8985, section 7). Twice the measured round trip
+            where that is longer, and no longer than the timeout. None waits for the timeout alone.
         window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
             results are marked by congestion: half for a window with a mark, one more for a window
             without.
@@ -98,13 +105,16 @@ class Timing:
     adaptive: bool = True
     min_timeout: float = 1e-3
     reordering: float | None = None
+    tail_probe: float | None = None
     window_control: WindowControl = "fixed"
     partial_after: float | None = None
 
     def __post_init__(self) -> None:
         durations = ["timeout", "max_timeout", "give_up", "min_timeout"]
         durations += [
-            name for name in ("partial_after", "reordering") if getattr(self, name) is not None
+            name
+            for name in ("partial_after", "reordering", "tail_probe")
+            if getattr(self, name) is not None
         ]
         for name in durations:
             seconds = getattr(self, name)

@@ -267,7 +267,7 @@ class SlotWorker:
         slots = np.concatenate([again, fresh]) if len(again) else fresh
         self._state[fresh] = SlotState.WAITING
         self._waiting += len(fresh)
-        self._timers.start(fresh, now)
+        self._timers.start(fresh, now, self._last_of(fresh))
         self._timers.again(again, now)
         flags = np.zeros(len(slots), np.uint8)
         flags[: len(again)] = Flag.RESEND
@@ -321,6 +321,13 @@ class SlotWorker:
         self._queued = len(queued) - room
         self._queue[: self._queued] = queued[room:]
         return queued[:room]
+
+    def _last_of(self, fresh: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The slot of the all-reduce's last chunk, if it is among them and tells of the others."""
+        if not self.in_order or self.timing.tail_probe is None:
+            return None
+        last: NDArray[np.int64] = fresh[self._chunk[fresh] == self._cursor - 1]
+        return last
 
     def _new_head(self) -> Frames:
         """What stands before the values in frames, as ``fill`` wants it; without a tag."""
@@ -440,6 +447,7 @@ class SlotWorker:
                 float(self.timing.give_up),
                 timers.silent_from,
                 self._overtaken_wait(),
+                float(timers.round_trip.probe if self.in_order else timers.round_trip.timeout),
             ),
             self._waiting,
             self._held,

@@ -17,8 +17,9 @@ class Stream(NamedTuple):
         words: of all chunks, see ``fill``.
         timeouts: (window,) float64, of each slot; and when its chunk was sent last.
         patience: the time-out of a chunk that is sent for the first time; after how long it is
-            given up; the time from which results end a silence, of which Python is told; and how
-            long one waits that later ones have overtaken, infinity where that makes no difference.
+            given up; the time from which results end a silence, of which Python is told; how long
+            one waits that later ones have overtaken, infinity where that makes no difference; and
+            how long the all-reduce's last one waits when it is sent for the first time.
         waiting: how many chunks wait for their results.
         held: no chunk may be sent for the first time.
         halts: flags of results after which Python is asked before more is sent.
@@ -31,7 +32,7 @@ class Stream(NamedTuple):
     head: NDArray[np.uint8]
     words: NDArray[np.int32]
     timeouts: tuple[NDArray[np.float64], NDArray[np.float64]]
-    patience: tuple[float, float, float, float]
+    patience: tuple[float, float, float, float, float]
     waiting: int
     held: bool
     halts: int

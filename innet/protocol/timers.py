@@ -52,6 +52,14 @@ class RoundTrip:
         least = min(timing.min_timeout, timing.timeout)
         self.timeout = min(max(self.mean + _K * self.deviation, least), timing.max_timeout)
 
+    @property
+    def probe(self) -> float:
+        """How long the last chunk of an all-reduce waits before it is sent again."""
+        probe = self._timing.tail_probe
+        if probe is None:
+            return self.timeout
+        return min(max(probe, 2 * (self.mean or 0.0)), self.timeout)
+
 
 class SlotTimers:
     """The timers of a worker's slots. A slot whose timers do not run waits for nothing.
@@ -97,12 +105,21 @@ class SlotTimers:
         """
         return self._timeout, self._last_sent
 
-    def start(self, slots: Slots, now: float) -> None:
-        """The chunks in ``slots`` are sent for the first time."""
+    def start(self, slots: Slots, now: float, last: Slots | None = None) -> None:
+        """The chunks in ``slots`` are sent for the first time.
+
+        Args:
+            slots: all of them.
+            now: the time.
+            last: that of the all-reduce's last chunk, if it is among them and results come in the
+                order of the chunks.
+        """
         self.sends[slots] = 1
         self.first_sent[slots] = now
         self._last_sent[slots] = now
         self._timeout[slots] = self.round_trip.timeout
+        if last is not None:
+            self._timeout[last] = self.round_trip.probe
         self.give_up_at[slots] = now + self._timing.give_up
         self.resend_at[slots] = now + self._until_next(slots, now)
 
@@ -114,9 +131,10 @@ class SlotTimers:
         self.sends[slots] += 1
         self._last_sent[slots] = now
         longer = np.minimum(self._timeout[slots] * timing.backoff, timing.max_timeout)
-        # That one packet was lost does not say that the round trip takes longer.
+        # That one packet was lost does not say that the round trip takes longer. Towards the end of
+        # an all-reduce nothing is sent after it that would show that it was lost again.
         overtaken = self._overtaken(slots)
-        self._timeout[slots] = np.where(overtaken, self.round_trip.timeout, longer)
+        self._timeout[slots] = np.where(overtaken, self.round_trip.probe, longer)
         self.resend_at[slots] = now + self._until_next(slots, now)
 
     @property

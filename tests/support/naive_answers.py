@@ -25,7 +25,8 @@ class Taken:
         queue: slots that may go on, in order.
         marked: the newest chunk that met congestion; -1 for none.
         waited: the longest wait that tells of the way; -1 for none.
-        newest: of the chunks that were sent once, when the last one was, and its number.
+        newest: of the chunks that were sent once and the last of the all-reduce, when the one that
+            was sent last was sent first, and its number.
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
@@ -98,7 +99,7 @@ def _accept(found, header, values, congested, where):
     if Flag.ECN in flags or congested:
         found.marked = max(found.marked, chunk)
     sent = slots["first_sent"][slot]
-    if slots["sends"][slot] == 1:
+    if slots["sends"][slot] == 1 or chunk == end - 1:
         found.newest = max(found.newest, (sent, chunk))
     waited = now - sent
     if slots["sends"][slot] == 1 and (chunk - base >= window or waited <= patience):

@@ -137,6 +137,41 @@ def test_an_overtaken_chunk_waits_no_longer_than_one_that_is_not() -> None:
     assert chunks_of(worker.outgoing(1.1)) == list(range(PROBES, 31))
 
 
+def test_the_last_chunk_is_sent_again_early_to_find_what_was_lost() -> None:
+    worker = worker_of(
+        Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5, tail_probe=1.0),
+        window=4,
+    )
+    worker.start(words(6), 0.0)
+    assert chunks_of(worker.outgoing(0.0)) == [0, 1, 2, 3]
+    assert worker.next_deadline() == 5.0
+    worker.receive(np.concatenate([result(0, window=4), result(1, window=4)]), 1.0)
+    assert chunks_of(worker.outgoing(1.0)) == [4, 5]
+    assert chunks_of(worker.outgoing(2.0)) == [5]
+    assert worker.next_deadline() == 4.0  # it backs off from there
+    worker.receive(result(5, window=4), 2.1)  # which time's cannot be known: it was sent after 4
+    assert sorted(chunks_of(worker.outgoing(2.6))) == [2, 3, 4]
+    worker.receive(np.concatenate([result(each, window=4) for each in (2, 3, 4)]), 3.0)
+    assert worker.done
+    worker.start(words(1), 10.0)
+    worker.outgoing(10.0)
+    assert chunks_of(worker.outgoing(11.0)) == [6]
+
+
+def test_a_probe_waits_for_two_round_trips_and_no_longer_than_a_time_out() -> None:
+    trip = RoundTrip(Timing(timeout=1.0, min_timeout=1.0, max_timeout=2.0, tail_probe=0.1))
+    assert trip.probe == 0.1
+    trip.measured(0.2)
+    assert trip.probe == 0.4
+    trip.measured(0.9)
+    assert trip.probe == pytest.approx(2 * (0.2 * 7 / 8 + 0.9 / 8))
+    for _ in range(99):
+        trip.measured(0.9)
+    assert trip.probe == trip.timeout
+    assert RoundTrip(Timing(timeout=1.0, tail_probe=3.0)).probe == 1.0
+    assert RoundTrip(Timing(timeout=1.0)).probe == 1.0
+
+
 def test_without_an_expected_order_nothing_is_overtaken() -> None:
     for worker in (
         worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False)),
@@ -145,7 +180,9 @@ def test_without_an_expected_order_nothing_is_overtaken() -> None:
             Membership(0, 2, job=7, epoch=3, window=8),
             source=Endpoint.of_worker(0),
             switch=Endpoint.of_switch(),
-            timing=Timing(timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5),
+            timing=Timing(
+                timeout=5.0, max_timeout=5.0, adaptive=False, reordering=0.5, tail_probe=0.5
+            ),
         ),
     ):
         worker.start(words(8), 0.0)
@@ -553,6 +590,7 @@ def test_nobody_is_missing_where_nobody_is_late() -> None:
         {"min_timeout": float("nan")},
         {"reordering": 0.0},
         {"reordering": True},
+        {"tail_probe": 0.0},
         {"give_up": "30"},
         {"backoff": None},
     ],

@@ -225,6 +225,41 @@ def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
         assert end.counters.retransmissions == 1
 
 
+def test_what_was_lost_at_the_end_is_found_in_compiled_code() -> None:
+    """By its last chunk, which is sent again before anybody's patience ends."""
+    end = new_worker(
+        replace(TIMING, timeout=60.0, max_timeout=60.0, reordering=0.01, tail_probe=0.02)
+    )
+    with link(True) as (fabric, switch):
+        streamer = streamer_of(end, fabric)
+        end.start([Segment(Operation.SUM, np.zeros(5 * 40 - 3, np.int32))], now := fabric.now())
+
+        def serve() -> None:
+            """Lose the last three chunks once."""
+            switch.settimeout(10.0)
+            lost, again = {37, 38, 39}, []
+            while len(again) < 3:
+                frame = np.concatenate([np.zeros(HEADERS, np.uint8), received(switch)])
+                header = LAYOUT.view(frame[None])["innet"]
+                chunk = int(header["sequence"][0]) - 1
+                if chunk not in lost:
+                    answer(switch, [chunk])
+                elif header["flags"][0] & Flag.RESEND and chunk not in again:
+                    again.append(chunk)
+                    answer(switch, [chunk])
+            assert again[0] == 39
+
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(serve)
+            streamer.run(now)
+            served.result()
+        assert end.done
+
+
+def received(sock: socket.socket) -> np.ndarray:
+    return np.frombuffer(sock.recv(4096), np.uint8)
+
+
 @pytest.fixture
 def heeds_ctrl_c() -> Iterator[None]:
     """Shells start what runs in the background deaf to SIGINT, and Python then leaves it so."""

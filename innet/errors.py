@@ -133,7 +133,13 @@ class StateError(InnetError):
 
 
 class StalledError(InnetError, TimeoutError):
-    """A wait reached its deadline. The message says which slots wait for which workers."""
+    """A wait reached its deadline. The message says which slots wait for which workers.
+
+    Attributes:
+        at: when, by the clock of a fabric that was driven; None elsewhere.
+    """
+
+    at: float | None = None
 
 
 class MembershipError(StalledError):

@@ -177,13 +177,15 @@ class Lockstep:
         """One exchange: every worker's segments in, what each worker received out."""
         network = self._network
         ends = {worker: network.workers[worker] for worker in segments}
+        begun = network.now
         for worker, end in ends.items():
-            end.start(segments[worker], network.now)
+            end.start(segments[worker], begun)
         try:
             network.run()
         except StalledError:
             if not self._goes_on or not any(end.done for end in ends.values()):
                 raise
+            network.now = begun  # those who go on have not waited until the late gave up
         if self._goes_on:
             late = {worker for worker, end in ends.items() if not end.done}
             late.update(*(end.missing for end in ends.values() if end.done))

@@ -75,40 +75,45 @@ def drive(hosts: Mapping[int, Host], fabric: Fabric, now: float) -> float:
 
     Raises:
         StalledError: from a host that gave up; or nothing is under way and nobody has a deadline;
-            or a host asks for its turn again and again without sending anything.
+            or a host asks for its turn again and again without sending anything. It says ``at``
+            what time.
     """
     idle = 0
     # A host is asked when something came for it or its deadline has passed; the others are left
     # alone, since under faults most moments concern few of them.
     due = dict.fromkeys(hosts, -math.inf)
-    while True:
-        idle += 1
-        for port in _deliver(hosts, fabric.receive(now), now):
-            due[port] = -math.inf
-            idle = 0
-        for port, host in hosts.items():
-            if due[port] <= now:
-                frames = host.outgoing(now)
-                if len(frames):
-                    fabric.send(PacketBatch.uniform(frames, port), now)
-                    idle = 0
-                deadline = host.next_deadline()
-                due[port] = math.inf if deadline is None else deadline
-        if all(host.done for host in hosts.values()):
-            return now
-        later = max(now, fabric.wait(now, min(due.values())))
-        idle = 0 if later > now else idle
-        now = later
-        if idle > _IDLE_TURNS:
-            raise StalledError(
-                f"nothing was sent or received in {idle} turns at {now:g} s; the hosts at ports "
-                f"{_waiting(hosts)} ask for a turn and have nothing to send."
-            )
-        if math.isinf(now):
-            raise StalledError(
-                f"no packet is under way and no host has a deadline, but the hosts at ports "
-                f"{_waiting(hosts)} are not done; one of them waits without a timer."
-            )
+    try:
+        while True:
+            idle += 1
+            for port in _deliver(hosts, fabric.receive(now), now):
+                due[port] = -math.inf
+                idle = 0
+            for port, host in hosts.items():
+                if due[port] <= now:
+                    frames = host.outgoing(now)
+                    if len(frames):
+                        fabric.send(PacketBatch.uniform(frames, port), now)
+                        idle = 0
+                    deadline = host.next_deadline()
+                    due[port] = math.inf if deadline is None else deadline
+            if all(host.done for host in hosts.values()):
+                return now
+            later = max(now, fabric.wait(now, min(due.values())))
+            if math.isinf(later):
+                raise StalledError(
+                    f"no packet is under way and no host has a deadline, but the hosts at ports "
+                    f"{_waiting(hosts)} are not done; one of them waits without a timer."
+                )
+            idle = 0 if later > now else idle
+            now = later
+            if idle > _IDLE_TURNS:
+                raise StalledError(
+                    f"nothing was sent or received in {idle} turns at {now:g} s; the hosts at "
+                    f"ports {_waiting(hosts)} ask for a turn and have nothing to send."
+                )
+    except StalledError as error:
+        error.at = now
+        raise
 
 
 def _waiting(hosts: Mapping[int, Host]) -> str:

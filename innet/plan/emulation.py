@@ -189,6 +189,8 @@ class Emulation:
         try:
             self.now = drive(self.hosts, self.fabric, self.now)
         except StalledError as error:
+            if error.at is not None:  # for who tries again an outage is over some time
+                self.now = error.at
             present = [self.workers[index] for index in self.plan.job.present]
             found = (end.diagnose(self._read_slot) for end in present)
             said = next((str(each) for each in found if each is not None), str(error))

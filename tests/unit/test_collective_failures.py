@@ -223,6 +223,17 @@ def test_attempts_repeat_with_the_codecs_as_they_were() -> None:
     assert network.plan.job.epoch >= 1
 
 
+def test_who_tries_again_and_again_finds_an_outage_over() -> None:
+    timing = Timing(timeout=5e-3, max_timeout=0.05, give_up=0.2)
+    faults = Faults(**SLOW, outages=(Outage(1.5e-3, 0.5, (2,)),))
+    network = collective(timing=timing, attempts=3, faults=faults)
+    total, report = network.all_reduce(gradients())
+    assert report.exact
+    assert_sum(total, gradients())
+    assert (network.plan.job.epoch, network.plan.job.absent) == (2, frozenset())
+    assert 0.5 <= network.network.now < 0.6
+
+
 @pytest.mark.parametrize("codec", ["topk", "dgc", "scalecom", "qsgd", "powersgd", "sidco-p"])
 def test_after_a_stall_the_same_gradients_can_be_given_again(codec: str) -> None:
     """What was held back of them in the attempt would be counted twice."""

@@ -184,6 +184,7 @@ class TestExplain:
             "table I.choose (ternary, 16 entries, counter I.hits)",
             "key base.kind: exact, 8 bits (h.base.kind)",
             "action I.send(bit<9> port, bit<8> value)",
+            "default I.drop()",
             "clone(I2E, session 5, field list 1)",
             "I.seen[scalars.tmp_1] = scalars.tmp_2",
             "if (scalars.metadata_t.round == 1)",
@@ -195,11 +196,28 @@ class TestExplain:
         ):
             assert line in text
 
+    def test_where_tables_lead(self):
+        text = switch("explain", PROGRAMS / "switch_tables.json").stdout
+        assert "→ hit: I.ternary_table, miss: tbl_switch_tables65" in text
+        assert "→ I.one: tbl_switch_tables71, I.two: tbl_switch_tables72, I.drop: " in text
+
     def test_runs_are_shown_as_one(self):
         text = switch("explain", "slots-32").stdout
         assert "bit<32> v0 .. v31 (32) at bit 0" in text
         assert "register SlotsIngress.values.value0 .. SlotsIngress.values.value31 (32): " in text
         assert "a loop of 32 in ingress: " in text
+
+    def test_numbered_fields_of_different_widths_are_no_run(self):
+        document = explain(load_program(PROGRAMS / "tools_tour.json"))
+        (extra,) = (each for each in document["headers"] if each["name"] == "extra")
+        extra["fields"] = [
+            {**field, "name": f"v{number}"} for number, field in enumerate(2 * extra["fields"])
+        ]
+        console = Console(file=io.StringIO(), width=200)
+        console.print(tree(document))
+        text = console.file.getvalue()
+        assert "bit<16> v0 at bit 0" in text
+        assert "bit<8> v1 at bit 16" in text
 
     @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.json")), ids=lambda path: path.stem)
     def test_every_program(self, path):

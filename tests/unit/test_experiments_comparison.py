@@ -40,6 +40,8 @@ def test_every_codec_and_seed_is_in_the_record(result):
     found = [(run.settings["way"], run.settings["seed"]) for run in loaded.runs]
     names = ("plain float32", "exact", "topk", "dgc")
     assert found == [(name, seed) for seed in (7, 8) for name in names]
+    codecs = [run.settings.get("codec") for run in loaded.runs[:4]]
+    assert codecs == [None, "exact", "topk", "dgc"]
     assert loaded.settings["iterations_per_epoch"] == 1
 
 

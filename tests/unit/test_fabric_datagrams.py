@@ -17,8 +17,9 @@ from innet.fabric.messages import Outbox, SegmentInbox, knows_segments, takes_se
 from innet.fabric.peers import Address, PeerCounts, PeerPorts, Stray
 from innet.fabric.rows import Senders, by_port, keep_known, place_of
 from innet.fabric.system_calls import Arrival
+from innet.fabric.udp import UdpFabric
 from innet.packets import PacketBatch
-from innet.wire import ETHERNET_HEADER, Layout
+from innet.wire import ETHERNET_HEADER, Endpoint, Layout
 
 SEGMENT = 160
 SEGMENTS = [
@@ -220,6 +221,26 @@ def test_who_sends_is_known_by_the_address(segments):
             inbox = SegmentInbox(LAYOUT.frame_size - 14, 10)
             arrived = received(inbox, sock, len(expected))
             assert arrived == [frame[14:].tobytes() for frame in expected]
+
+
+@pytest.mark.parametrize("segments", SEGMENTS)
+def test_the_type_of_service_and_a_missing_checksum_are_those_of_the_first_frame(segments):
+    layout = Layout(32)
+    worker, switch = Endpoint.of_worker(0), Endpoint.of_switch()
+    with pair() as (here, there):
+        there.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        there.settimeout(5)
+        fabric = UdpFabric(worker, switch, layout, sock=here, segments=segments)
+        for service, checksum in ((2, 0), (2, 7), (0x2E << 2 | 1, 0), (0, 0)):
+            frame = bytearray(layout.frame_size)
+            frame[ETHERNET_HEADER.itemsize + 1] = service
+            frame[layout.header_offset - 1] = checksum
+            fabric.send(PacketBatch.from_packets([(0, bytes(frame))]), 0.0)
+            told = {each[:2]: each[2] for each in there.recvmsg(4096, 64)[1]}
+            assert told[socket.IPPROTO_IP, socket.IP_TOS][0] == service
+            # Many frames as one datagram always have one.
+            without = here.getsockopt(socket.SOL_SOCKET, SO_NO_CHECK)
+            assert without == int(not segments and checksum == 0)
 
 
 def test_who_has_left_is_a_stranger_and_a_port_has_one_address():

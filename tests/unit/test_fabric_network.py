@@ -120,6 +120,9 @@ def test_bad_networks_are_refused():
         NetworkFabric(switch, {1: place, 2: place})
     with pytest.raises(InputError, match="port 1 of a is used twice"):
         NetworkFabric(switch, {1: place}, [(SwitchPort("a", 2), place)])
+    others = [SwitchPort("a", port) for port in (2, 3, 4)]
+    with pytest.raises(InputError, match="port 2 of a is used twice"):
+        NetworkFabric(switch, {1: place}, [(others[0], others[1]), (others[0], others[2])])
     with pytest.raises(InputError, match="faults need dice"):
         NetworkFabric(switch, {1: place}, faults=Faults())
     with pytest.raises(InputError, match="no host 2"):

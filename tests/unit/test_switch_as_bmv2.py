@@ -194,6 +194,8 @@ def test_constant_entries_can_be_cleared(engine):
     switch.command("table_clear constant_table")
     assert switch.command("table_num_entries constant_table") == "0"
     assert answer(switch, words(packet)) != before
+    with pytest.raises(ControlError, match="constant"):
+        switch.command("table_add constant_table constant 1&&&1 5->9 => 1 1")
 
 
 # ── Ends of ranges ──

@@ -162,6 +162,8 @@ def test_the_switch_itself():
     assert switch.command("show_ports") == "ports 0..510 are up"
     assert switch.command("set_queue_depth 64") == switch.command("set_queue_rate 10 1 2") == ""
     assert switch.command("show_pvs") == ""
+    with pytest.raises(ControlError, match="512 does not fit the 9 bits of the port"):
+        switch.command("set_queue_depth 64 512")
     with pytest.raises(ControlError, match="reset_state of simple_switch_CLI means nothing here"):
         switch.command("reset_state")
 

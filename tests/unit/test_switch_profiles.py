@@ -239,6 +239,18 @@ def test_tables_that_share_a_profile_each_run_their_own_copy(document, engine):
     assert marks(switch, packet())[1][2:4] == bytes([0, 8])
 
 
+def test_members_mean_something_to_every_table_that_shares_a_profile(document):
+    smaller = copy.deepcopy(document)
+    tables = smaller["pipelines"][0]["tables"]
+    table = next(table for table in tables if table["name"] == "I.prefix_table")
+    place = table["actions"].index("I.leave")
+    del table["actions"][place], table["action_ids"][place]
+    switch = Switch.load(smaller, engine="interpret")
+    switch.command("act_prof_create_member odd_ways masked 7")
+    with pytest.raises(ControlError, match="unknown action 'leave' of action profile"):
+        switch.command("act_prof_create_member odd_ways leave 7")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

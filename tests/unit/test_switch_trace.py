@@ -116,6 +116,24 @@ def test_the_way_of_a_packet(tour):
     assert sent == events.Sent(3, deparsed.data[:3])
 
 
+def test_direct_counters_and_meters():
+    switch = Switch.load(program("switch_profiles"), "interpret")
+    switch.commands(
+        """
+        act_prof_create_member ways go 3 7
+        table_indirect_add way_table 1 => 0
+        meter_set_rates way_meter 0 0.0001:1 0.0001:2
+        """
+    )
+    packet = bytes.fromhex("00 0001 0a000001 000000")
+    told = switch.trace(0, packet) and switch.trace(0, packet)
+    place = told.index(events.Counted("I.way_hits", 0, 2, 20))
+    assert told[place + 1 : place + 3] == [
+        events.MeterExecuted("I.way_meter", 0, 1),
+        events.FieldChanged("scalars.metadata_t.colour", 5, 1),
+    ]
+
+
 def test_misses_and_drops(tour):
     told = tour.trace(0, b"\x00\x00")
     assert [event.entry for event in of(events.TableApplied, told) if event.key] == [None]

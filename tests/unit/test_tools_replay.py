@@ -115,7 +115,13 @@ def test_link_type_and_resolution_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "looks"), [("tools_clock", True), ("jit_parser", False), ("switch_tables", False)]
+    ("name", "looks"),
+    [
+        ("tools_clock", True),
+        ("switch_meters", True),
+        ("jit_parser", False),
+        ("switch_tables", False),
+    ],
 )
 def test_programs_that_look_at_the_clock(name, looks):
     assert looks_at_clock(load_program(program(name))) is looks

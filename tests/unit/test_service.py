@@ -208,6 +208,19 @@ def test_a_worker_that_left_is_named(service, stack, monkeypatch):
         pair[0].read_register("s1", "SlotsIngress.pool.count", 0)
 
 
+def test_who_left_on_purpose_is_waited_for_longer():
+    departed = {}
+    fabric = service_fabric.ServiceFabric(0, lambda: -1, lambda: None, departed)
+    assert fabric.watch(10.0).until == 11.0  # nobody sleeps longer
+    departed[1] = service_fabric.Departure("left", on_purpose=True)
+    assert fabric.watch(12.5).until == 13.5
+    assert fabric.watch(15.0).until == 12.5 + 3.0
+    fabric.heard()
+    departed[2] = service_fabric.Departure("died")
+    assert fabric.watch(15.0).until == 15.0 + 0.5
+    assert fabric.watch(15.2).until == 15.0 + 0.5
+
+
 def test_a_seat_is_taken_over_and_all_go_on(service, stack):
     pair = joined(service, stack)
     pair[1].close()
@@ -222,6 +235,7 @@ def test_a_seat_is_taken_over_and_all_go_on(service, stack):
     )
     stack.callback(again[1].leave)
     assert again[1].epoch == pair[0].epoch == (first + 1) % 0x10000
+    assert pair[0].gone == frozenset()
     expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
     for total, _ in all_reduce(participants([pair[0], again[1]]), gradients()):
         np.testing.assert_array_equal(total, expected)

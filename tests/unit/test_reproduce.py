@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from rich.console import Console
-from support.records import a_run
+from support.records import a_report, a_run
 from typer.testing import CliRunner
 
 from innet.cli.app import app
@@ -28,6 +28,7 @@ from innet.experiments.papers import (
     Share,
     Speed,
     Traffic,
+    Training,
     paper_of,
     papers,
 )
@@ -170,6 +171,8 @@ def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
     assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
     threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
     assert measures.share(threshold, seed=0, quick=False).holds is False
+    monkeypatch.setattr(measures, "_selections", lambda *_, **__: ([1], [1]))  # far too few
+    assert measures.share(measure, seed=0, quick=False).holds is False
 
 
 def test_times_are_of_the_same_gradient_side_by_side():
@@ -230,6 +233,24 @@ class TestComparing:
         assert reproduce._lost(accuracy, run(0.9), run(0.95)) == pytest.approx(-5)
         assert reproduce._lost(perplexity, run(4.0), run(5.0)) == pytest.approx(25)
         assert reproduce._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
+
+    @pytest.mark.parametrize(
+        ("most_lost", "least_compression", "holds"),
+        [(3, 0, True), (1, 0, False), (3, 2.5, True), (3, 2.6, False), (1, 2.5, False)],
+    )
+    def test_a_training_must_lose_little_and_save_bytes(self, most_lost, least_compression, holds):
+        report = a_report(bytes_sent=100, bytes_dense=250)
+
+        def run(score):
+            step = a_run(report=report).steps[0].model_copy(update={"score": score})
+            return a_run(steps=[step], report=report)
+
+        changes = {"most_lost": most_lost, "least_compression": least_compression}
+        measure = validate(Training, TRAINED | changes)
+        effort = reproduce.Effort()
+        found = reproduce._compared(measure, [run(0.9)], [run(0.88)], "a model", effort)
+        assert found.holds is holds
+        assert ("fewer bytes" in found.criterion) is (least_compression > 0)
 
     def test_a_paper_from_beginning_to_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))

@@ -189,8 +189,10 @@ def test_constant_entries_can_be_cleared(engine):
     switch = switch_of("switch_tables", engine)
     packet = "0000 00000000 0000 123456 0005 00 00"
     before = answer(switch, words(packet))
-    with pytest.raises(ControlError, match="constant"):
-        switch.command("table_delete constant_table 0")
+    for command in ("table_delete constant_table 0", "table_modify constant_table constant 0 => 9"):
+        with pytest.raises(ControlError, match="constant"):
+            switch.command(command)
+    assert answer(switch, words(packet)) == before
     switch.command("table_clear constant_table")
     assert switch.command("table_num_entries constant_table") == "0"
     assert answer(switch, words(packet)) != before

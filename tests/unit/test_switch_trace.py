@@ -134,6 +134,14 @@ def test_direct_counters_and_meters():
     ]
 
 
+def test_checksums_that_are_verified(tour):
+    switch = Switch.load(program("switch_checksums"), "interpret")
+    for packet, correct in (("000000ffff", True), ("0000000000", False)):
+        told = switch.trace(1, bytes.fromhex(packet))
+        assert of(events.ChecksumsVerified, told) == [events.ChecksumsVerified(correct)]
+    assert not of(events.ChecksumsVerified, tour.trace(0, bytes(9)))
+
+
 def test_misses_and_drops(tour):
     told = tour.trace(0, b"\x00\x00")
     assert [event.entry for event in of(events.TableApplied, told) if event.key] == [None]

@@ -186,6 +186,13 @@ ELEMENT = {
 }
 
 
+def test_a_union_with_too_few_headers():
+    document = program("as_bmv2_unions")
+    document["header_unions"][1]["header_ids"].pop()
+    with pytest.raises(ProgramError, match=r"header_unions\[1\].header_ids: .*each of s, l"):
+        load_program(document)
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [

@@ -108,10 +108,22 @@ def test_a_control_socket_that_cannot_be(tmp_path, name, why):
         switch.SwitchProcess(None, ports, tmp_path / name)
 
 
-def test_a_port_that_no_switch_has(capsys):
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["511@lo"], "511@lo: a switch has ports 0 to 510"),
+        (["lo"], "lo: write it as PORT@NAME"),
+        (["one@lo"], "one@lo: write it as PORT@NAME"),
+        (["@lo"], "@lo: write it as PORT@NAME"),
+        (["1@"], "1@: write it as PORT@NAME"),
+        (["1@lo", "1@eth0"], "1@eth0: port 1 has an interface already"),
+    ],
+)
+def test_interfaces_that_no_switch_can_have(words, why, capsys):
     program = str(Path(__file__).parents[2] / "p4/examples/forward.json")
-    assert switch.main([program, "--interface", "511@lo"]) == 1
-    assert "511@lo: a switch has ports 0 to 510" in capsys.readouterr().err
+    options = [option for word in words for option in ("--interface", word)]
+    assert switch.main([program, *options]) == 1
+    assert why in capsys.readouterr().err
 
 
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}

@@ -189,6 +189,11 @@ class Lockstep:
         if self._goes_on:
             late = {worker for worker, end in ends.items() if not end.done}
             late.update(*(end.missing for end in ends.values() if end.done))
+            if len(late) == len(ends):
+                raise StalledError(
+                    "each worker was late for some sum of this round, so that nobody is left to go "
+                    "on without the others."
+                )
             if late:
                 raise _LateError(sorted(late))
         # The switch tells all workers the same, so they all repeat the round, or none does.

@@ -234,6 +234,19 @@ def test_who_tries_again_and_again_finds_an_outage_over() -> None:
     assert 0.5 <= network.network.now < 0.6
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_where_all_are_late_for_some_sum_all_begin_again(attempts: int) -> None:
+    faults = Faults(**SLOW, loss=0.2, outages=(Outage(2.5e-3, 57.5e-3),))
+    network = collective(timing=GO_ON, attempts=attempts, faults=faults, seed=19)
+    if attempts == 1:
+        with pytest.raises(StalledError, match="each worker was late for some sum"):
+            network.all_reduce(gradients())
+    total, report = network.all_reduce(gradients())
+    assert report.exact
+    assert network.plan.job.epoch >= 1
+    assert_sum(total, [gradients()[worker] for worker in network.present])
+
+
 @pytest.mark.parametrize("codec", ["topk", "dgc", "scalecom", "qsgd", "powersgd", "sidco-p"])
 def test_after_a_stall_the_same_gradients_can_be_given_again(codec: str) -> None:
     """What was held back of them in the attempt would be counted twice."""

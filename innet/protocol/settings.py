@@ -83,9 +83,10 @@ class Timing:
             packet or its result may take than those that were sent after it. None waits for the
             timeout alone.
         tail_probe: how long the last chunk of an all-reduce waits for its result before it is sent
-            again, with back-off from there: no result of a later one can show that it was lost, but
+            again, once, before its timeout: no result of a later one can show that it was lost, but
             its own shows it of those before it (RFC 8985, section 7). Twice the measured round trip
-            where that is longer, and no longer than the timeout. None waits for the timeout alone.
+            where that is longer, and no longer than the timeout; the timeout, where timers are
+            adaptive and nothing was measured yet. None waits for the timeout alone.
         window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
             results are marked by congestion: half for a window with a mark, one more for a window
             without.

@@ -55,10 +55,12 @@ class RoundTrip:
     @property
     def probe(self) -> float:
         """How long the last chunk of an all-reduce waits before it is sent again."""
-        probe = self._timing.tail_probe
-        if probe is None:
+        timing = self._timing
+        # Of a long way every last chunk would be sent twice, and then none is measured (Karn).
+        unknown = timing.adaptive and self.mean is None
+        if timing.tail_probe is None or unknown:
             return self.timeout
-        return min(max(probe, 2 * (self.mean or 0.0)), self.timeout)
+        return min(max(timing.tail_probe, 2 * (self.mean or 0.0)), self.timeout)
 
 
 class SlotTimers:
@@ -131,6 +133,9 @@ class SlotTimers:
         self.sends[slots] += 1
         self._last_sent[slots] = now
         longer = np.minimum(self._timeout[slots] * timing.backoff, timing.max_timeout)
+        if timing.tail_probe is not None:  # where others are late, one is enough
+            probes = self.sends[slots] == 2
+            longer[probes] = np.maximum(longer[probes], self.round_trip.timeout)
         # That one packet was lost does not say that the round trip takes longer. Towards the end of
         # an all-reduce nothing is sent after it that would show that it was lost again.
         overtaken = self._overtaken(slots)

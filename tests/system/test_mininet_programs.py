@@ -117,7 +117,7 @@ def test_a_tutorials_topology_loads(tmp_path):
             SEND.format(interface="eth0", address="080000000222"),
             "py __import__('time').sleep(0.2)",
             "switch s2 counter_read ForwardIngress.forwarded 1",
-            "h1 ip route",
+            "h1 ip -color=never route",
             "links",
         ],
         tmp_path,

@@ -148,7 +148,8 @@ def test_the_last_chunk_is_sent_again_early_to_find_what_was_lost() -> None:
     worker.receive(np.concatenate([result(0, window=4), result(1, window=4)]), 1.0)
     assert chunks_of(worker.outgoing(1.0)) == [4, 5]
     assert chunks_of(worker.outgoing(2.0)) == [5]
-    assert worker.next_deadline() == 4.0  # it backs off from there
+    assert worker.next_deadline() == 5.0  # and then waits for its time-out
+    assert worker._timers.resend_at.max() == 7.0
     worker.receive(result(5, window=4), 2.1)  # which time's cannot be known: it was sent after 4
     assert sorted(chunks_of(worker.outgoing(2.6))) == [2, 3, 4]
     worker.receive(np.concatenate([result(each, window=4) for each in (2, 3, 4)]), 3.0)
@@ -160,15 +161,18 @@ def test_the_last_chunk_is_sent_again_early_to_find_what_was_lost() -> None:
 
 def test_a_probe_waits_for_two_round_trips_and_no_longer_than_a_time_out() -> None:
     trip = RoundTrip(Timing(timeout=1.0, min_timeout=1.0, max_timeout=2.0, tail_probe=0.1))
+    assert trip.probe == 1.0  # it may be a long one
+    trip.measured(0.02)
     assert trip.probe == 0.1
-    trip.measured(0.2)
-    assert trip.probe == 0.4
+    trip.measured(0.02 + 8 * 0.18)
+    assert trip.probe == pytest.approx(0.4)
     trip.measured(0.9)
     assert trip.probe == pytest.approx(2 * (0.2 * 7 / 8 + 0.9 / 8))
     for _ in range(99):
         trip.measured(0.9)
     assert trip.probe == trip.timeout
-    assert RoundTrip(Timing(timeout=1.0, tail_probe=3.0)).probe == 1.0
+    assert RoundTrip(Timing(timeout=1.0, adaptive=False, tail_probe=0.1)).probe == 0.1
+    assert RoundTrip(Timing(timeout=1.0, adaptive=False, tail_probe=3.0)).probe == 1.0
     assert RoundTrip(Timing(timeout=1.0)).probe == 1.0
 
 

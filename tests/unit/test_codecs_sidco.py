@@ -256,3 +256,31 @@ def test_what_does_not_fit_is_refused():
     wrong["stages"][1] = 8
     with pytest.raises(StateError, match="there are 1 to 7"):
         mine.selector.load_state_dict(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        ("count", None, "None for the number of all-reduces"),
+        ("count", True, "True for the number"),
+        ("count", -1, "-1 for the number"),
+        ("count", 5, "5 for the number .* below 5"),  # it would be adapted never again
+        ("sums", [math.nan], "sums are finite"),
+        ("sums", [-9.0], "not negative"),  # its logarithm would end an all-reduce
+        ("steps", [2], "steps -1, 0 or 1"),
+    ],
+)
+def test_damaged_state_is_refused(key, value, match):
+    mine = codec("sidco-e")
+    state = mine.state_dict()
+    state["parts"]["selector"][key] = np.array(value) if isinstance(value, list) else value
+    with pytest.raises(StateError, match=match):
+        mine.load_state_dict(state)
+
+
+def test_stages_that_are_never_adapted_count_on():
+    one, other = codec("sidco-e", every=0), codec("sidco-e", every=0)
+    for seed in range(7):
+        all_reduce([one], [samples("t3", seed, 500)])
+    other.load_state_dict(one.state_dict())
+    assert other.state_dict()["parts"]["selector"]["count"] == 7

@@ -124,9 +124,27 @@ class Sidco(Selector[SidcoSettings]):
                 f"the saved state of {self.name!r} has {arrays['stages']} stages; there are 1 to "
                 f"{self._most}."
             )
-        self.stages, self._sums = arrays["stages"], arrays["sums"]
-        self._steps, self._errors = arrays["steps"], arrays["errors"]
-        self._count = int(state["count"])
+        count = self._loaded_count(state["count"])
+        # What is taken here is next looked at in the middle of an all-reduce, by ``_adapt``.
+        sums, steps = arrays["sums"], arrays["steps"]
+        if not (np.isfinite(sums) & (sums >= 0) & (np.abs(steps) <= 1)).all():
+            raise StateError(
+                f"the saved state of {self.name!r} has sums {sums} and steps {steps}; sums are "
+                "finite and not negative, steps -1, 0 or 1."
+            )
+        self.stages, self._sums = arrays["stages"], sums
+        self._steps, self._errors = steps, arrays["errors"]
+        self._count = count
+
+    def _loaded_count(self, count: object) -> int:
+        """Of a saved state; one that is beyond ``every`` already would never come to it."""
+        every = self.parameters.every or math.inf
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < every:
+            raise StateError(
+                f"the saved state of {self.name!r} has {count!r} for the number of all-reduces "
+                f"since the stages were adapted; it is below {every}."
+            )
+        return count
 
     def _threshold(self, x: Floats, stages: int) -> tuple[float, float]:
         """Where to cut, above 0; and how many of x, shape (n,), shall be selected."""

@@ -247,6 +247,19 @@ def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
         assert codec.feedback.residual.tobytes() == (memory + x).tobytes()
 
 
+def test_where_everything_is_sent_a_part_of_the_memory_stays():
+    feedback = {"name": "lowpass", "beta": 0.25}
+    codec = build_codec({**scalecom(warmup=1), "quantiser": "exact", "feedback": feedback})
+    x = np.array([1, -3, 2, -4], np.float32)
+    exchange = codec.exchange(x, 1)
+    next(exchange)
+    exchange.close()  # all of x is in the memory
+    (outcome,) = all_reduce([codec], [x])
+    assert outcome.indices is None
+    assert outcome.sum.tolist() == (2 * x).tolist()
+    assert codec.feedback.residual.tolist() == (0.75 * x).tolist()
+
+
 def test_a_filter_takes_what_did_not_count_for_not_sent():
     codec = build_codec({"selector": {"name": "topk", "k": 3}, "feedback": "lowpass"})
     feedback, beta = codec.feedback, np.float32(0.1)

@@ -13,7 +13,7 @@ from support.networks import BAD, MIXED, PATIENT, all_reduce, contributions, net
 from innet.errors import InputError
 from innet.fabric import FaultyFabric, NetworkFabric, SwitchPort, drive
 from innet.plan import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
-from innet.plan.topologies import fat_tree
+from innet.plan.topologies import dumbbell, fat_tree
 from innet.plan.wiring import shape_of
 from innet.switch import Switch, load_program
 from innet.words import combine
@@ -40,6 +40,14 @@ def test_a_fat_tree_has_its_switches_and_links(half, data):
     assert max(sizes) <= half
     assert max(sizes) - min(sizes) <= 1
     assert len(leaves) == min(workers, ports * half)
+
+
+@pytest.mark.parametrize(("workers", "at_the_first"), [(2, 1), (4, 2), (5, 3), (32, 16)])
+def test_half_of_the_workers_are_at_each_end_of_a_dumbbell(workers, at_the_first):
+    first = dumbbell(workers).root
+    (second,) = first.children
+    assert first.own == tuple(range(at_the_first))
+    assert second.own == tuple(range(at_the_first, workers))
 
 
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])

@@ -143,7 +143,11 @@ class TestFile:
         with pytest.raises(ValidationError, match="each a name of its own"):
             a_record(runs=[a_run(name="a"), a_run(name="a")])
 
-    @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"3", b"null"])
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"{", b"\xff\xfe", b"[]", b"3", b"null", b"[" * 1_000_000],
+        ids=["nothing", "open", "no UTF-8", "list", "number", "null", "nested"],
+    )
     def test_what_is_no_record(self, tmp_path: Any, content: bytes) -> None:
         path = tmp_path / "record.json"
         path.write_bytes(content)

@@ -49,6 +49,7 @@ def test_the_k_largest_of_the_sum_of_the_selections(count, k):
     total = np.sum([largest(gradient.tolist(), k) for gradient in job], axis=0)
     for outcome in outcomes:
         assert outcome.sum.tolist() == largest(total.tolist(), k)
+        assert outcome.infinite == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16])

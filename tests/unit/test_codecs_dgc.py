@@ -259,3 +259,15 @@ def test_what_is_wrong_is_refused():
             mine.feedback.load_state_dict({"velocity": velocity, "residual": residual})
     with pytest.raises(StateError, match="not a count"):
         mine.selector.load_state_dict({"step": -1})
+
+
+def test_what_others_passed_over_may_overflow_when_its_velocity_is_gone():
+    spec = {"selector": {"name": "scalecom", "rate": 2, "exact": True}}
+    spec |= {"feedback": {"name": "momentum", "momentum": 0.0}}
+    codecs = [build_codec(spec, worker=worker) for worker in range(3)]
+    low, high = np.array([0, 1], np.float32), np.array([3e38, 1], np.float32)
+    all_reduce(codecs, [low, low, high])  # the first two lead in turn
+    all_reduce(codecs, [low, low, low])
+    assert codecs[2].feedback.velocity.tolist() == [0, 0]
+    with pytest.raises(GradientError, match=r"overflow.* at index 0"):
+        codecs[2].check(high)

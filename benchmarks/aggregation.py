@@ -18,12 +18,12 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.common import Row, show
-from innet.packets import PacketBatch
-from innet.plan import Emulation, Plan, Request, make_plan
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
 from innet.programs import catalogue
 from innet.switch import Switch
+from innet.topology import Emulation, Plan, Request, make_plan
 from innet.wire import pack
-from innet.words import Operation
 
 WORKERS = 4
 SLOTS = 512
@@ -119,7 +119,7 @@ def _batch(plan: Plan, first_chunk: int) -> PacketBatch:
             host.endpoint,
             host.peer,
             words,
-            operation=Operation.SUM,
+            operation=ReduceOp.SUM,
             job=job.number,
             epoch=job.epoch,
             sequence=(chunk + 1).astype(np.uint32),

@@ -16,9 +16,9 @@ import numpy as np
 import typer
 
 from benchmarks.common import Row, show
-from innet.collective import Collective
+from innet.allreduce.collective import Collective
 from innet.experiments.allreduce import generate
-from innet.record import Report
+from innet.records import Report
 
 CASES = {
     "dense": ("dense", 1.0),
@@ -58,7 +58,7 @@ def main(  # noqa: PLR0917 - options of a command
         shares = {
             "encode, all workers": seconds.encode,
             "switch": seconds.switch or 0.0,
-            "protocol and fabric": seconds.network - (seconds.switch or 0.0),
+            "protocol and transport": seconds.network - (seconds.switch or 0.0),
             "decode, all workers": seconds.decode,
         }
         parts = ", ".join(f"{part} {each / seconds.total:.0%}" for part, each in shares.items())

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from innet.codecs import build_codec
-from innet.words import combine
+from innet.core.reduce_op import combine
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.common import Row, show
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
+from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
 from innet.kernels import CountLayout, Filter, Limbs
 
 RATIO = 0.01  # of top-k
@@ -62,9 +62,9 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     yield "survey: maximum, zeros, finite", 1, 0, lambda: cpu.survey(x)
     yield "top-k 1 %", 1, 0, lambda: cpu.top_k(x, k)
     yield "top-k 1 % with residual", 3, 0, lambda: cpu.top_k_residual(x, residual, k)
-    yield "quantise", 2, 0, lambda: cpu.quantise(x, 1e6)
-    yield "quantise by chance", 2, 0, lambda: cpu.quantise_randomly(x, 20.0, 1)
-    integers = cpu.quantise(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)
+    yield "quantize", 2, 0, lambda: cpu.quantize(x, 1e6)
+    yield "quantize by chance", 2, 0, lambda: cpu.quantise_randomly(x, 20.0, 1)
+    integers = cpu.quantize(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)
     yield "dequantise", 2, 0, lambda: cpu.dequantise(integers, 1e-6)
     indices = np.flatnonzero(integers).astype(np.int32)
     values = integers[indices]
@@ -105,7 +105,7 @@ def count_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
 
 
 def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
-    """The exact quantiser, of x in two limbs, as many as normal numbers take."""
+    """The exact quantizer, of x in two limbs, as many as normal numbers take."""
     cpu = kernels.get("cpu")
     limbs = Limbs(grain=-30, bits=29, count=2)
     sums = cpu.split(x, limbs)
@@ -115,7 +115,7 @@ def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
 
 
 def rotation_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
-    """Quantiser thc, with blocks of 4096, and four of its integers in a word."""
+    """Quantizer thc, with blocks of 4096, and four of its integers in a word."""
     cpu = kernels.get("cpu")
     block = 4096
     scales = np.full(-(-x.size // block), 2.0**30 / block / 8)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from innet.record import Machine
+from innet.records import Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import typer
 from benchmarks.codecs import DENSITY, RATIO, Step, best
 from benchmarks.common import Row, show
 from innet import kernels
-from innet.errors import MissingToolError
+from innet.core.errors import MissingToolError
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 
 TRIAD_SIZE = 1 << 26  # float64: three arrays of 512 MiB
@@ -60,7 +60,7 @@ def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
     host = rng.standard_normal(size, np.float32)
     x, residual = cuda.to_device(host), cuda.to_device(host[::-1].copy())
     k = max(1, int(RATIO * size))
-    sparse = gpu.quantise(np.where(rng.random(size) < DENSITY, host, np.float32(0)), 1e6)
+    sparse = gpu.quantize(np.where(rng.random(size) < DENSITY, host, np.float32(0)), 1e6)
     places = np.flatnonzero(sparse).astype(np.int32)
     integers, indices = cuda.to_device(sparse), cuda.to_device(places)
     values = cuda.to_device(sparse[places])
@@ -71,7 +71,7 @@ def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
     yield "top-k 1 % with residual", 5, lambda: gpu.top_k_residual(x, residual, k)
     yield "threshold, 1.2 %", 1, lambda: gpu.reaching(x, 2.5)
     yield "largest of chunks of 100", 1, lambda: gpu.chunk_largest(x, 100)
-    yield "quantise", 2, lambda: gpu.quantise(x, 1e6)
+    yield "quantize", 2, lambda: gpu.quantize(x, 1e6)
     yield "dequantise", 2, lambda: gpu.dequantise(integers, 1e-6)
     yield "sparse to dense, 5 %", 1, lambda: gpu.scatter(indices, values, size)
     limbs = Limbs(-40, 25, 2)

@@ -30,8 +30,8 @@ from benchmarks.common import Row, show
 from benchmarks.ranks import KEY, Serving, dismiss, heard, ranks_of, running, serve
 from benchmarks.star import INTERFACE, Place, Star, enter
 from innet.codecs import CodecSpec
-from innet.errors import InnetError
-from innet.record import Report
+from innet.core.errors import InnetError
+from innet.records import Report
 
 HOOKS: dict[str, CodecSpec] = {
     "hook, dense": "dense",
@@ -105,7 +105,12 @@ def _run(told: Connection, task: _Rank) -> None:
 
 
 def _iterations(  # noqa: PLR0917 - options of the command
-    ranks: int, layers: int, width: int, repeats: int, values: int, places: tuple[Place, ...]
+    ranks: int,
+    layers: int,
+    width: int,
+    repeats: int,
+    values: int,
+    places: tuple[Place, ...],
 ) -> list[Row]:
     with contextlib.ExitStack() as stack:
         store = f"{stack.enter_context(tempfile.TemporaryDirectory())}/store"

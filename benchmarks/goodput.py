@@ -16,10 +16,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from innet.fabric import Faults
-from innet.plan import Emulation, Request, make_plan
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
 from innet.protocol import Timing
-from innet.words import Operation, Segment
+from innet.topology import Emulation, Request, make_plan
 
 SNAPSHOT = Path(__file__).parents[1] / "docs" / "goodput.md"
 LOSSES = (0.0, 0.001, 0.01, 0.1, 0.5)
@@ -61,7 +61,7 @@ def goodput(loss: float, window: int) -> float:
     network = Emulation(plan, faults=faults, timing=TIMING, seed=1)
     words = np.ones(CHUNKS * VALUES, np.int32)
     for worker in network.workers:
-        worker.start([Segment(Operation.SUM, words)], 0.0)
+        worker.start([Segment(ReduceOp.SUM, words)], 0.0)
     network.run()
     for worker in network.workers:
         assert (worker.results()[0] == WORKERS).all()

@@ -17,10 +17,11 @@ import numpy as np
 import typer
 
 from benchmarks.common import Row, show
-from innet.errors import MissingToolError
-from innet.packets import PacketBatch
-from innet.switch import Switch, bmv2
-from innet.switch.model import EngineName
+from innet.bmv2 import simple_switch
+from innet.core.errors import MissingToolError
+from innet.core.packets import PacketBatch
+from innet.switch import Switch
+from innet.switch.switch import EngineName
 
 PROGRAM = Path(__file__).parent / "programs" / "l3.json"
 PORTS = 16
@@ -48,8 +49,8 @@ def main(
     }
     note = ""
     try:
-        answer = bmv2.run(document, packets.take(np.arange(40_000)).to_packets(), commands)
-        rates[f"simple_switch {bmv2.version()}"] = 40_000 / answer.seconds
+        answer = simple_switch.run(document, packets.take(np.arange(40_000)).to_packets(), commands)
+        rates[f"simple_switch {simple_switch.version()}"] = 40_000 / answer.seconds
     except MissingToolError as error:
         note = str(error)
     rows = [

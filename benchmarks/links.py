@@ -25,8 +25,8 @@ from benchmarks.common import Row, show
 from benchmarks.ranks import GLOO, Ranks, rows
 from benchmarks.service_cases import CASES, Case
 from benchmarks.star import Star
-from innet.errors import InnetError
-from innet.report.figures import log_scale, new_figure, plain, save, style
+from innet.core.errors import InnetError
+from innet.report.plots import log_scale, new_figure, plain, save, style
 
 # The bitmap that is the faster index at loopback is more bytes than a filter.
 WAYS = {name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None}

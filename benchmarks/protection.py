@@ -21,7 +21,7 @@ import typer
 from benchmarks.common import Row, show
 from benchmarks.switch import BATCH, BATCHES, SLOTS, WORKERS, contributions
 from innet import programs
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint

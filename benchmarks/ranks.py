@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from benchmarks.common import Row
 from benchmarks.service_cases import BOUNDS, SENDING, Bounds, Case, Kind, gradient
 from benchmarks.star import INTERFACE, Place, enter
-from innet.fabric.peers import Address
-from innet.participant import Participant
-from innet.record import Report
+from innet.allreduce.worker import Worker
+from innet.records import Report
 from innet.service import join
 from innet.service.server import ServiceSettings, SwitchService
+from innet.transport.peers import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
 GLOO = "gloo"
@@ -141,10 +141,10 @@ def _rank(told: Connection, task: _Ranking) -> None:
         ends = {}
         for name, where in task.services.items():
             address = f"{where.ip}:{where.udp_port}"
-            seat = join(address, job=name, worker=task.rank, workers=task.workers, key=KEY)
-            stack.enter_context(seat)
+            session = join(address, job=name, worker=task.rank, workers=task.workers, key=KEY)
+            stack.enter_context(session)
             codec = task.cases[name].codec
-            ends[name] = Participant(seat.plan, task.rank, codec=codec, fabric=seat.fabric)
+            ends[name] = Worker(session.plan, task.rank, codec=codec, transport=session.transport)
         told.send(None)
         while (name := told.recv()) is not None:
             kind = task.cases[name].kind if name in task.cases else Kind.FULL

@@ -33,14 +33,14 @@ import typer
 from benchmarks.common import Row, show
 from benchmarks.ranks import GLOO, KEY, LOOPBACK, Ranks, Serving, rows, running, serve, spawn
 from benchmarks.service_cases import BOUNDS, CASES, SENDING, Case
-from innet.fabric.messages import widen_buffers
-from innet.fabric.peers import Address, PeerPorts
-from innet.fabric.udp import UdpFabric
-from innet.packets import PacketBatch
-from innet.protocol import SlotWorker
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.protocol import SlotClient
 from innet.service import join
+from innet.transport.messages import widen_buffers
+from innet.transport.peers import Address, PeerPorts
+from innet.transport.udp import UdpTransport
 from innet.wire import Endpoint, Layout
-from innet.words import Operation, Segment
 
 SENDERS = 2
 
@@ -80,7 +80,7 @@ def _pump(told: Connection, task: _Sending) -> None:
             sock.bind(LOOPBACK)
             sock.connect(task.where)
             widen_buffers(sock)
-            fabric: Any = UdpFabric(here, switch, layout, sock=sock, segments=task.segments)
+            transport: Any = UdpTransport(here, switch, layout, sock=sock, segments=task.segments)
             told.send(Address(*sock.getsockname()))
             frames = np.zeros((256, layout.frame_size), np.uint8)
         else:
@@ -88,32 +88,32 @@ def _pump(told: Connection, task: _Sending) -> None:
             job = stack.enter_context(
                 join(address, job=f"sender {task.index}", worker=0, workers=1, key=KEY)
             )
-            fabric = job.fabric
-            fabric._udp._outbox.segments = task.segments
-            end = SlotWorker(
+            transport = job.transport
+            transport._udp._outbox.segments = task.segments
+            end = SlotClient(
                 layout, job.plan.membership(job.plan.workers[0]), source=here, switch=switch
             )
             words = np.arange(job.plan.window * task.values, dtype=np.int32)
-            end.start([Segment(Operation.SUM, words)], fabric.now())
-            frames = end.outgoing(fabric.now())  # a repeated packet gets its result again
+            end.start([Segment(ReduceOp.SUM, words)], transport.now())
+            frames = end.outgoing(transport.now())  # a repeated packet gets its result again
             told.send(None)
         packets = PacketBatch.uniform(frames, 0)
         told.recv()  # all are ready
         answers, begun = 0, time.perf_counter()
         while (spent := time.perf_counter() - begun) < task.seconds:
-            answers += _round(fabric, packets)
+            answers += _round(transport, packets)
         told.send(answers / spent)
 
 
-def _round(fabric: Any, packets: PacketBatch) -> int:
+def _round(transport: Any, packets: PacketBatch) -> int:
     """One window out; the answers that came within a while."""
-    now = fabric.now()
-    fabric.send(packets, now)
+    now = transport.now()
+    transport.send(packets, now)
     answers = 0
     while answers < len(packets):
         before = now
-        now = fabric.wait(now, now + 0.1)
-        answers += (came := len(fabric.receive(now)))
+        now = transport.wait(now, now + 0.1)
+        answers += (came := len(transport.receive(now)))
         if not came and now - before >= 0.1:
             break  # one was lost
     return answers

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from innet import kernels, memory
+from innet import kernels
+from innet.allreduce.worker import Worker
 from innet.codecs import CodecSpec
-from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
+from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
+from innet.core import buffers
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.kernels.arrays import Floats
-from innet.participant import Participant
-from innet.words import Operation, Segment
 
 SHARE = 0.01  # of the elements of a sparse gradient that are not zero
 
@@ -97,16 +98,16 @@ class Bounds:
         bitmap, sketch = self._cpu.lhc_encode(support, integers, size, layout)
         self._sketch = bitmap, sketch, size, layout
         words = sketch // workers  # their sums stay in int32
-        self.segments = [Segment(Operation.OR, bitmap), Segment(Operation.SUM, words)]
+        self.segments = [Segment(ReduceOp.OR, bitmap), Segment(ReduceOp.SUM, words)]
 
-    def run(self, bound: str, participant: Participant) -> None:
-        """Do it once; the participant is one of the worker's own."""
+    def run(self, bound: str, worker: Worker) -> None:
+        """Do it once; the worker is one of the worker's own."""
         if bound == SPARSE:
             self._gradient.sum()  # all of it is read
         else:
             self._residual, _ = self._cpu.add_scaled(self._residual, self._gradient, 1.0)
-        memory.zeros(self._gradient.size, np.float32)
+        buffers.zeros(self._gradient.size, np.float32)
         if bound in {SENDING, SPARSE}:
-            participant.combine(self.segments)
+            worker.combine(self.segments)
         if bound != MEMORY:
             self._cpu.lhc_peel(*self._sketch)

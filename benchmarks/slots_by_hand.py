@@ -12,9 +12,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job
-from innet.switch.jit.runtime import (
+from innet.switch.jit.runtime.core import (
     copy,
     get,
     hidden,
@@ -26,7 +26,7 @@ from innet.switch.jit.runtime import (
     store16,
     store32,
 )
-from innet.switch.jit.runtime_hashes import folded
+from innet.switch.jit.runtime.hashes import folded
 
 SLOTS = 1024
 ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32

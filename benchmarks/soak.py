@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 
 from innet import Collective
-from innet.errors import StalledError
-from innet.participant import Participant
+from innet.allreduce.worker import Worker
+from innet.core.errors import StalledError
 from innet.service import Membership, join
 
 _DEADLINE = 60.0  # seconds that a worker waits for the others and for the switch
@@ -84,14 +84,14 @@ def _sum_one_epoch(member: Membership, load: Load) -> None:
         values_per_packet=member.plan.layout.values,
         seed=1,
     )
-    participant = Participant(
-        member.plan, member.worker, codec=load.codec, fabric=member.fabric, seed=1
+    worker = Worker(
+        member.plan, member.worker, codec=load.codec, transport=member.transport, seed=1
     )
     rng = np.random.default_rng(member.epoch)
     sums, told = 0, time.monotonic()
     while True:
         gradients = [rng.laplace(size=load.size).astype(np.float32) for _ in range(member.workers)]
-        total, _ = participant.all_reduce(gradients[member.worker])
+        total, _ = worker.all_reduce(gradients[member.worker])
         expected, report = reference.all_reduce(gradients)
         if not report.exact or not np.array_equal(total, expected):
             _say(wrong=sums, epoch=member.epoch)
@@ -157,7 +157,7 @@ def _median(sizes: list[int]) -> int:
 
 
 @dataclass(slots=True)
-class Tally:
+class Stats:
     """What has happened.
 
     Attributes:
@@ -179,7 +179,7 @@ class Soak:
     """The processes, and what they say."""
 
     def __init__(self, workers: int, load: Load, values: int) -> None:
-        self.tally = Tally()
+        self.stats = Stats()
         self.lives: list[Life] = []
         self._now: dict[str, Life] = {}
         self._said: queue.SimpleQueue[tuple[Life, dict[str, Any]]] = queue.SimpleQueue()
@@ -218,7 +218,7 @@ class Soak:
         life = self._now[name]
         life.process.kill()
         life.process.wait()
-        self.tally.kills[name] += 1
+        self.stats.kills[name] += 1
         self._killed_at = time.monotonic()
         self.start(name)
 
@@ -231,7 +231,7 @@ class Soak:
             with contextlib.suppress(queue.Empty):
                 self._take(*self._said.get(timeout=0.2))
             self._look(patience)
-            if self.tally.errors:
+            if self.stats.errors:
                 return
 
     def stop(self) -> None:
@@ -244,9 +244,9 @@ class Soak:
             except subprocess.TimeoutExpired:
                 life.process.kill()
                 status = life.process.wait()
-                self.tally.errors.append(f"{life.name} did not end when it was asked to")
+                self.stats.errors.append(f"{life.name} did not end when it was asked to")
             if status not in (0, -signal.SIGTERM):  # the latter if it had only just begun
-                self.tally.errors.append(f"{life.name} ended with status {status}")
+                self.stats.errors.append(f"{life.name} ended with status {status}")
         for thread in self._threads:
             thread.join(5)
 
@@ -261,18 +261,18 @@ class Soak:
 
     def _take(self, life: Life, said: dict[str, Any]) -> None:
         if "wrong" in said:
-            self.tally.errors.append(f"{life.name}: a wrong sum in epoch {said['epoch']}")
+            self.stats.errors.append(f"{life.name}: a wrong sum in epoch {said['epoch']}")
         elif "sums" in said:
-            self.tally.sums[life.name] += said["sums"]
-            self.tally.epochs.add(said["epoch"])
+            self.stats.sums[life.name] += said["sums"]
+            self.stats.epochs.add(said["epoch"])
             now = float(said["at"])
             self._summed[life.name] = max(now, self._summed[life.name])
             for each in (life, self._now["switch"]):
                 each.summing = each.summing or now
             since = self._killed_at
             if since is not None and all(self._summed[each] > since for each in self.workers):
-                if self.tally.kills:  # not the beginning
-                    self.tally.interruptions.append(now - since)
+                if self.stats.kills:  # not the beginning
+                    self.stats.interruptions.append(now - since)
                 self._killed_at = None
         elif "text" in said and life is self._now[life.name] and life.name != "switch":
             print(f"{life.name}: {said['text']}", file=sys.stderr)
@@ -282,11 +282,11 @@ class Soak:
         for name, life in self._now.items():
             life.look(now)
             if life.process.poll() is not None:
-                self.tally.errors.append(
+                self.stats.errors.append(
                     f"{name} ended by itself, status {life.process.returncode}"
                 )
             if name != "switch" and now - self._summed[name] > patience:
-                self.tally.errors.append(f"{name} has not summed for {patience:g} s")
+                self.stats.errors.append(f"{name} has not summed for {patience:g} s")
 
 
 def _free_port() -> int:
@@ -312,7 +312,7 @@ def soak(
         run.watch(every / 2, patience)
         for turn in range(max(1, round(seconds / every))):
             for name in (run.workers[turn % max(1, workers - 1)], "switch"):
-                if not run.tally.errors:
+                if not run.stats.errors:
                     run.kill(name)
                     run.watch(every / 2, patience)
     finally:
@@ -322,16 +322,16 @@ def soak(
 
 def show(run: Soak) -> None:
     """Print what has happened."""
-    tally, console = run.tally, Console()
+    stats, console = run.stats, Console()
     console.print(
-        f"{sum(tally.sums.values()):,} sums compared in {len(tally.epochs)} epochs; killed: "
-        + (", ".join(f"{name} {number}" for name, number in sorted(tally.kills.items())) or "none")
+        f"{sum(stats.sums.values()):,} sums compared in {len(stats.epochs)} epochs; killed: "
+        + (", ".join(f"{name} {number}" for name, number in sorted(stats.kills.items())) or "none")
     )
-    if tally.interruptions:
+    if stats.interruptions:
         console.print(
             f"from a kill until all had summed again: median "
-            f"{statistics.median(tally.interruptions):.2f} s, at most "
-            f"{max(tally.interruptions):.2f} s"
+            f"{statistics.median(stats.interruptions):.2f} s, at most "
+            f"{max(stats.interruptions):.2f} s"
         )
     table = Table(title="resident memory, MB", box=None, title_justify="left")
     for title in ("", "looked for, s", "early", "midway", "late"):
@@ -341,7 +341,7 @@ def show(run: Soak) -> None:
             looked = life.resident[-1][0] - life.resident[0][0]
             table.add_row(life.name, f"{looked:.0f}", *(f"{size / 1e6:.1f}" for size in sizes))
     console.print(table)
-    for error in tally.errors:
+    for error in stats.errors:
         console.print(f"ERROR: {error}", markup=False)
 
 
@@ -360,7 +360,7 @@ def main(  # noqa: PLR0917 - options of a command line
     load = Load(codec, size, pause)
     run = soak(seconds, every, workers=workers, load=load, patience=patience)
     show(run)
-    if run.tally.errors:
+    if run.stats.errors:
         raise typer.Exit(1)
 
 

@@ -6,7 +6,7 @@
 The first table is of the carrier's own sizing, for each form of hashing; the second of plain ratios
 of cells to items. With ``--items`` there is what the carrier does by default for so many of them,
 and a bound on the true share of stalls (Clopper and Pearson, Biometrika 26, 1934, one-sided).
-"blocks" are runs of 16 neighbours, as the rows of an embedding table.
+"blocks" are runs of 16 neighbors, as the rows of an embedding table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 from scipy import stats
 
 from innet import kernels
-from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
+from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
 from innet.kernels import SketchLayout
 
 ITEMS = (2, 10, 50, 200, 1000, 3000, 10_000, 50_000, 100_000, 1_000_000)

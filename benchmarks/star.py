@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from innet.errors import MissingToolError, NetworkError
+from innet.core.errors import MissingToolError, NetworkError
 
 INTERFACE = "eth0"
 _BRIDGE = "br0"

@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from benchmarks.common import Row, show
 from benchmarks.slots_by_hand import SlotsByHand
 from innet import programs
-from innet.config import Engine
-from innet.errors import MissingToolError
-from innet.packets import PacketBatch
+from innet.bmv2 import simple_switch
+from innet.core.errors import MissingToolError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
+from innet.core.settings import Engine
 from innet.protocol.admission import Job, Member
-from innet.switch import Switch, bmv2
+from innet.switch import Switch
 from innet.wire import Endpoint, Layout, pack
-from innet.words import Operation
 
 WORKERS = 4
 SLOTS = 512
@@ -56,7 +57,7 @@ def main(
     few = 2048
     rates["built-in switch, interpret"] = few / _interpreted(document, job, values, few)
     try:
-        rates[f"simple_switch {bmv2.version()}"] = _simple_switch(document, job, values)
+        rates[f"simple_switch {simple_switch.version()}"] = _simple_switch(document, job, values)
         note = ""
     except MissingToolError as error:
         note = str(error)
@@ -86,7 +87,7 @@ def contributions(
             member.endpoint,
             Endpoint.of_switch(),
             rng.integers(-(2**28), 2**28, (len(chunk), values), dtype=np.int32),
-            operation=int(Operation.SUM),
+            operation=int(ReduceOp.SUM),
             job=job.number,
             epoch=job.epoch,
             sequence=(chunk + 1).astype(np.uint32),
@@ -152,7 +153,9 @@ def _interpreted(document: dict[str, Any], job: Job, values: int, count: int) ->
 
 def _simple_switch(document: dict[str, Any], job: Job, values: int) -> float:
     count = 40_000
-    answer = bmv2.run(document, contributions(job, values, 0, count).to_packets(), job.commands())
+    answer = simple_switch.run(
+        document, contributions(job, values, 0, count).to_packets(), job.commands()
+    )
     assert sum(map(len, answer.packets.values())) == count
     return count / answer.seconds
 

@@ -17,17 +17,17 @@ from typing import Annotated
 
 import typer
 
-from innet.config import CodecDescription, TrainSettings
-from innet.errors import DivergedError
+from innet.core.errors import DivergedError
+from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.comparison import ways
-from innet.experiments.model import MODELS, model_of
+from innet.experiments.models.model import MODELS, model_of
 from innet.experiments.papers import papers
 from innet.experiments.runs import Way
 from innet.experiments.store import Store
-from innet.record import TRAIN, ExperimentRecord, Reproduction, merge
-from innet.report.curves import draw_training
+from innet.records import TRAIN, ExperimentRecord, Reproduction, merge
+from innet.report.plots import draw_training
 from innet.report.reproduction import verdict
-from innet.report.training import cells, ways_of
+from innet.report.tables import cells, ways_of
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 

@@ -19,14 +19,14 @@ def main() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
     model = DistributedDataParallel(net)
     model.register_comm_hook(HookState("topk"), ddp_hook)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     for epoch in range(3):
         for picked in torch.randperm(len(images)).split(32):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(images[picked]), labels[picked])
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         right = (model(images).argmax(1) == labels).float().mean()
         dist.all_reduce(right)
         if rank == 0:

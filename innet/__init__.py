@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from innet.collective import Collective, all_reduce
+    from innet.allreduce.collective import Collective, all_reduce
 
 __version__ = "0.1.0"
 __all__ = ["Collective", "__version__", "all_reduce"]
@@ -24,5 +24,5 @@ __all__ = ["Collective", "__version__", "all_reduce"]
 def __getattr__(name: str) -> Any:
     # Imported on first use: Numba alone takes longer to import than `innet --help` may take.
     if name in ("Collective", "all_reduce"):
-        return getattr(importlib.import_module("innet.collective"), name)
+        return getattr(importlib.import_module("innet.allreduce.collective"), name)
     raise AttributeError(f"module 'innet' has no attribute {name!r}")

@@ -25,10 +25,10 @@ if not _PACKAGES.is_dir():
 sys.path.insert(0, str(_ROOT))
 sys.path.append(str(_PACKAGES))
 
-from topo import processes  # noqa: E402 - found by the lines above
-from topo.cli import extend  # noqa: E402
-from topo.debian import CLI  # noqa: E402
-from topo.topologies import TOPOS  # noqa: E402
+from innet.mininet import processes  # noqa: E402 - found by the lines above
+from innet.mininet.cli import extend  # noqa: E402
+from innet.mininet.debian import CLI  # noqa: E402
+from innet.mininet.topologies import TOPOS  # noqa: E402
 
 processes.PYTHON = str(_ENVIRONMENT / "bin" / "python")
 

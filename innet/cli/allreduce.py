@@ -27,8 +27,8 @@ from innet.cli.options import (
 from innet.cli.outages import outages
 from innet.cli.output import out, say_json
 from innet.cli.settings import read_settings
-from innet.config import AllReduceSettings, shortened
-from innet.errors import ConfigError
+from innet.core.errors import ConfigError
+from innet.core.settings import AllReduceSettings, shortened
 
 
 def allreduce(
@@ -124,7 +124,7 @@ def allreduce(
         },
     )
     # Imported here, as Numba takes longer to import than a mistake in an option should.
-    from innet import collective
+    from innet.allreduce import collective
     from innet.experiments.allreduce import faults_of, gradients, timing_of
     from innet.experiments.outputs import check_writable, save_array
     from innet.report.tables import report_table

@@ -23,7 +23,7 @@ from innet.cli import (
     train,
 )
 from innet.cli.output import say_error
-from innet.errors import InnetError
+from innet.core.errors import InnetError
 
 app = typer.Typer(
     name="innet",

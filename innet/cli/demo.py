@@ -10,7 +10,7 @@ import typer
 
 from innet.cli.output import err, out, say_json
 from innet.cli.settings import read_settings
-from innet.config import DemoSettings
+from innet.core.settings import DemoSettings
 
 
 def demo(

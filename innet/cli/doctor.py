@@ -15,7 +15,7 @@ def doctor(
     """Say what is installed, what it is for, and how to install what is missing."""
     from rich.table import Table
 
-    from topo.doctor import findings
+    from innet.mininet.doctor import findings
 
     found = findings()
     if as_json:

@@ -10,11 +10,11 @@ import typer
 
 from innet.cli.output import err, out, say_json
 from innet.cli.settings import read_settings
-from innet.config import ThroughputSettings
+from innet.core.settings import ThroughputSettings
 
 if TYPE_CHECKING:
     from innet.experiments.throughput import Measure
-    from innet.record.throughput import Point
+    from innet.records.throughput import Point
 
 app = typer.Typer(
     help="Experiments that sweep over settings.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -102,18 +102,18 @@ def throughput(
         },
     )
     # Imported here, as they take longer to import than a mistake in an option should.
-    from innet.errors import MissingToolError
+    from innet.core.errors import MissingToolError
     from innet.experiments import throughput as experiment
     from innet.experiments.outputs import folder_for
     from innet.report.throughput import draw_throughput, throughput_table
 
     measures: dict[str, Measure] = {"memory": experiment.in_memory}
     if set(settings.switches) - {"memory"}:
-        from topo.network import require_root
+        from innet.mininet.network import require_root
 
         require_root("a Mininet network")
-        from innet.switch.bmv2 import find_simple_switch
-        from topo.throughput import measure
+        from innet.bmv2.simple_switch import find_simple_switch
+        from innet.mininet.throughput import measure
 
         if "bmv2" in settings.switches:
             find_simple_switch()  # an error now, not when it is its turn

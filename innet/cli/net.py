@@ -26,7 +26,7 @@ from innet.cli.options import (
     ValuesOption,
     WorkersOption,
 )
-from innet.errors import InputError, UnknownNameError
+from innet.core.errors import InputError, UnknownNameError
 
 _TOPOLOGIES = ("star", "tree", "fat-tree", "dumbbell")
 
@@ -167,7 +167,7 @@ def net(
     else:
         _check_all_reduce(options, train=train)
     if draw is None:
-        from topo.network import require_root
+        from innet.mininet.network import require_root
 
         require_root("a Mininet network")
     if own:
@@ -192,7 +192,7 @@ def net(
             },
         )
         return
-    from topo.settings import NetSettings
+    from innet.mininet.settings import NetSettings
 
     if topology == "dumbbell" and config is None and not train:
         jobs = jobs or 2

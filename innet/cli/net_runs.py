@@ -11,12 +11,12 @@ import typer
 
 from innet.cli.output import err, out, say_error, say_json
 from innet.cli.settings import read_settings
-from innet.errors import InnetError, InputError, UnknownNameError
+from innet.core.errors import InnetError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from topo.allreduce import NetResult
-    from topo.settings import NetSettings
-    from topo.topologies import SwitchKind
+    from innet.mininet.allreduce import NetResult
+    from innet.mininet.settings import NetSettings
+    from innet.mininet.topologies import SwitchKind
 
 _HOW_TO_LOOK = (
     "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "
@@ -27,7 +27,7 @@ _HOW_TO_LOOK = (
 
 def open_cli(network: Any) -> None:
     """Leave Mininet's command line to the user, until it is closed."""
-    from topo.cli import SwitchCLI
+    from innet.mininet.cli import SwitchCLI
 
     err.print(_HOW_TO_LOOK, highlight=False)
     SwitchCLI(network)
@@ -47,8 +47,8 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
         typer.Exit: the same, and the command line was open after it.
     """
     from innet.experiments.outputs import check_writable, save_array
+    from innet.mininet.allreduce import run_jobs
     from innet.report.tables import report_table
-    from topo.allreduce import run_jobs
 
     if output is not None:
         if settings.jobs > 1:
@@ -109,11 +109,11 @@ def train(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from innet.config import TrainSettings
-    from innet.report.curves import draw_training
+    from innet.core.settings import TrainSettings
+    from innet.mininet import training
+    from innet.report.plots import draw_training
     from innet.report.progress import ProgressDisplay
-    from innet.report.training import training_table
-    from topo import training
+    from innet.report.tables import training_table
 
     chosen = read_settings(TrainSettings, None, given)
     with ProgressDisplay(err) as display:
@@ -163,8 +163,8 @@ def own_program(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from topo.network import made
-    from topo.own import run
+    from innet.mininet.custom_program import run
+    from innet.mininet.network import made
 
     kind = switch or "builtin"
     if kind not in options:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from innet.config import shortened
-from innet.errors import ConfigError
+from innet.core.errors import ConfigError
+from innet.core.settings import shortened
 
 
 def outages(crashes: Iterable[str], partitions: Iterable[str]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from innet.files import whole
+from innet.core.files import whole
 
 if os.environ.get("COLUMNS") == "0":  # said by some terminals; Rich would print nothing into it
     del os.environ["COLUMNS"]

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from innet import programs
 from innet.cli.output import err, out, say_json, write_text
-from innet.errors import InputError, ProgramError, UnknownNameError
+from innet.core.errors import InputError, ProgramError, UnknownNameError
 
 app = typer.Typer(
     help="P4 programs: list, compile, export, check.",
@@ -108,9 +108,9 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Estimate whether a program fits one pipe of a Tofino 1; exit code 1 if not."""
-    from innet.budget import estimate
     from innet.cli import p4_check
-    from innet.tools.opening import open_document
+    from innet.tofino import estimate
+    from innet.tools.files import open_document
 
     document = open_document(program)
     try:

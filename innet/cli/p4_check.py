@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from innet.budget import Estimate, Severity
 from innet.cli.output import out
+from innet.tofino import Estimate, Severity
 
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
+_COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
 
 
 def show(estimate: Estimate, *, stages: bool) -> None:
@@ -20,7 +20,7 @@ def show(estimate: Estimate, *, stages: bool) -> None:
         table.add_row(usage.resource, str(usage.used), limit, "" if usage.fits else "[red]exceeded")
     out.print(table)
     for finding in estimate.findings:
-        out.print(f"[{_COLOURS[finding.severity]}]{finding.severity.value}[/]: ", end="")
+        out.print(f"[{_COLORS[finding.severity]}]{finding.severity.value}[/]: ", end="")
         _say(f"{finding.resource}: {finding.text}.")
         if finding.remedy:
             _say(f"  To change: {finding.remedy}.")

@@ -19,15 +19,13 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.record import REPRODUCE, TRAIN, ExperimentRecord, Reproduction, format_of
-    from innet.record.files import THROUGHPUT
-    from innet.record.throughput import ThroughputRecord
-    from innet.report.curves import draw_training
-    from innet.report.plots import draw_demo
+    from innet.records import REPRODUCE, TRAIN, ExperimentRecord, Reproduction, format_of
+    from innet.records.files import THROUGHPUT
+    from innet.records.throughput import ThroughputRecord
+    from innet.report.plots import draw_demo, draw_training
     from innet.report.reproduction import draw_reproduction, reproduction_table
-    from innet.report.tables import demo_table
+    from innet.report.tables import demo_table, training_table
     from innet.report.throughput import draw_throughput, throughput_table
-    from innet.report.training import training_table
 
     kind = format_of(record)
     loaded: ExperimentRecord | Reproduction | ThroughputRecord

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from innet.cli.output import err, out, say_json
-from innet.errors import InputError, MissingToolError
+from innet.core.errors import InputError, MissingToolError
 
 
 def reproduce(

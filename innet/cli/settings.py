@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from innet.config import Settings, load_toml, validate
+from innet.core.settings import Settings, load_toml, validate
 
 Model = TypeVar("Model", bound=Settings)
 

@@ -48,7 +48,7 @@ def stf(
     from innet.cli.switch_stf import as_document, failure_lines, summary
     from innet.tools import stf as runner
     from innet.tools import stf_syntax
-    from innet.tools.opening import engine_named, open_program
+    from innet.tools.files import engine_named, open_program
 
     chosen = engine_named(engine)
     loaded = open_program(program)
@@ -94,7 +94,7 @@ def replay_captures(
     """Play captures through a program; write p3_out.pcap and so on, a capture for each port."""
     from innet.cli.switch_replay import Progress, as_document, inputs_of, remarks, summary
     from innet.switch import Switch
-    from innet.tools.opening import engine_named, open_program, read_commands
+    from innet.tools.files import engine_named, open_program, read_commands
     from innet.tools.replay import Replay
 
     inputs = inputs_of(captures or [], ports or [])
@@ -133,7 +133,7 @@ def bench(
     """Measure both engines, and simple_switch where it is installed, on the same packets."""
     from innet.cli import switch_bench
     from innet.tools import bench as benching
-    from innet.tools.opening import open_document, program_in, read_commands
+    from innet.tools.files import open_document, program_in, read_commands
     from innet.tools.replay import Input
 
     document = open_document(program)
@@ -176,16 +176,18 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is in a program and what engines make of it, or the way of packets through it."""
-    from innet.cli import switch_explain, switch_trace
+    from innet.cli import switch_explain
     from innet.tools import explain as explaining
-    from innet.tools.explain_engines import emitted_source
-    from innet.tools.opening import open_program, read_commands
+    from innet.tools.explain import emitted_source
+    from innet.tools.files import open_program, read_commands
     from innet.tools.replay import Input
 
     loaded = open_program(program)
     if trace or packets or capture is not None:
         traffic = None if capture is None else Input(capture, port)
-        switch_trace.show(loaded, packets or [], traffic, read_commands(commands), as_json=as_json)
+        switch_explain.show(
+            loaded, packets or [], traffic, read_commands(commands), as_json=as_json
+        )
         return
     if source is not None:
         write_text(source, emitted_source(loaded))

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from innet.report import numbers
+from innet.report import tables
 from innet.tools.bench import Measured, Rate
 
 
@@ -25,7 +25,7 @@ def watch(console: Console, steps: Iterator[Rate | Measured]) -> Measured:
 
 
 def _rate(rate: Rate) -> str:
-    return "-" if rate.per_second is None else numbers.rate(rate.per_second)
+    return "-" if rate.per_second is None else tables.rate(rate.per_second)
 
 
 def table(result: Measured) -> Table:
@@ -42,8 +42,8 @@ def table(result: Measured) -> Table:
             rate.name,
             _rate(rate).removesuffix("/s"),
             f"{1e9 / rate.per_second:,.0f}",
-            numbers.times(fastest / rate.per_second),
-            numbers.count(rate.packets),
+            tables.times(fastest / rate.per_second),
+            tables.count(rate.packets),
         )
     return shown
 
@@ -57,15 +57,15 @@ def remarks(result: Measured) -> Iterator[str]:
     if result.start is not None:
         start = result.start
         yield (
-            f"a new process is ready after {numbers.duration(start.warm)}, the first one, which "
-            f"compiles, after {numbers.duration(start.cold)}; it grows by "
-            f"{numbers.size(start.memory)}"
+            f"a new process is ready after {tables.duration(start.warm)}, the first one, which "
+            f"compiles, after {tables.duration(start.cold)}; it grows by "
+            f"{tables.size(start.memory)}"
         )
     held = result.held
     yield (
-        f"state: registers {numbers.size(held.registers)}, counters "
-        f"{numbers.size(held.counters)}, meters {numbers.size(held.meters)}, "
-        f"{numbers.count(held.entries)} table entries"
+        f"state: registers {tables.size(held.registers)}, counters "
+        f"{tables.size(held.counters)}, meters {tables.size(held.meters)}, "
+        f"{tables.count(held.entries)} table entries"
     )
 
 

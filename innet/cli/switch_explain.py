@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
+
+from innet.cli.output import out
+from innet.core.errors import InputError
+from innet.switch import Switch, ir
+from innet.switch.trace import events
+from innet.switch.trace.events import Event, as_document
+from innet.tools.captures import merged
+from innet.tools.files import Commands
+from innet.tools.replay import Input, open_sources
 
 Document = dict[str, Any]
 
@@ -39,7 +50,7 @@ def _leaves(parent: Tree, lines: Iterable[str]) -> None:
 def _runs(
     items: Sequence[Document], like: Callable[[Document], object]
 ) -> Iterable[tuple[Document, Document, int]]:
-    """(first, last, count) of neighbours that are alike; short runs one by one."""
+    """(first, last, count) of neighbors that are alike; short runs one by one."""
     start = 0
     for end in range(1, len(items) + 1):
         if end < len(items) and like(items[end]) == like(items[start]):
@@ -231,3 +242,71 @@ def _engines(root: Tree, engines: Document) -> None:
         for loop in engine.get("loops", ()):
             over = ", ".join([*loop["registers"], *loop["fields"]])
             _branch(below, f"a loop of {loop['count']} in {loop['region']}: {over or 'constants'}")
+
+
+# ----------------------------------------------------------------------------
+# What ``innet switch explain --trace`` shows: packets on their way, event by event.
+
+_STARTS = (events.IngressStarted, events.CloneParsed, events.EgressStarted)
+_DEEPER = (events.FieldChanged, events.ValidityChanged, events.Requested, events.Logged)
+
+
+def show(
+    program: ir.Program,
+    packets: Sequence[str],
+    capture: Input | None,
+    commands: Commands,
+    *,
+    as_json: bool,
+) -> None:
+    """Run packets one by one and print what happens.
+
+    As JSON it is one document per packet, each on a line of its own.
+
+    Raises:
+        InputError: nothing to trace, a packet that is not PORT:HEX, or a capture without packets.
+        ControlError: a command was refused.
+    """
+    if not packets and capture is None:
+        raise InputError("nothing to trace: name a --packet PORT:HEX or a --pcap FILE.")
+    stated = [_packet(text) for text in packets]
+    switch = Switch(program, "interpret")
+    commands.run(switch)
+    for number, (port, data) in enumerate(chain(stated, _captured(switch, capture))):
+        told = switch.trace(port, data)
+        if as_json:
+            print(json.dumps({"packet": number, "events": [as_document(each) for each in told]}))
+        else:
+            _print(number, told)
+
+
+def _packet(text: str) -> tuple[int, bytes]:
+    port, colon, digits = text.partition(":")
+    try:
+        if not colon or not port.strip().isdecimal():
+            raise ValueError
+        return int(port), bytes.fromhex(digits)
+    except ValueError:
+        raise InputError(f"--packet {text[:60]}: write it as PORT:HEX, such as 0:0a0b0c.") from None
+
+
+def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, bytes]]:
+    """The packets of a capture; the switch's clock goes with them."""
+    if capture is None:
+        return
+    with open_sources([capture]) as sources:
+        first: int | None = None
+        for timed in merged(sources, 256):
+            for packet, time in zip(timed.packets.to_packets(), timed.clock.tolist(), strict=True):
+                first = time if first is None else first
+                switch.state.clock = (time - first) // 1000
+                yield packet
+
+
+def _print(number: int, told: list[Event]) -> None:
+    out.print(f"packet {number}", style="bold", highlight=False)
+    for event in told:
+        depth = 1 if isinstance(event, _STARTS) else 3 if isinstance(event, _DEEPER) else 2
+        style = {events.Sent: "green", events.Dropped: "red"}.get(type(event))
+        line = "  " * depth + str(event)
+        out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

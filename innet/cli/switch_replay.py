@@ -12,8 +12,8 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from innet.errors import InputError
-from innet.report import numbers
+from innet.core.errors import InputError
+from innet.report import tables
 from innet.switch import Switch
 from innet.tools.replay import Input, Summary
 
@@ -76,14 +76,14 @@ def summary(result: Summary) -> Table:
     """A line for each port; unanswered are packets that came in and led to none that left."""
     table = Table(box=None, show_footer=len(result.ports) > 1)
     columns = ("packets_in", "bytes_in", "silent", "packets_out", "bytes_out")
-    totals = [numbers.count(result.total(name)) for name in columns]
+    totals = [tables.count(result.total(name)) for name in columns]
     titles = ("packets in", "bytes in", "unanswered", "packets out", "bytes out")
     table.add_column("port", footer="all", justify="right")
     for title, total in zip(titles, totals, strict=True):
         table.add_column(title, footer=total, justify="right")
     table.add_column("written")
     for port, traffic in sorted(result.ports.items()):
-        cells = [numbers.count(int(getattr(traffic, name))) for name in columns]
+        cells = [tables.count(int(getattr(traffic, name))) for name in columns]
         table.add_row(str(port), *cells, result.files[port].name if port in result.files else "")
     return table
 
@@ -91,20 +91,20 @@ def summary(result: Summary) -> Table:
 def remarks(result: Summary, switch: Switch, folder: Path) -> Iterator[str]:
     """What concerns all ports, in lines."""
     packets = result.total("packets_in")
-    rate = numbers.rate(packets / result.switch_seconds) if result.switch_seconds else "-"
-    whole = numbers.rate(packets / result.seconds) if result.seconds else "-"
+    rate = tables.rate(packets / result.switch_seconds) if result.switch_seconds else "-"
+    whole = tables.rate(packets / result.seconds) if result.seconds else "-"
     yield (
         f"{rate} through the switch, {whole} with reading and writing; the captures took "
-        f"{numbers.duration(result.capture_seconds)}"
+        f"{tables.duration(result.capture_seconds)}"
     )
     if result.cut:
         yield (
-            f"{numbers.count(result.cut)} packets had been longer before they were captured: the "
+            f"{tables.count(result.cut)} packets had been longer before they were captured: the "
             "switch saw what the captures hold"
         )
     statistics = switch.statistics
     if statistics.parser_errors:
-        yield f"{numbers.count(statistics.parser_errors)} packets with a parser error"
+        yield f"{tables.count(statistics.parser_errors)} packets with a parser error"
     yield f"written to {folder}"
 
 

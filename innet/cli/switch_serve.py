@@ -41,7 +41,7 @@ def serve(
     from innet.service import daemon
     from innet.service.channel import resolve
     from innet.service.server import ServiceSettings
-    from innet.tools.opening import engine_named
+    from innet.tools.files import engine_named
 
     settings = ServiceSettings(
         listen=resolve(listen),

@@ -113,19 +113,19 @@ def _job(job: Document) -> Table:
     table = Table(title=Text(_job_title(job)), title_justify="left", box=None)
     for name in ("worker", "state", "address", "packets in", "packets out", "silent"):
         table.add_column(name, justify="left" if name in ("state", "address") else "right")
-    seats = {seat["worker"]: seat for seat in job["seats"]}
+    seats = {session["worker"]: session for session in job["seats"]}
     for worker in range(job["workers"]):
-        seat = seats.get(worker)
-        if seat is None:
+        session = seats.get(worker)
+        if session is None:
             table.add_row(str(worker), "absent", "", "", "", "")
             continue
-        silent = seat["silent_seconds"]
+        silent = session["silent_seconds"]
         table.add_row(
             str(worker),
-            seat["state"],
-            seat["address"],
-            f"{seat['packets_in']:,}",
-            f"{seat['packets_out']:,}",
+            session["state"],
+            session["address"],
+            f"{session['packets_in']:,}",
+            f"{session['packets_out']:,}",
             "" if silent is None else f"{silent:,.1f} s",
         )
     return table

@@ -12,8 +12,8 @@ from innet.cli.allreduce import with_parameters
 from innet.cli.options import ConfigOption, EngineOption, SetOption, ValuesOption, WorkersOption
 from innet.cli.output import err, out, say_json
 from innet.cli.settings import read_settings
-from innet.config import TrainSettings
-from innet.errors import InnetError
+from innet.core.errors import InnetError
+from innet.core.settings import TrainSettings
 
 
 def train(
@@ -89,9 +89,9 @@ def train(
     settings = settings.model_copy(update={"codecs": changed})
     # Imported here, as they take longer to import than a mistake in an option should.
     from innet.experiments.comparison import run
-    from innet.report.curves import draw_training
+    from innet.report.plots import draw_training
     from innet.report.progress import ProgressDisplay
-    from innet.report.training import training_table
+    from innet.report.tables import training_table
 
     try:
         with ProgressDisplay(err) as display:

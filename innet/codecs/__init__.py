@@ -4,27 +4,27 @@
     codec = build_codec({"preset": "topk", "selector": {"ratio": 0.05}})
     codec = build_codec({"selector": {"name": "topk", "k": 100}, "carrier": "dense"})
 
-A codec is composed of a selector (which coordinates), a quantiser (how floats become integers), a
+A codec is composed of a selector (which coordinates), a quantizer (how floats become integers), a
 carrier (how integers become words) and a feedback (what happens to the rest). Each part is a file
-of the directory of its kind and is registered in ``innet.codecs.catalogue``. ``Codec.exchange``
-runs one all-reduce without doing any I/O; ``innet.collective`` connects it to a network.
+of the directory of its kind and is registered in ``innet.codecs.presets``. ``Codec.exchange``
+runs one all-reduce without doing any I/O; ``innet.allreduce.collective`` connects it to a network.
 """
 
 from __future__ import annotations
 
 from innet.codecs.capabilities import Capabilities
-from innet.codecs.catalogue import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTISERS, SELECTORS
 from innet.codecs.checks import check_floats, check_gradient, check_integer, check_seed
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.compose import CodecSpec, build_codec
 from innet.codecs.layers import ModelLayers
+from innet.codecs.presets import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTIZERS, SELECTORS
 
 __all__ = [
     "CARRIERS",
     "FEEDBACK",
     "PARTS",
     "PRESETS",
-    "QUANTISERS",
+    "QUANTIZERS",
     "SELECTORS",
     "Capabilities",
     "Codec",

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from innet.errors import CompositionError
+from innet.core.errors import CompositionError
 
 # Properties that parts provide and require. Third parties' parts may add their own words.
 SAME_INDICES = "same indices"  # all workers select the same coordinates
 REST = "rest"  # something stays behind that a later all-reduce can send
 LARGEST = "largest"  # the element of largest magnitude is always selected
 INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
-WHOLE_STEP = "whole step"  # values are rounded to either neighbour, not to the nearest alone
+WHOLE_STEP = "whole step"  # values are rounded to either neighbor, not to the nearest alone
 ONE_INTEGER = "one integer"  # exactly one integer for each element
 COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
 ZEROS = "zeros"  # the integers of an element belong to it alone, and are zero where it is zero
@@ -32,7 +32,7 @@ class Capabilities:
         summable: what leaves the part can be combined in the network, without knowing indices.
         fixed_size: how many words it sends depends on the gradient's size alone.
         rounds: how many exchanges over the network it adds, the fewest and the most. The opening
-            round, which every codec has, counts as the quantiser's: its are (1, 1).
+            round, which every codec has, counts as the quantizer's: its are (1, 1).
         integer_width: bits of the integers it makes, None where it makes none.
         overflow_bound: the largest magnitude of these integers, for N workers, as a formula.
         index: how the receiver knows which coordinates arrived: "none", "bitmap", ...

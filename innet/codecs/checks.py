@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import kernels
-from innet.errors import GradientError, InputError
+from innet.core.errors import GradientError, InputError
 
 _LARGEST = 2**31 - 1  # elements; their indices are int32
 _FLOAT32 = np.dtype(np.float32)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from innet import kernels as kernel_sets
-from innet.codecs.agreement import Agreement
 from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
 from innet.codecs.checks import (
     Survey,
@@ -20,32 +19,33 @@ from innet.codecs.checks import (
     check_picks,
     surveyed,
 )
+from innet.codecs.handshake import Agreement, Opening
 from innet.codecs.layers import check_layers
-from innet.codecs.opening import Opening
 from innet.codecs.parts import (
     Carrier,
     Choice,
+    Clock,
     Context,
     Contribution,
     Feedback,
     Floats,
     Ints,
-    Quantiser,
+    Quantizer,
     Scaling,
     Selection,
     Selector,
+    Stopwatch,
     Total,
 )
-from innet.codecs.stopwatch import Clock, Stopwatch
-from innet.errors import InputError, OverflowedError, StateError
-from innet.uncopied import Uncopied
-from innet.words import Segment
+from innet.core.errors import InputError, OverflowedError, StateError
+from innet.core.not_copyable import NotCopyable
+from innet.core.reduce_op import Segment
 
 _STATE_VERSION = 1
 _ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
-_MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantised
+_MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Outcome:
         indices: shape (m,), int32, ascending: what this worker selected; None for everything.
         sent: shape (m,), float32: the values that it sent for them. Where everything was
             selected it is the caller's gradient itself.
-        represented: shape (m,), float32: what this worker's integers stand for, where the quantiser
+        represented: shape (m,), float32: what this worker's integers stand for, where the quantizer
             has its error fed back; None elsewhere.
         contribution: the integers that became of them, and where the worker added them to the sum.
         applied: shape (a,), int32, ascending: the coordinates of the sum that count, where the
@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def integer_sum(self) -> Ints:
-        """Int32, shape (d,), or as long as the quantiser makes the contributions. Made anew where
+        """Int32, shape (d,), or as long as the quantizer makes the contributions. Made anew where
         the total is sparse.
         """
         return self.total.dense(kernel_sets.get("cpu"), self.contribution.size)
@@ -96,7 +96,7 @@ class Outcome:
 Stages = Generator[list[Segment], list[Ints], Outcome]
 
 
-class Codec(Uncopied):
+class Codec(NotCopyable):
     """One worker's codec, with what it remembers from one all-reduce to the next.
 
     Made by ``innet.codecs.build_codec``. All workers of a job have codecs of one description and
@@ -109,7 +109,7 @@ class Codec(Uncopied):
         self,
         *,
         selector: Selector[Any],
-        quantiser: Quantiser[Any],
+        quantizer: Quantizer[Any],
         carrier: Carrier[Any],
         feedback: Feedback[Any],
         spec: Mapping[str, Mapping[str, Any]],
@@ -117,7 +117,7 @@ class Codec(Uncopied):
         clock: Clock,
     ) -> None:
         self.selector = selector
-        self.quantiser = quantiser
+        self.quantizer = quantizer
         self.carrier = carrier
         self.feedback = feedback
         self._spec = spec
@@ -271,7 +271,7 @@ class Codec(Uncopied):
     def _parts(self) -> dict[str, Any]:
         return {
             "selector": self.selector,
-            "quantiser": self.quantiser,
+            "quantizer": self.quantizer,
             "carrier": self.carrier,
             "feedback": self.feedback,
         }
@@ -339,13 +339,13 @@ class Codec(Uncopied):
         agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
         opening = Opening(
             agreement.announce(),
-            self.quantiser.announce(selection),
+            self.quantizer.announce(selection),
             self.carrier.announce(selection, workers),
         )
         answers = (yield opening.segments) if gradient.size else opening.nothing()
         of_agreement, of_quantiser, of_carrier = opening.split(answers)
         agreement.check(of_agreement)
-        scaling = self.quantiser.agree(of_quantiser, workers)
+        scaling = self.quantizer.agree(of_quantiser, workers)
         nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
@@ -408,7 +408,7 @@ class Codec(Uncopied):
         own = scaling.contribute(selection)
         if scaling.scale:
             count = own.size if own.indices is None else own.indices.size
-            who = f"integers from quantiser {self.quantiser.name!r}"
+            who = f"integers from quantizer {self.quantizer.name!r}"
             check_array(own.integers, _INT32, count, who)
         return replace(own, shared=True) if shared else own
 
@@ -431,8 +431,8 @@ class Codec(Uncopied):
         kernels = self._context.kernels
         carried = own.size if total.indices is None else total.indices.size
         check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
-        who = f"values from quantiser {self.quantiser.name!r}"
-        if total.indices is None or not self.quantiser.capabilities.provides >= _ELEMENTWISE:
+        who = f"values from quantizer {self.quantizer.name!r}"
+        if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:
             restored = scaling.restore(total.dense(kernels, own.size), size)
             check_array(restored, _FLOAT32, size, who)
             return restored, None

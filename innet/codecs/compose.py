@@ -9,21 +9,20 @@ from typing import Any
 
 from innet import kernels as kernel_sets
 from innet.codecs import capabilities
-from innet.codecs.catalogue import PARTS, PRESETS
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
 from innet.codecs.layers import ModelLayers, as_shapes
-from innet.codecs.parts import Carrier, Context, Feedback, Part, Quantiser, Selector
-from innet.codecs.stopwatch import Clock
-from innet.config import Settings, validate
-from innet.errors import ConfigError
+from innet.codecs.parts import Carrier, Clock, Context, Feedback, Part, Quantizer, Selector
+from innet.codecs.presets import PARTS, PRESETS
+from innet.core.errors import ConfigError
+from innet.core.settings import Settings, validate
 
 CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
 _DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
 _BASES: Mapping[str, type[Part[Any]]] = {
-    each.kind: each for each in (Selector, Quantiser, Carrier, Feedback)
+    each.kind: each for each in (Selector, Quantizer, Carrier, Feedback)
 }
 
 
@@ -39,7 +38,7 @@ def build_codec(
     """One worker's codec.
 
     Args:
-        spec: a preset's name, or a mapping with any of the keys "preset", "selector", "quantiser",
+        spec: a preset's name, or a mapping with any of the keys "preset", "selector", "quantizer",
             "carrier" and "feedback". A part is a registered name or a mapping of "name" and the
             part's parameters; without "name" the parameters are those of the preset's part.
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.

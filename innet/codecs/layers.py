@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from innet.errors import InputError, StateError
+from innet.core.errors import InputError, StateError
 
 ModelLayers = Sequence[int | Sequence[int]]
 """Of each layer the shape or the number of elements, in the order of the gradient."""

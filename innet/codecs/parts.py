@@ -1,6 +1,6 @@
 """The four kinds of parts that a codec is composed of, and what passes between them.
 
-    gradient ─ feedback and selector ─► Selection ─ quantiser ─► Contribution ─ carrier ─► Total
+    gradient ─ feedback and selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─► Total
 
 A part belongs to one worker's codec. It decides anything that changes what is sent by data that is
 the same on all workers: its settings, the gradient's size, the number of workers and what the
@@ -10,7 +10,7 @@ network answered. So all workers send segments of equal operations and lengths w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from innet.codecs.capabilities import Capabilities
 from innet.codecs.checks import check_picks
 from innet.codecs.layers import Shapes
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
-from innet.errors import StateError
+from innet.core.errors import StateError
+from innet.core.reduce_op import Segment
+from innet.core.settings import Settings
 from innet.kernels import Kernels
-from innet.words import Segment
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -56,7 +55,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a worker sends this time, before it is quantised.
+    """What a worker sends this time, before it is quantized.
 
     Attributes:
         size: coordinates in all: elements of the gradient, or coefficients that stand for it.
@@ -77,9 +76,9 @@ class Selection:
 class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
-    ``size`` is the gradient's times ``limbs``: so many integers the quantiser makes of an element.
+    ``size`` is the gradient's times ``limbs``: so many integers the quantizer makes of an element.
     ``shared`` where the selector says that the indices are the same on all workers. ``bound`` is
-    the largest magnitude of any worker's integers, where the quantiser knows it.
+    the largest magnitude of any worker's integers, where the quantizer knows it.
     """
 
     size: int
@@ -116,7 +115,7 @@ class Part(ABC, Generic[P]):
     """What all parts have.
 
     Attributes:
-        kind: "selector", "quantiser", "carrier" or "feedback".
+        kind: "selector", "quantizer", "carrier" or "feedback".
         name: under which it is registered.
         capabilities: what it can do and what it needs.
         settings: the model of its parameters; unknown ones are refused.
@@ -244,7 +243,7 @@ class Selector(Part[P]):
         return picks
 
     def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
-        """What is quantised and sent for what ``choose`` returned: of how many coordinates, and
+        """What is quantized and sent for what ``choose`` returned: of how many coordinates, and
         which of these with which values. By default it is what was chosen, of the gradient's.
 
         Override it together with ``expand`` where coefficients are sent instead of elements.
@@ -269,11 +268,11 @@ class Selector(Part[P]):
 
 
 class Scaling(ABC):
-    """A quantiser's agreement with the other workers for one all-reduce.
+    """A quantizer's agreement with the other workers for one all-reduce.
 
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero, and then nothing
-            more is sent. A quantiser with a scale of its own choice, which asks nobody, does not
+            more is sent. A quantizer with a scale of its own choice, which asks nobody, does not
             know, and may give it always.
         optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
         finite: whatever the integers, none stands for more than float32's largest number.
@@ -286,7 +285,7 @@ class Scaling(ABC):
     bound: int | None = None
 
     @abstractmethod
-    def quantise(self, values: Floats) -> Ints:
+    def quantize(self, values: Floats) -> Ints:
         """Integers, of the same shape, whose sum over all workers cannot overflow."""
 
     @abstractmethod
@@ -299,7 +298,7 @@ class Scaling(ABC):
 
     def contribute(self, selection: Selection) -> Contribution:
         """The integers of a selection. Override it where an element takes several."""
-        integers = self.quantise(selection.values)
+        integers = self.quantize(selection.values)
         return Contribution(selection.size, selection.indices, integers, bound=self.bound)
 
     def represented(self, contribution: Contribution) -> Floats | None:
@@ -315,14 +314,14 @@ class Scaling(ABC):
         return self.dequantise(total)
 
 
-class Quantiser(Part[P]):
+class Quantizer(Part[P]):
     """Decides how floats become integers."""
 
-    kind = "quantiser"
+    kind = "quantizer"
 
     @abstractmethod
     def announce(self, selection: Selection) -> list[Segment]:
-        """What the workers must combine before they can quantise."""
+        """What the workers must combine before they can quantize."""
 
     @abstractmethod
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
@@ -378,7 +377,7 @@ class Feedback(Part[P]):
         """What the selector chooses of the gradient and of what was held back."""
 
     def amend(self, values: Floats) -> None:
-        """Told what the integers of the last selection stand for, if a quantiser wants its error
+        """Told what the integers of the last selection stand for, if a quantizer wants its error
         to be fed back: these values were sent, not those that were selected.
         """
         del values
@@ -391,3 +390,87 @@ class Feedback(Part[P]):
         all). What the worker sent for others is kept for the next time.
         """
         del applied
+
+
+# ----------------------------------------------------------------------------
+# Parts that count the all-reduces: to hash anew, to take turns, to warm up.
+
+
+class Counting(Part[P]):
+    """``self._step`` is a number of all-reduces, 0 at first, and all of the part's state.
+
+    The part itself decides when one counts.
+    """
+
+    def __init__(self, parameters: P, context: Context) -> None:
+        super().__init__(parameters, context)
+        self._step = 0
+
+    def common(self) -> tuple[object, ...]:
+        return (self._step,)
+
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        self._step = loaded_step(state)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._expect(state, {"step"})
+        self._step = loaded_step(state)
+
+
+def loaded_step(state: Mapping[str, Any]) -> int:
+    """The entry "step" of a saved state.
+
+    Raises:
+        StateError: it is not a number of all-reduces.
+    """
+    step = state["step"]
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
+    return step
+
+
+# ----------------------------------------------------------------------------
+# Where the seconds of an exchange go. The clock is passed in.
+
+Clock = Callable[[], float]  # seconds, from any origin, never going back
+
+
+class Stopwatch:
+    """Adds up seconds by phase; stands still while the network has its turn.
+
+    Attributes:
+        seconds: by phase.
+        rounds: how often the network had its turn.
+    """
+
+    def __init__(self, clock: Clock, phase: str) -> None:
+        self.seconds: dict[str, float] = {}
+        self.rounds = 0
+        self._clock = clock
+        self._phase = phase
+        self._since: float | None = None
+
+    def enter(self, phase: str) -> None:
+        """What follows counts for this phase."""
+        running = self._since is not None
+        self.stop()
+        self._phase = phase
+        if running:
+            self.start()
+
+    def start(self) -> None:
+        self._since = self._clock()
+
+    def pause(self) -> None:
+        """The network has its turn, until ``start``."""
+        self.stop()
+        self.rounds += 1
+
+    def stop(self) -> None:
+        if self._since is not None:
+            spent = self._clock() - self._since
+            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + spent
+            self._since = None

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.config import AllReduceSettings, FaultSettings
-from innet.errors import InputError
-from innet.fabric import Faults, Outage
+from innet.core.errors import InputError
+from innet.core.settings import AllReduceSettings, FaultSettings
+from innet.network import Faults, Outage
 from innet.protocol import Timing
 
 # What NumPy raises on files that are not its own, or damaged, depending on where.

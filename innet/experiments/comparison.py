@@ -10,14 +10,14 @@ from datetime import datetime
 from pathlib import Path
 
 from innet.codecs import ModelLayers, build_codec
-from innet.config import CodecDescription, TrainSettings
-from innet.errors import ConfigError, DivergedError
-from innet.experiments.model import Model, data_of, model_of
+from innet.core.errors import ConfigError, DivergedError
+from innet.core.settings import CodecDescription, TrainSettings
+from innet.experiments.models.model import Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import MakeSumming, Trial, Way, collective, one_run, one_thread
 from innet.experiments.samples import Data, shards, steps_per_epoch
 from innet.experiments.training import Schedule
-from innet.record import TRAIN, Run, Watcher
+from innet.records import TRAIN, Run, Watcher
 
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
@@ -45,7 +45,7 @@ def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way
         only = presets.count(name) == 1 or description in (name, {"preset": name})
         if not (name and only):
             name = built.describe()  # no preset's name, or one preset with different parameters
-        # Lin et al. move momentum from the optimiser into the feedback; twice would be too much.
+        # Lin et al. move momentum from the optimizer into the feedback; twice would be too much.
         own_momentum = built.spec["feedback"]["name"] == "momentum"
         found.append(Way(name, name, description, own_momentum))
     return found

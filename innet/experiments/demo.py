@@ -13,12 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from innet.config import DemoSettings
-from innet.experiments.model import data_of, model_of
+from innet.core.settings import DemoSettings
+from innet.experiments.models.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.runs import Frame, MakeSumming, Trial, Way, collective, one_run, one_thread
 from innet.experiments.training import Schedule
-from innet.record import DEMO, Watcher
+from innet.records import DEMO, Watcher
 
 RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in the output folder
 
@@ -34,7 +34,7 @@ def ways(settings: DemoSettings) -> list[Way]:
     """The three runs."""
     sparse: dict[str, Any] = {
         "selector": {"name": "topk", "ratio": settings.ratio},
-        "quantiser": "fixed",
+        "quantizer": "fixed",
         "carrier": "lhc",
         "feedback": "residual",
     }
@@ -101,9 +101,9 @@ def run(
 
 
 def _save_capture(path: Path, frames: list[Frame]) -> None:
-    from innet.dissect import write_pcap  # noqa: PLC0415 - Scapy takes long to import
+    from innet.wire.scapy_layers import write_pcap  # noqa: PLC0415 - Scapy takes long to import
 
-    # Virtual time stands still while a fabric without delay hands packets over: a microsecond for
-    # each shows their order in tools that sort by time.
+    # Virtual time stands still while a transport without delay hands packets over: a microsecond
+    # for each shows their order in tools that sort by time.
     times = [when + index * 1e-6 for index, (when, _, _) in enumerate(frames)]
     write_pcap(path, [payload for _, _, payload in frames], times)

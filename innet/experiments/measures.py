@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, build_codec
-from innet.experiments.model import Model, Vector, data_of, model_of
+from innet.experiments.models.model import Model, Vector, data_of, model_of
 from innet.experiments.offline import Offline
 from innet.experiments.papers import Aggregation, BuildUp, Share, Speed, Traffic
 from innet.experiments.runs import collective, one_thread
 from innet.experiments.samples import Data
 from innet.experiments.training import Schedule, plain_sum, train
-from innet.record import Finding, Report, Series
+from innet.records import Finding, Report, Series
 
 _STEPS = 24  # of trainings without a network; the second half counts
 _REPEATS = 5  # of what is timed: the median counts

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from innet.allreduce.verification import selections
 from innet.codecs import CodecSpec, Outcome, build_codec
-from innet.experiments.model import Vector
-from innet.verification import selections
-from innet.words import combine
+from innet.core.reduce_op import combine
+from innet.experiments.models.model import Vector
 
 
 class Offline:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import __version__
-from innet.errors import InputError, MissingToolError
-from innet.files import whole
-from innet.record import ExperimentRecord, Machine, Run
+from innet.core.errors import InputError, MissingToolError
+from innet.core.files import whole
+from innet.records import ExperimentRecord, Machine, Run
 
 Draw = Callable[[ExperimentRecord, Path], None]
 

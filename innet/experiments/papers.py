@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from innet.config import CodecDescription, Settings, validate
-from innet.errors import UnknownNameError
+from innet.core.errors import UnknownNameError
+from innet.core.settings import CodecDescription, Settings, validate
 
 Workers = Annotated[int, Field(ge=1, le=64)]
 Counts = Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from innet import __version__
-from innet.config import CodecDescription, TrainSettings
-from innet.errors import DivergedError
+from innet.core.errors import DivergedError
+from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments import measures
 from innet.experiments.comparison import ways
-from innet.experiments.model import model_of
+from innet.experiments.models.model import model_of
 from innet.experiments.outputs import folder_for
 from innet.experiments.papers import (
     Aggregation,
@@ -25,7 +25,7 @@ from innet.experiments.papers import (
     paper_of,
 )
 from innet.experiments.store import Store
-from innet.record import Finding, Machine, Metric, Reproduction, Run, Series, Watcher
+from innet.records import Finding, Machine, Metric, Reproduction, Run, Series, Watcher
 
 RUNS = "runs"  # folder of the trainings in the output folder
 _QUICK_STEPS = 12  # of a training in a quick run

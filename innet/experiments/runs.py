@@ -11,17 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from innet.config import CodecDescription, TrainingSettings
-from innet.experiments.model import Model, Vector
+from innet.core.settings import CodecDescription, TrainingSettings
+from innet.experiments.models.model import Model, Vector
 from innet.experiments.samples import Data
 from innet.experiments.training import Schedule, plain_sum, train
-from innet.record import Progress, Report, Run, Step, Watcher
+from innet.records import Progress, Report, Run, Step, Watcher
 
 Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
 
 
 class Summing(Protocol):
-    """What a training needs of ``innet.collective.Collective``."""
+    """What a training needs of ``innet.allreduce.collective.Collective``."""
 
     def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
         """The float32 sum of the workers' gradients, and what it took."""
@@ -41,7 +41,7 @@ class Way:
         name: the run's key in the record.
         title: the same for people.
         codec: None for plain float32 sums without a network.
-        own_momentum: the codec adds up momentum itself, so the optimiser must have none.
+        own_momentum: the codec adds up momentum itself, so the optimizer must have none.
     """
 
     name: str
@@ -82,7 +82,7 @@ class OverNetwork:
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
-        from innet.rehearsal import rehearse_repairs  # noqa: PLC0415 - it brings Numba
+        from innet.allreduce.warm_up import rehearse_repairs  # noqa: PLC0415 - it brings Numba
 
         settings = trial.settings
         self.frames: list[Frame] = []
@@ -155,7 +155,7 @@ def one_run(way: Way, trial: Trial) -> tuple[Run, list[Frame]]:
 
 def collective(**arguments: Any) -> Summing:
     """The built-in switch with ``slots.p4``."""
-    from innet.collective import Collective  # noqa: PLC0415 - it brings Numba
+    from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
 
     made: Summing = Collective(program="slots", **arguments)
     return made

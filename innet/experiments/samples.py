@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from innet import __version__
 from innet.codecs import build_codec
-from innet.config import TrainSettings
-from innet.errors import DivergedError, InputError
+from innet.core.errors import DivergedError, InputError
+from innet.core.files import whole
+from innet.core.settings import TrainSettings
 from innet.experiments.comparison import completed, epoch_of, run_of_seed, trial_of
-from innet.experiments.model import Model, data_of, model_of
+from innet.experiments.models.model import Model, data_of, model_of
 from innet.experiments.outputs import folder_for, record_of
 from innet.experiments.runs import Way, one_thread
 from innet.experiments.samples import Data
-from innet.files import whole
-from innet.record import TRAIN, ExperimentRecord, Progress, Watcher
+from innet.records import TRAIN, ExperimentRecord, Progress, Watcher
 
 _DIGITS = 10  # of the digest: enough for one folder
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from innet import __version__
-from innet.config import AllReduceSettings, ThroughputSettings
-from innet.errors import InputError
+from innet.core.errors import InputError
+from innet.core.settings import AllReduceSettings, ThroughputSettings
 from innet.experiments.allreduce import gradients
-from innet.record import Machine, Report
-from innet.record.throughput import Measurement, Point, ThroughputRecord
+from innet.records import Machine, Report
+from innet.records.throughput import Measurement, Point, ThroughputRecord
 
 Measure = Callable[[Point, ThroughputSettings], list[Report]]
 """The reports of ``1 + rounds`` all-reduces at a point; the first one warms up."""
@@ -90,7 +90,7 @@ def run(
 def check(point: Point) -> None:
     """Raise InnetError if the program cannot serve so many workers, that window or the codec."""
     from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
-    from innet.plan import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
+    from innet.topology import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
 
     shape = SHAPES[point.topology]
     racks, depth = shape.get("racks"), shape.get("depth")
@@ -101,7 +101,7 @@ def check(point: Point) -> None:
 
 def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:
     """The all-reduces of a point in this process, on the built-in switch."""
-    from innet.collective import Collective  # noqa: PLC0415 - it brings Numba
+    from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
 
     collective = Collective(
         workers=point.workers,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from innet.codecs.checks import check_array
-from innet.errors import DivergedError, InputError
-from innet.experiments.model import Model, Vector
+from innet.core.errors import DivergedError, InputError
+from innet.experiments.models.model import Model, Vector
 from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
-from innet.record import Report, Step
+from innet.records import Report, Step
 
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
 
@@ -23,7 +23,7 @@ class Schedule:
 
     Attributes:
         workers: shards and gradients per iteration.
-        iterations: optimiser steps.
+        iterations: optimizer steps.
         batch_size: samples per worker and iteration.
         learning_rate: for the mean of the workers' gradients.
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.

@@ -17,20 +17,20 @@ import importlib
 from functools import cache
 from typing import Protocol, cast
 
-from innet.errors import InputError, UnknownNameError
+from innet.core.errors import InputError, UnknownNameError
 from innet.kernels import gpu
 from innet.kernels.arrays import Doubles, Floats, Ints
-from innet.kernels.count_layout import CountLayout
-from innet.kernels.filters import Filter
-from innet.kernels.layout import SketchLayout
-from innet.kernels.limbs import Limbs
+from innet.kernels.layout.bloom import Filter
+from innet.kernels.layout.count_sketch import CountLayout
+from innet.kernels.layout.lhc import SketchLayout
+from innet.kernels.layout.limbs import Limbs
 
 __all__ = ["CountLayout", "Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
 _MODULES = {
     "cpu": "innet.kernels.cpu",
     "cuda": "innet.kernels.cuda",
-    "naive": "innet.kernels.naive",
+    "naive": "innet.kernels.reference.core",
 }
 
 
@@ -38,7 +38,7 @@ class Kernels(Protocol):
     """What every implementation provides; the modules named in ``names()`` are implementations."""
 
     def survey(self, x: Floats, /) -> tuple[int, int, int]:
-        """One reading of x, shape (n,): what a quantiser and an input check need to know.
+        """One reading of x, shape (n,): what a quantizer and an input check need to know.
 
         Returns:
             The bits of max |x| as an integer (those of non-negative floats are in the order of
@@ -166,7 +166,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def quantise(self, x: Floats, scale: float, /) -> Ints:
+    def quantize(self, x: Floats, scale: float, /) -> Ints:
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...
 
@@ -174,7 +174,7 @@ class Kernels(Protocol):
         """Round x · scale towards or away from zero by chance, without bias.
 
         t = floor(fl(|x| · scale · 2**32)), below 2**63, and for element i, modulo 2**64, r =
-        mix(key + (i + 1) · 0x9E3779B97F4A7C15) >> 32, with ``mix`` of ``innet.kernels.layout``.
+        mix(key + (i + 1) · 0x9E3779B97F4A7C15) >> 32, with ``mix`` of ``innet.kernels.layout.lhc``.
         The magnitude is (t + r) >> 32, rounded up with a probability of (t mod 2**32) / 2**32; the
         sign is that of x. The caller keeps the results in int32.
 
@@ -235,14 +235,14 @@ class Kernels(Protocol):
         ...
 
     def hadamard(self, x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
-        """The randomised Hadamard transform of round(x · scale), not scaled itself.
+        """The randomized Hadamard transform of round(x · scale), not scaled itself.
 
         Args:
             x: shape (n,).
             scales: of each of the ceil(n / block) blocks; so small that the magnitudes of a block's
                 rounded elements add up to less than 2**31.
             block: elements of a block, a power of two, at most 8192.
-            key: names the signs, 0 .. 2**64 - 1; see ``innet.kernels.hadamard_layout``.
+            key: names the signs, 0 .. 2**64 - 1; see ``innet.kernels.layout.hadamard``.
 
         Returns:
             Shape (padded(n, block),): the last block is filled up to a power of two.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from innet.errors import MissingToolError
+from innet.core.errors import MissingToolError
 
 _FOR = 'kernels="cuda"'
 

@@ -1,6 +1,6 @@
 """Compiled P4 programs, and compiling them."""
 
-from innet.programs.compiled import (
+from innet.programs.catalog import (
     FOLDERS,
     CompiledProgram,
     Dimensions,
@@ -9,7 +9,7 @@ from innet.programs.compiled import (
     find,
     p4_directory,
 )
-from innet.programs.compiling import (
+from innet.programs.compile import (
     compile_folder,
     compile_p4,
     find_p4c,

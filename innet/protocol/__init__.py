@@ -11,7 +11,7 @@ from innet.protocol.settings import (
     Timing,
     WindowControl,
 )
-from innet.protocol.slots import SlotState, SlotWorker
+from innet.protocol.slot_client import SlotClient, SlotState
 
 __all__ = [
     "MAX_WINDOW",
@@ -21,10 +21,10 @@ __all__ = [
     "Counters",
     "Diagnosis",
     "Membership",
+    "SlotClient",
     "SlotReader",
     "SlotRegisters",
     "SlotState",
-    "SlotWorker",
     "Stall",
     "Timing",
     "WindowControl",

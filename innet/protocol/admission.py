@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS
 from innet.wire import Endpoint
 

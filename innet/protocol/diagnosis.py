@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from innet.protocol.serial import serial_distance
+from innet.protocol.message import serial_distance
 from innet.protocol.settings import Membership
 
 

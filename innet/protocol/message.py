@@ -1,4 +1,4 @@
-"""One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back."""
+"""Chunk numbers on the wire: 32-bit serial arithmetic (RFC 1982, SERIAL_BITS = 32)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,33 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import memory
-from innet.errors import InputError
-from innet.words import Operation, Segment
+from innet.core import buffers
+from innet.core.errors import InputError
+from innet.core.reduce_op import ReduceOp, Segment
+
+
+def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The header's ``sequence`` of chunks, which count from 0 and never wrap themselves."""
+    return (chunk + 1).astype(np.uint32)  # keeps the low 32 bits
+
+
+def serial_distances(
+    sequence: NDArray[np.uint32], reference: NDArray[np.uint32]
+) -> NDArray[np.int32]:
+    """How far ``sequence`` is ahead of ``reference`` (negative: behind), for arrays."""
+    return (sequence - reference).view(np.int32)
+
+
+def serial_distance(sequence: int, reference: int) -> int:
+    """How far ``sequence`` is ahead of ``reference`` (negative: behind)."""
+    return ((sequence - reference + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+
+
+# ----------------------------------------------------------------------------
+# One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back.
 
 _INT32 = np.dtype(np.int32)
-_OPERATIONS = frozenset(Operation)
+_OPERATIONS = frozenset(ReduceOp)
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
 
 
@@ -64,7 +85,7 @@ class Message:
         chunks: how many there are.
         words: int32, chunk after chunk; zeros that fill up the last one of all may be missing.
         combined: shape (chunks, values), int32, whatever it is: the results, once they are in.
-        operation: shape (chunks,), uint8, an Operation each.
+        operation: shape (chunks,), uint8, an ReduceOp each.
         elements: shape (chunks,), uint16, how many of a chunk's values are meant.
 
     Raises:
@@ -76,7 +97,7 @@ class Message:
         if not isinstance(segments, list | tuple):
             raise InputError(
                 f"a round is of type {type(segments).__name__}; expected a list of "
-                "innet.words.Segment."
+                "innet.core.reduce_op.Segment."
             )
         for index, segment in enumerate(segments):
             _check(index, segment)
@@ -84,7 +105,7 @@ class Message:
         self._cut = _cut(shape, values)
         self.chunks = self._cut.first[-1]
         self._values = values
-        self._results: NDArray[np.int32] = memory.empty(self.chunks * values, np.int32)
+        self._results: NDArray[np.int32] = buffers.empty(self.chunks * values, np.int32)
         self.combined = self._results.reshape(self.chunks, values)
         self.operation, self.elements = self._cut.operation, self._cut.elements
         if len(segments) != 1:
@@ -96,7 +117,7 @@ class Message:
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each filled up with zeros to whole chunks."""
-        words = memory.empty(self.chunks * values, np.int32)
+        words = buffers.empty(self.chunks * values, np.int32)
         for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
             meant = first * values + len(segment.words)
             words[first * values : meant] = segment.words
@@ -123,7 +144,8 @@ class Message:
 def _check(index: int, segment: Segment) -> None:
     if not (isinstance(segment, Segment) and isinstance(segment.words, np.ndarray)):
         raise InputError(
-            f"segment {index} is {segment!r}; expected innet.words.Segment with a NumPy array."
+            f"segment {index} is {segment!r}; expected an innet.core.reduce_op.Segment "
+            "with a NumPy array."
         )
     if segment.words.dtype != _INT32 or segment.words.ndim != 1:
         raise InputError(
@@ -131,7 +153,7 @@ def _check(index: int, segment: Segment) -> None:
             "expected int32 of shape (n,)."
         )
     if segment.operation not in _OPERATIONS:
-        known = ", ".join(each.name for each in Operation)
+        known = ", ".join(each.name for each in ReduceOp)
         raise InputError(
             f"segment {index} has the operation {segment.operation!r}; choose one of {known}."
         )

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from innet.errors import InputError
-from innet.reals import is_real
+from innet.core.errors import InputError
+from innet.core.numbers import is_real
 
 MAX_WORKERS = 32  # bits of the header's bitmap
 MAX_WINDOW = 1 << 16  # numbers that the header's slot field has

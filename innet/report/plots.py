@@ -1,15 +1,144 @@
-"""The demonstration's picture: what was learned, and what it cost, from the record alone."""
+"""What all pictures share: matplotlib when it is needed, colors, and numbers at axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import importlib
+import math
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from innet.record import ExperimentRecord, Run
-from innet.report import figures, numbers
+from innet.core.errors import InputError, MissingToolError
+from innet.core.files import whole
+from innet.records import ExperimentRecord, Metric, Run
+from innet.report import tables
+from innet.report.tables import Way, title, ways_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart with any common color blindness. Lines differ in their
+# dashes too, for print in grey. The run without packets is a broad pale band below the others,
+# which are meant to hide it.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+DASHES = ("dashed", "solid", "dashdot", "dotted")
+BAND = "#BBBBBB"
+SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
+_DPI = 150
+_FORMATS = ("png", "pdf", "svg")
+_NARROW, _WIDE, _FEW = 0.6, 2.0, 4  # decades; intervals of a narrow axis
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches; panels keep clear of each other.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    try:
+        _import_matplotlib()
+        # Without pyplot: no window, no state shared with the caller's own plots.
+        from matplotlib.figure import Figure  # noqa: PLC0415 - optional
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
+    except ImportError:
+        raise MissingToolError(
+            "matplotlib", "plots", "Install it by: pip install 'innet[plot]'."
+        ) from None
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+
+
+def _import_matplotlib() -> None:
+    """Import it although MPLBACKEND may name a back end that is not installed: what a notebook
+    starts inherits the notebook's, and may be of another environment. Files need none.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    named = os.environ.pop("MPLBACKEND", None)
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
+    if named:
+        with contextlib.suppress(ValueError):  # as it does itself, for the caller's own plots
+            matplotlib.rcParams["backend"] = named
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Writes a PNG file, or what the path's suffix says.
+
+    Raises:
+        InputError: a suffix of another kind of file, or it cannot be written.
+    """
+    form = Path(path).suffix.lower().removeprefix(".") or "png"
+    if form not in _FORMATS:
+        known = ", ".join(f".{each}" for each in _FORMATS)
+        raise InputError(f"{path}: no picture is written as .{form}; choose one of {known}.")
+    with whole(path) as place:
+        figure.savefig(place, dpi=_DPI, format=form)
+
+
+def style(place: int) -> dict[str, Any]:
+    """Color and dashes of the ``place``-th line, keyword arguments of matplotlib's plot."""
+    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def plain(axes: Axes) -> None:
+    """No frame at the top and at the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def log_scale(
+    axes: Axes, which: Literal["x", "y"] = "y", said: str | Callable[[float, Any], str] = "{x:,g}"
+) -> None:
+    """Make an axis logarithmic, with numbers at it however narrow or wide its range is.
+
+    Args:
+        axes: whose; all is drawn.
+        which: of the two.
+        said: how a number is written, as matplotlib's formatters take it.
+    """
+    from matplotlib.ticker import (  # noqa: PLC0415 - optional
+        Locator,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    locator: Locator = MaxNLocator(_FEW)
+    if decades > _NARROW:
+        locator = LogLocator(subs=(1, 2, 5) if decades < _WIDE else (1,))
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(said)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def bytes_tick(value: float, _: object = None) -> str:
+    """Bytes at an axis: 10 MB instead of 10.0 MB."""
+    digits, _, unit = tables.size(value).partition(" ")
+    return f"{float(digits.replace(',', '')):g} {unit}"
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Mean of each value and up to SMOOTH - 1 before it."""
+    sums = [0.0, *accumulate(values)]
+    starts = (max(0, end - SMOOTH) for end in range(1, len(sums)))
+    return [(sums[end] - sums[start]) / (end - start) for end, start in enumerate(starts, 1)]
+
+
+# ----------------------------------------------------------------------------
+# The demonstration's picture: what was learned, and what it cost, from the record alone.
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +172,7 @@ def draw_demo(record: ExperimentRecord, path: str | Path) -> None:
         MissingToolError: matplotlib is not installed.
         InputError: the file cannot be written.
     """
-    figures.save(demo_figure(record), path)
+    save(demo_figure(record), path)
 
 
 def demo_figure(record: ExperimentRecord) -> Figure:
@@ -53,7 +182,7 @@ def demo_figure(record: ExperimentRecord) -> Figure:
         MissingToolError: matplotlib is not installed.
     """
     lines = _lines(record)
-    figure = figures.new_figure(13, 7)
+    figure = new_figure(13, 7)
     (accuracy, accuracy_bytes, volume), (loss, loss_bytes, speed) = figure.subplots(
         2, 3, width_ratios=(5, 5, 4)
     )
@@ -73,7 +202,7 @@ def _title(record: ExperimentRecord) -> str:
     steps = sum(len(run.steps) for run in networked)
     workers = record.settings.get("workers")
     return (
-        f"{numbers.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
+        f"{tables.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
         f"digits; the switch sums {'its' if workers == 1 else 'their'} gradients "
         f"({exact:,} of {steps:,} integer sums exact)"
     )
@@ -85,11 +214,11 @@ def _lines(record: ExperimentRecord) -> list[_Line]:
     result, drawn = [], 0
     for run in record.runs:
         sent = [step.bytes_sent for step in run.steps]
-        style = figures.style(drawn)
+        style = style(drawn)
         if run.summed_by_network:
             drawn += 1
         else:
-            style = {"color": figures.BAND, "linewidth": 6, "solid_capstyle": "round"}
+            style = {"color": BAND, "linewidth": 6, "solid_capstyle": "round"}
             if dense is not None:
                 sent = [dense.steps[0].bytes_dense] * len(run.steps)
         result.append(_Line(run, style, list(accumulate(sent))))
@@ -129,7 +258,7 @@ def _draw_accuracy(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
 
 def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
     for line in lines:
-        losses = figures.smooth([step.loss for step in line.run.steps])
+        losses = smooth([step.loss for step in line.run.steps])
         places = line.bytes_sent if by_bytes else range(1, len(losses) + 1)
         axes.plot(places, losses, **line.style)
         if by_bytes and line.measured:
@@ -143,15 +272,15 @@ def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
                 va="center",
             )
     axes.margins(y=0.1)
-    figures.log_scale(axes)
-    axes.set_ylabel(f"training loss, mean of {figures.SMOOTH} iterations")
+    log_scale(axes)
+    axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
     if not by_bytes:
         axes.legend(axes.lines, [line.run.title for line in lines], frameon=False)
     _finish(axes, lines, by_bytes)
 
 
 def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
-    figures.plain(axes)
+    plain(axes)
     axes.grid(alpha=0.3)
     if not by_bytes:
         axes.set_xlabel("iteration")
@@ -159,7 +288,7 @@ def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
         return
     axes.set_xlabel("bytes sent by each worker")
     if any(line.bytes_sent[-1] for line in lines):
-        figures.log_scale(axes, "x", figures.bytes_tick)
+        log_scale(axes, "x", bytes_tick)
     if not all(line.measured for line in lines):
         axes.set_title("grey: float32, as if sent densely in packets", fontsize=9)
 
@@ -173,28 +302,28 @@ def _draw_volume(axes: Axes, lines: Sequence[_Line]) -> None:
     axes.bar_label(bars, [_volume_label(line) for line in lines], padding=4)
     axes.set_xlim(0, max(totals, default=0) * 1.7 or 1)
     axes.set_title("bytes sent by each worker")
-    axes.xaxis.set_major_formatter(figures.bytes_tick)
+    axes.xaxis.set_major_formatter(bytes_tick)
     axes.locator_params(axis="x", nbins=4)
     _name_bars(axes, lines)
 
 
 def _volume_label(line: _Line) -> str:
-    total = numbers.size(line.bytes_sent[-1])
+    total = tables.size(line.bytes_sent[-1])
     if not line.measured:
         return f"{total} if sent"
     ratio = line.run.compression
-    return f"{total} ({numbers.times(ratio)} less)" if ratio > 1.05 else total
+    return f"{total} ({tables.times(ratio)} less)" if ratio > 1.05 else total
 
 
 def _draw_times(axes: Axes, lines: Sequence[_Line]) -> None:
     widest = 0.0
     for row, line in enumerate(lines):
         left = 0.0
-        for field, colour in _STEPS_OF_TIME:
+        for field, color in _STEPS_OF_TIME:
             width = line.run.total_seconds(field) / len(line.run.steps) * 1e3
-            axes.barh(row, width, left=left, color=colour, label=field if row == 0 else None)
+            axes.barh(row, width, left=left, color=color, label=field if row == 0 else None)
             left += width
-        axes.text(left, row, f"  {numbers.duration(left / 1e3)}", va="center")
+        axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center")
         widest = max(widest, left)
     axes.set_xlim(0, widest * 1.3 or 1)
     axes.set_title("time of one all-reduce")
@@ -207,9 +336,194 @@ def _draw_times(axes: Axes, lines: Sequence[_Line]) -> None:
 def _name_bars(axes: Axes, lines: Sequence[_Line]) -> None:
     axes.set_yticks(range(len(lines)), [line.run.title for line in lines])
     axes.invert_yaxis()
-    figures.plain(axes)
+    plain(axes)
 
 
 def _label(line: _Line) -> str:
     score = line.run.final_score
-    return line.run.title + ("" if score is None else f": {numbers.percent(score)}")
+    return line.run.title + ("" if score is None else f": {tables.percent(score)}")
+
+
+# ----------------------------------------------------------------------------
+# The picture of ``innet train``: all seeds of each way to sum.
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Of a name at a point, in points: a letter's width, and a line's height.
+_LETTER, _LINE = 4.0, 9.0
+
+
+def draw_training(record: ExperimentRecord, path: str | Path) -> None:
+    """Draws scores and losses of all seeds, over iterations and over bytes.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    save(training_figure(record), path)
+
+
+def training_figure(record: ExperimentRecord) -> Figure:
+    """Lines are means over the seeds, bands their standard deviations.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    ways = ways_of(record)
+    figure = new_figure(13, 7)
+    (score, traffic), (loss, final) = figure.subplots(2, 2)
+    styles = _styles(ways)
+    _draw_scores(score, ways, styles, by_bytes=False)
+    _draw_scores(traffic, ways, styles, by_bytes=True)
+    _draw_losses(loss, ways, styles)
+    _draw_final(final, ways, styles)
+    figure.suptitle(title(record, ways), fontsize=13)
+    figure.legend(
+        score.lines, [way.title for way in ways], loc="outside right center", frameon=False
+    )
+    return figure
+
+
+def _styles(ways: Sequence[Way]) -> list[dict[str, Any]]:
+    """How each way is drawn; the one without packets as a broad pale line below the others."""
+    result: list[dict[str, Any]] = []
+    sent = 0
+    for way in ways:
+        if way.measured:
+            result.append(style(sent))
+            sent += 1
+        else:
+            result.append({"color": BAND, "linewidth": 6, "solid_capstyle": "round"})
+    return result
+
+
+def _draw_scores(
+    axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]], by_bytes: bool
+) -> None:
+    metric = ways[0].metric
+    for way, style in zip(ways, styles, strict=True):
+        if by_bytes and not way.measured:
+            continue
+        lines = []
+        for run in way.runs:
+            sent = accumulate(step.bytes_sent for step in run.steps)
+            lines.append(
+                [
+                    (total if by_bytes else step.iteration, metric.factor * step.score)
+                    for step, total in zip(run.steps, sent, strict=True)
+                    if step.score is not None
+                ]
+            )
+        places = [statistics.fmean(x for x, _ in column) for column in zip(*lines, strict=True)]
+        _band(axes, places, [[y for _, y in line] for line in lines], style, marker="o")
+    axes.set_ylabel(_axis(metric))
+    axes.grid(alpha=0.3)
+    axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
+    if not by_bytes:
+        axes.locator_params(axis="x", integer=True)
+    elif any(way.measured for way in ways):
+        log_scale(axes, "x", bytes_tick)
+    plain(axes)
+
+
+def _draw_losses(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]]) -> None:
+    for way, style in zip(ways, styles, strict=True):
+        lines = [smooth([step.loss for step in run.steps]) for run in way.runs]
+        _band(axes, range(1, len(lines[0]) + 1), lines, style)
+    log_scale(axes)
+    axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
+    axes.set_xlabel("iteration")
+    axes.grid(alpha=0.3)
+    plain(axes)
+
+
+def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]]) -> None:
+    """The last scores over the compression; bars reach a standard deviation either way."""
+    metric = ways[0].metric
+    names: list[tuple[str, tuple[float, float]]] = []
+    for way, style in zip(ways, styles, strict=True):
+        scores = [metric.factor * each for each in way.scores()]
+        if not scores:
+            continue
+        mean = statistics.fmean(scores)
+        deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        if not way.measured:
+            axes.axhspan(mean - deviation, mean + deviation, color=BAND, alpha=0.5, lw=0)
+            axes.axhline(mean, color=BAND)
+            continue
+        axes.errorbar(
+            way.compression, mean, deviation, fmt="o", color=style["color"], capsize=3, ms=4
+        )
+        names.append((way.title, (way.compression, mean)))
+    log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
+    _name_points(axes, names)
+    axes.set_xlabel("compression against float32 in packets (grey: plain float32)")
+    axes.set_ylabel(f"final {_axis(metric)}")
+    axes.grid(alpha=0.3)
+    plain(axes)
+
+
+def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]]) -> None:
+    """Each point's name, where there is more room; long ones do not make the panels narrower.
+
+    Names keep clear of one another: whichever would lie on another one goes below its point, or
+    further away. Where the panels will be is not known yet, but it is not far from where they are.
+    """
+    low, high = axes.get_xlim()
+    points = 72 / axes.figure.dpi
+    taken: list[tuple[float, float, float]] = []  # left and right end, and height, in points
+    for name, point in names:
+        x, y = points * axes.transData.transform(point)
+        right = point[0] ** 2 > low * high
+        left = x - 5 - _LETTER * len(name) if right else x + 5
+        end = left + _LETTER * len(name)
+        up = next(
+            up
+            for up in _offsets()
+            if all(end < a or b < left or abs(y + up - c) > _LINE for a, b, c in taken)
+        )
+        taken.append((left, end, y + up))
+        axes.annotate(
+            name,
+            point,
+            (-5 if right else 5, up),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontsize=7,
+            in_layout=False,
+        )
+
+
+def _offsets() -> Iterator[float]:
+    """How far above its point a name may stand, in points: the nearest places first."""
+    for line in count():
+        yield 3 + line * _LINE
+        yield -8 - line * _LINE
+
+
+def _band(
+    axes: Axes,
+    places: Sequence[float],
+    lines: Sequence[Sequence[float]],
+    style: dict[str, Any],
+    marker: str = "",
+) -> None:
+    """The mean of the lines at ``places``, and their standard deviation about it."""
+    columns = list(zip(*lines, strict=True))
+    means = [statistics.fmean(column) for column in columns]
+    broad = "linewidth" in style
+    if broad:  # a line of one point shows nothing but its marker
+        axes.plot(places, means, **style, marker="o" if len(means) == 1 else "", markersize=7)
+    else:
+        axes.plot(places, means, **style, marker=marker, markersize=3)
+    if len(lines) > 1 and not broad:
+        around = [statistics.stdev(column) for column in columns]
+        lower = [mean - each for mean, each in zip(means, around, strict=True)]
+        upper = [mean + each for mean, each in zip(means, around, strict=True)]
+        axes.fill_between(places, lower, upper, color=style["color"], alpha=0.15, lw=0)
+
+
+def _axis(metric: Metric) -> str:
+    return f"{metric.name}, %" if metric.unit == "share" else metric.name

@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from innet.record import Metric, Step
-from innet.record import Progress as Event
-from innet.report import numbers
+from innet.records import Metric, Step
+from innet.records import Progress as Event
+from innet.report import tables
 
 _LINES_PER_RUN = 10  # where there is no terminal
 
@@ -44,7 +44,7 @@ class _Totals:
             switch = step.seconds.switch
             self.seconds += step.seconds.network if switch is None else switch
         if step.score is not None:
-            self.score = f"{metric.name} {numbers.score(step.score, metric)}"
+            self.score = f"{metric.name} {tables.score(step.score, metric)}"
 
     def describe(self, loss: float) -> str:
         """One line: the loss of the latest step, and what came together until then."""
@@ -53,11 +53,9 @@ class _Totals:
             parts.append(self.score)
         if self.packets:
             parts.append(f"exact {self.exact}/{self.steps}")
-            parts.append(numbers.size(self.bytes_sent))
+            parts.append(tables.size(self.bytes_sent))
         if self.packets and self.seconds:
-            parts.append(
-                f"{numbers.rate(self.packets / self.seconds).removesuffix('/s')} packets/s"
-            )
+            parts.append(f"{tables.rate(self.packets / self.seconds).removesuffix('/s')} packets/s")
         return "  ".join(parts)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from innet.record import Finding, Reproduction
-from innet.report import figures
+from innet.records import Finding, Reproduction
+from innet.report import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def draw_reproduction(record: Reproduction, path: str | Path) -> None:
         MissingToolError: matplotlib is not installed.
         InputError: the file cannot be written.
     """
-    figures.save(reproduction_figure(record), path)
+    plots.save(reproduction_figure(record), path)
 
 
 def reproduction_figure(record: Reproduction) -> Figure:
@@ -69,7 +69,7 @@ def reproduction_figure(record: Reproduction) -> Figure:
     drawn = [finding for finding in record.findings if finding.series]
     columns = min(_COLUMNS, max(1, len(drawn)))
     rows = max(1, -(-len(drawn) // columns))
-    figure = figures.new_figure(6.5 * columns, 3.8 * rows)
+    figure = plots.new_figure(6.5 * columns, 3.8 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, finding in zip(panels, drawn, strict=False):
         _draw(axes, finding)
@@ -86,12 +86,12 @@ def _draw(axes: Axes, finding: Finding) -> None:
         _draw_bars(axes, finding)
     mark = {True: "holds here: ", False: "does not hold here: ", None: ""}[finding.holds]
     axes.set_title(f"{mark}{finding.claim}", fontsize=8, loc="left", wrap=True)
-    figures.plain(axes)
+    plots.plain(axes)
 
 
 def _draw_lines(axes: Axes, finding: Finding) -> None:
     for place, series in enumerate(finding.series):
-        style = figures.style(place)
+        style = plots.style(place)
         axes.plot(series.x, series.y, **style, marker="o", markersize=3, label=series.label)
         if series.spread:
             edges = list(zip(series.y, series.spread, strict=True))
@@ -107,7 +107,7 @@ def _draw_lines(axes: Axes, finding: Finding) -> None:
         axes.set_xscale("log", base=2 if finding.axes[0] == "workers" else 10)
         axes.xaxis.set_major_formatter("{x:g}")
     if "y" in finding.logarithmic:
-        figures.log_scale(axes)
+        plots.log_scale(axes)
     axes.set_xlabel(finding.axes[0])
     axes.set_ylabel(finding.axes[1])
     axes.grid(alpha=0.3)
@@ -116,8 +116,8 @@ def _draw_lines(axes: Axes, finding: Finding) -> None:
 
 def _draw_bars(axes: Axes, finding: Finding) -> None:
     values = [series.y[0] for series in finding.series]
-    colours = [figures.style(place)["color"] for place in range(len(values))]
-    bars = axes.barh(range(len(values)), values, color=colours)
+    colors = [plots.style(place)["color"] for place in range(len(values))]
+    bars = axes.barh(range(len(values)), values, color=colors)
     axes.bar_label(bars, [f"{value:.3g}" for value in values], padding=4)
     axes.set_yticks(range(len(values)), [series.label for series in finding.series])
     axes.invert_yaxis()

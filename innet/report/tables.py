@@ -1,21 +1,107 @@
-"""Tables of records and reports, for the terminal."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from innet.record import ExperimentRecord, Report, Run
-from innet.report import numbers
+from innet.records import ExperimentRecord, Metric, Report, Run
+
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SMALL = 0.995  # below, all three digits are behind the point
+_LARGE = ((1e9, " billion"), (1e6, " million"))
+
+
+def count(number: int) -> str:
+    """With thousands separated: 1,234,567."""
+    return f"{number:,}"
+
+
+def several(number: object, noun: str) -> str:
+    """A number of things: 1 worker, 4 workers; what a record does not say: ? workers."""
+    said = count(number) if isinstance(number, int) else "?"
+    return f"{said} {noun}" + ("" if number == 1 else "s")
+
+
+def size(number: float) -> str:
+    """Bytes with a decimal prefix and three digits: 1.23 MB; below 1000, whole bytes."""
+    for factor, prefix in _PREFIXES:
+        if number >= 0.9995 * factor:  # what would be rounded to 1000 takes the next prefix
+            return f"{_three_digits(number / factor)} {prefix}B"
+    return f"{number:.0f} B"
+
+
+def rate(number: float) -> str:
+    """Events per second: 1.23 million/s, 45,600/s."""
+    for factor, word in _LARGE:
+        if number >= 0.9995 * factor:
+            return f"{_three_digits(number / factor)}{word}/s"
+    if number >= 100:
+        return f"{float(f'{number:.3g}'):,.0f}/s"
+    return f"{number:.3g}/s"
+
+
+def duration(seconds: float) -> str:
+    """Three digits in the unit that fits: 1.23 s, 45.6 ms, 789 µs."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= 0.9995 * factor:
+            return f"{_three_digits(seconds / factor)} {unit}"
+    return f"{seconds * 1e9:.0f} ns" if seconds else "0 s"
+
+
+def percent(share: float) -> str:
+    """A share of one with a decimal: 97.8 %."""
+    return f"{share * 100:.1f} %"
+
+
+def score(number: float, metric: Metric) -> str:
+    """A score as its metric's readers expect it: 97.8 %, or a plain number with three digits, such
+    as 4.20, 0.0123 or -123.
+    """
+    if metric.unit == "share":
+        return percent(number)
+    if abs(number) < _SMALL:
+        return f"{number:.3g}"
+    return f"{'-' if number < 0 else ''}{_three_digits(abs(number))}"
+
+
+def score_like(typical: float, metric: Metric) -> Callable[[float], str]:
+    """How to write scores beside each other, and their spread, where ``typical`` is their size; in
+    what people read, and without the unit.
+    """
+    if metric.unit == "share":
+        return lambda number: f"{number:.1f}"
+    if 0 < abs(typical) < _SMALL:
+        return lambda number: f"{number:.3g}"
+    return lambda number: f"{number:.2f}"
+
+
+def times(factor: float) -> str:
+    """A ratio: 11.5×, 0.99×, 1,230×."""
+    text = f"{factor:,.0f}" if factor >= 999.5 else _three_digits(factor)
+    return text + "\N{MULTIPLICATION SIGN}"
+
+
+def _three_digits(number: float) -> str:
+    """1.23, 12.3, 123; 1,235 where there is no larger unit."""
+    if number >= 99.95:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
+
+
+# ----------------------------------------------------------------------------
+# Tables of records and reports, for the terminal.
 
 _NOT_SENT = "-"
 
 
 def demo_table(record: ExperimentRecord) -> Table:
     """The runs of a demonstration side by side, one column for each."""
-    workers = numbers.several(record.settings.get("workers"), "worker")
+    workers = several(record.settings.get("workers"), "worker")
     table = Table(
         title=f"Training on handwritten digits, {workers}",
         caption=_explanation(record),
@@ -53,34 +139,34 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
     return [
         ("Decoded integer sum", exactness(report)),
         ("Largest error, against float64", _error(report.max_abs_error)),
-        ("  of that, by quantisation", _error(report.max_abs_error_sent)),
+        ("  of that, by quantization", _error(report.max_abs_error_sent)),
         *_infinite(report),
-        ("Workers", numbers.count(report.workers)),
-        ("Elements", numbers.count(report.elements)),
+        ("Workers", count(report.workers)),
+        ("Elements", count(report.elements)),
         ("Codec", report.codec),
         (
-            "Program, engine, fabric",
+            "Program, engine, transport",
             f"{report.program}, {report.values_per_packet} values per packet; "
-            f"{report.engine}; {report.fabric}",
+            f"{report.engine}; {report.transport}",
         ),
-        ("Rounds", numbers.count(report.rounds)),
-        ("Packets sent, all workers", numbers.count(report.packets_sent)),
-        ("Packets received, all workers", numbers.count(report.packets_received)),
-        ("Packets sent again", numbers.count(report.retransmissions)),
-        ("Bytes sent, each worker", numbers.size(report.bytes_sent)),
-        ("  as dense float32", numbers.size(report.bytes_dense)),
-        ("Compression", numbers.times(report.compression)),
-        ("Encode", numbers.duration(seconds.encode)),
-        ("Network", numbers.duration(seconds.network)),
+        ("Rounds", count(report.rounds)),
+        ("Packets sent, all workers", count(report.packets_sent)),
+        ("Packets received, all workers", count(report.packets_received)),
+        ("Packets sent again", count(report.retransmissions)),
+        ("Bytes sent, each worker", size(report.bytes_sent)),
+        ("  as dense float32", size(report.bytes_dense)),
+        ("Compression", times(report.compression)),
+        ("Encode", duration(seconds.encode)),
+        ("Network", duration(seconds.network)),
         ("Packets through the switch", _rate(report.switch_packets, _switch_time(report))),
-        ("Decode", numbers.duration(seconds.decode)),
-        ("Total", numbers.duration(seconds.total)),
+        ("Decode", duration(seconds.decode)),
+        ("Total", duration(seconds.total)),
     ]
 
 
 def _infinite(report: Report) -> list[tuple[str, str]]:
     """A row for what hardly ever happens."""
-    return [("Sums beyond float32", numbers.count(report.infinite))] if report.infinite else []
+    return [("Sums beyond float32", count(report.infinite))] if report.infinite else []
 
 
 def _switch_time(report: Report) -> float:
@@ -103,20 +189,20 @@ def _networked(cell: Callable[[Run], str]) -> Callable[[Run], str]:
 
 
 def _accuracy(run: Run) -> str:
-    score = run.final_score
-    return "not evaluated" if score is None else numbers.score(score, run.metric)
+    final = run.final_score
+    return "not evaluated" if final is None else score(final, run.metric)
 
 
 def _compression(run: Run) -> str:
-    return numbers.times(run.compression)
+    return times(run.compression)
 
 
 def _exact(run: Run) -> str:
-    return f"{numbers.count(run.exact_steps)} of {numbers.count(len(run.steps))}"
+    return f"{count(run.exact_steps)} of {count(len(run.steps))}"
 
 
 def _per_step(field: str) -> Callable[[Run], str]:
-    return lambda run: numbers.duration(run.total_seconds(field) / len(run.steps))
+    return lambda run: duration(run.total_seconds(field) / len(run.steps))
 
 
 def _switch_rate(run: Run) -> str:
@@ -126,7 +212,7 @@ def _switch_rate(run: Run) -> str:
 
 
 def _rate(packets: int, seconds: float) -> str:
-    return numbers.rate(packets / seconds) if seconds else _NOT_SENT
+    return rate(packets / seconds) if seconds else _NOT_SENT
 
 
 def _largest_error(run: Run) -> str:
@@ -143,14 +229,132 @@ def _error(error: float | None) -> str:
 _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("Test accuracy", _accuracy),
     ("Exact integer sums", _networked(_exact)),
-    ("Largest quantisation error", _networked(_largest_error)),
-    ("Bytes sent, each worker", _networked(lambda run: numbers.size(run.total("bytes_sent")))),
-    ("  as dense float32", _networked(lambda run: numbers.size(run.total("bytes_dense")))),
+    ("Largest quantization error", _networked(_largest_error)),
+    ("Bytes sent, each worker", _networked(lambda run: size(run.total("bytes_sent")))),
+    ("  as dense float32", _networked(lambda run: size(run.total("bytes_dense")))),
     ("Compression", _networked(_compression)),
-    ("Packets sent, all workers", _networked(lambda run: numbers.count(run.total("packets_sent")))),
+    ("Packets sent, all workers", _networked(lambda run: count(run.total("packets_sent")))),
     ("Packets through the switch", _networked(_switch_rate)),
     ("Encode, per iteration", _networked(_per_step("encode"))),
     ("Network, per iteration", _networked(_per_step("network"))),
     ("Decode, per iteration", _networked(_per_step("decode"))),
-    ("Whole run", lambda run: numbers.duration(run.wall_seconds)),
+    ("Whole run", lambda run: duration(run.wall_seconds)),
 )
+
+
+# ----------------------------------------------------------------------------
+# The table of ``innet train``: all seeds of each way to sum.
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """All runs of one way to sum: one for each seed, of one metric and of equal length."""
+
+    title: str
+    runs: tuple[Run, ...]
+
+    @property
+    def metric(self) -> Metric:
+        return self.runs[0].metric
+
+    @property
+    def measured(self) -> bool:
+        """Whether its bytes were sent."""
+        return any(run.summed_by_network for run in self.runs)
+
+    @property
+    def compression(self) -> float:
+        """Bytes of float32 in packets over bytes sent, over all seeds."""
+        sent = sum(run.total("bytes_sent") for run in self.runs)
+        return sum(run.total("bytes_dense") for run in self.runs) / sent if sent else 1.0
+
+    def scores(self) -> list[float]:
+        """Each seed's last score."""
+        return [run.final_score for run in self.runs if run.final_score is not None]
+
+    def losses(self, last: int) -> list[float]:
+        """Each seed's mean loss of the ``last`` iterations."""
+        return [statistics.fmean(step.loss for step in run.steps[-last:]) for run in self.runs]
+
+
+def ways_of(record: ExperimentRecord) -> list[Way]:
+    """The record's runs by their way to sum, in order of appearance."""
+    groups: dict[str, list[Run]] = {}
+    for run in record.runs:
+        groups.setdefault(str(run.settings.get("way", run.title)), []).append(run)
+    return [Way(title, tuple(runs)) for title, runs in groups.items()]
+
+
+def training_table(record: ExperimentRecord) -> Table:
+    """Score, loss and traffic of each way in the record."""
+    ways = ways_of(record)
+    last = int(record.settings.get("iterations_per_epoch", 1))
+    part = "validation set" if record.settings.get("evaluate") == "validation" else "test set"
+    table = Table(
+        title=title(record, ways),
+        caption=(
+            f"Scores on the {part}. Loss: mean of the last epoch's batches. ±: standard deviation "
+            "over the seeds. Bytes: by each worker in one run, headers included; compression is "
+            "against float32 in packets of as many values. Exact: integer sums that equal the "
+            "oracle's."
+        ),
+        box=SIMPLE_HEAD,
+        title_style="bold",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for name in (ways[0].metric.name.capitalize(), "Loss", "Bytes", "Compression", "Exact"):
+        table.add_column(name, justify="right")
+    for way in ways:
+        table.add_row(way.title, *cells(way, last))
+    return table
+
+
+def cells(way: Way, last: int) -> tuple[str, ...]:
+    """Score, loss, bytes, compression and exact sums of one way, for people."""
+    learned = (
+        spread_of_scores(way.scores(), way.metric),
+        spread(way.losses(last), _loss),
+    )
+    if not way.measured:
+        return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
+    sent = sum(run.total("bytes_sent") for run in way.runs)
+    exact = sum(run.exact_steps for run in way.runs)
+    steps = sum(len(run.steps) for run in way.runs)
+    return (
+        *learned,
+        size(sent / len(way.runs)),
+        times(way.compression),
+        f"{count(exact)} of {count(steps)}",
+    )
+
+
+def _loss(number: float) -> str:
+    """Four digits after the point; that of a training that ran away would fill the table."""
+    return f"{number:.4f}" if number < 1e4 else f"{number:.1e}"
+
+
+def spread_of_scores(scores: Sequence[float], metric: Metric) -> str:
+    """The mean of scores and their spread: 97.0 ± 0.3 %, 4.12 ± 0.03."""
+    if not scores:
+        return "not evaluated"
+    read = [metric.factor * each for each in scores]
+    text = spread(read, score_like(statistics.fmean(read), metric))
+    return f"{text} %" if metric.unit == "share" else text
+
+
+def spread(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """The mean, and the sample standard deviation where there are several."""
+    mean = text(statistics.fmean(values))
+    return f"{mean} ± {text(statistics.stdev(values))}" if len(values) > 1 else mean
+
+
+def title(record: ExperimentRecord, ways: Sequence[Way]) -> str:
+    """What learns what, and how: of a training's record."""
+    settings = record.settings
+    seeds = max(len(way.runs) for way in ways)
+    return (
+        f"{settings.get('title', 'a CNN learns handwritten digits')}: "
+        f"{several(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
+        f"seeds: {seeds}"
+    )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from innet.errors import InputError
-from innet.record import Measurement, ThroughputRecord
-from innet.record.throughput import Point
-from innet.report import numbers
-from innet.report.figures import COLOURS, DASHES, log_scale, new_figure, plain, save, style
+from innet.core.errors import InputError
+from innet.records import Measurement, ThroughputRecord
+from innet.records.throughput import Point
+from innet.report import tables
+from innet.report.plots import COLORS, DASHES, log_scale, new_figure, plain, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,10 +58,10 @@ def throughput_table(record: ThroughputRecord) -> Table:
             point.codec,
             str(point.values_per_packet),
             str(point.window),
-            f"{numbers.size(each.goodput)}/s",
-            "" if ratio is None else numbers.times(ratio),
-            numbers.rate(each.packet_rate),
-            numbers.count(each.again),
+            f"{tables.size(each.goodput)}/s",
+            "" if ratio is None else tables.times(ratio),
+            tables.rate(each.packet_rate),
+            tables.count(each.again),
         )
     return table
 
@@ -127,8 +127,8 @@ def _draw(
         axes.plot(x, y, label=label, **look)
     ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
     axes.set_xscale("log", base=2)
-    labelled = _apart(ticks)
-    axes.set_xticks(ticks, [str(tick) if tick in labelled else "" for tick in ticks])
+    labeled = _apart(ticks)
+    axes.set_xticks(ticks, [str(tick) if tick in labeled else "" for tick in ticks])
     log_scale(axes)
     axes.minorticks_off()
     axes.set_xlabel(_VARIED[axis])
@@ -148,9 +148,9 @@ def _apart(ticks: Sequence[int]) -> set[int]:
 
 
 def _look(switch: int, other: int, *, one: bool) -> dict[str, Any]:
-    """A colour for each switch, if there are several, and dashes, then markers, for the rest."""
+    """A color for each switch, if there are several, and dashes, then markers, for the rest."""
     look = style(other if one else switch) | {"linestyle": DASHES[other % len(DASHES)]}
-    alike = len(COLOURS) * len(DASHES) if one else len(DASHES)
+    alike = len(COLORS) * len(DASHES) if one else len(DASHES)
     return look | {"marker": _MARKERS[other // alike % len(_MARKERS)]}
 
 

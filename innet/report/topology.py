@@ -7,13 +7,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from innet.plan import Plan, SharedPlan
-from innet.report.figures import COLOURS, new_figure, save
+from innet.report.plots import COLORS, new_figure, save
+from innet.topology import Plan, SharedPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SWITCH, _WORKER, _SERVER, _IDLE = COLOURS[0], COLOURS[2], COLOURS[1], "#aaaaaa"
+_SWITCH, _WORKER, _SERVER, _IDLE = COLORS[0], COLORS[2], COLORS[1], "#aaaaaa"
 
 
 def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
@@ -42,16 +42,16 @@ def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
                 _port(axes, end.port, places[end.node], places[other.node])
     for switch in plan.switches:
         label = f"{switch.name}\n{switch.program.name}"
-        colour = _IDLE if switch.name in idle else _SWITCH
-        _box(axes, label, places[switch.name], colour, "square,pad=0.5")
+        color = _IDLE if switch.name in idle else _SWITCH
+        _box(axes, label, places[switch.name], color, "square,pad=0.5")
     jobs = plan.jobs if isinstance(plan, SharedPlan) else (plan,)
     for job in jobs:
         for host in job.hosts:
             role = f"worker {host.worker}" if host.role == "worker" else "parameter server"
             if len(jobs) > 1:
                 role = f"job {job.job.number}\n{role}"
-            colour = _WORKER if host.role == "worker" else _SERVER
-            _box(axes, f"{host.name}\n{role}", places[host.name], colour, "round,pad=0.4")
+            color = _WORKER if host.role == "worker" else _SERVER
+            _box(axes, f"{host.name}\n{role}", places[host.name], color, "round,pad=0.4")
     axes.set_xlim(min(columns) - 0.8, max(columns) + 0.8)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
@@ -60,15 +60,15 @@ def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
 
 def layout(plan: Plan | SharedPlan) -> dict[str, tuple[float, int]]:
     """Where each node goes: (column, level). Hosts stand in a row, switches above their middle."""
-    neighbours: dict[str, list[str]] = defaultdict(list)
+    neighbors: dict[str, list[str]] = defaultdict(list)
     for a, b in plan.links:
-        neighbours[a.node].append(b.node)
-        neighbours[b.node].append(a.node)
+        neighbors[a.node].append(b.node)
+        neighbors[b.node].append(a.node)
     hosts = {host.name for host in plan.hosts}
     height = {host.name: 0 for host in plan.hosts if host.role == "worker"}
     order = list(height)
     for node in order:
-        for other in neighbours[node]:
+        for other in neighbors[node]:
             if other not in height and other not in hosts:
                 height[other] = height[node] + 1
                 order.append(other)
@@ -78,7 +78,7 @@ def layout(plan: Plan | SharedPlan) -> dict[str, tuple[float, int]]:
     for level, row in itertools.groupby(switches, key=height.__getitem__):
         names = list(row)
         for node in names:
-            below = [columns[each] for each in neighbours[node] if height.get(each, level) < level]
+            below = [columns[each] for each in neighbors[node] if height.get(each, level) < level]
             columns[node] = sum(below) / len(below) if below else 0.0
         _spread(names, columns, len(hosts))
     return {node: (columns[node], bottom - height.get(node, 0)) for node in columns}
@@ -106,8 +106,8 @@ def _port(axes: Axes, number: int, own: tuple[float, int], other: tuple[float, i
     )  # fmt: skip
 
 
-def _box(axes: Axes, text: str, place: tuple[float, int], colour: str, shape: str) -> None:
+def _box(axes: Axes, text: str, place: tuple[float, int], color: str, shape: str) -> None:
     axes.text(
         place[0], -place[1], text, ha="center", va="center", fontsize=8, color="white", zorder=2,
-        bbox={"boxstyle": shape, "facecolor": colour, "edgecolor": "none"},
+        bbox={"boxstyle": shape, "facecolor": color, "edgecolor": "none"},
     )  # fmt: skip

@@ -8,10 +8,10 @@ import os
 import socket
 import time
 
-from innet.errors import InputError, NetworkError
-from innet.fabric.peers import Address
-from innet.fabric.waiting import readable
-from innet.service.control import LONGEST_ANSWER, LONGEST_LINE, Message, decode, encode
+from innet.core.errors import InputError, NetworkError
+from innet.service.protocol import LONGEST_ANSWER, LONGEST_LINE, Message, decode, encode
+from innet.transport.messages import readable
+from innet.transport.peers import Address
 from innet.wire import UDP_PORT
 
 

@@ -1,10 +1,10 @@
 """A worker's membership in a job on a switch service.
 
     with join("127.0.0.1:48879", job="mine", worker=0, workers=4) as membership:
-        participant = Participant(
-            membership.plan, membership.worker, codec="lhc", fabric=membership.fabric
+        worker = Worker(
+            membership.plan, membership.worker, codec="lhc", transport=membership.transport
         )
-        total, report = participant.all_reduce(gradient)
+        total, report = worker.all_reduce(gradient)
 
 The connection stays open: it is how the others learn that a worker is gone.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from innet.codecs import check_integer
-from innet.errors import (
+from innet.core.errors import (
     ControlError,
     InputError,
     MembershipError,
@@ -25,13 +25,13 @@ from innet.errors import (
     StalledError,
     StateError,
 )
-from innet.plan import Plan
-from innet.reals import is_real
+from innet.core.not_copyable import NotCopyable
+from innet.core.numbers import is_real
 from innet.service.channel import Channel, resolve
-from innet.service.control import HELLO, Message, check_greeting, request
-from innet.service.fabric import Departure, ServiceFabric
-from innet.service.places import plan_of
-from innet.uncopied import Uncopied
+from innet.service.protocol import HELLO, Message, check_greeting, request
+from innet.service.slot_partition import plan_of
+from innet.service.transport import Departure, ServiceTransport
+from innet.topology import Plan
 
 DEADLINE = 30.0
 _HELLO_SECONDS = 0.05  # between two datagrams that show the address
@@ -87,15 +87,15 @@ def join(
     )
 
 
-class Membership(Uncopied):
-    """A worker's seat in a job; made by ``join``.
+class Membership(NotCopyable):
+    """A worker's session in a job; made by ``join``.
 
     Attributes:
         job, worker, workers: as they were given.
-        plan: the network and the job's present epoch, for ``innet.participant.Participant``.
+        plan: the network and the job's present epoch, for ``innet.allreduce.worker.Worker``.
         newcomers: workers that were not in the epoch before, of whom the others may have to tell
             what they know; in a job's first epoch, all.
-        fabric: the connection to the switch. It stays the same over ``renew``.
+        transport: the connection to the switch. It stays the same over ``renew``.
     """
 
     instead_of_a_copy = "join the job in the process that takes part in it"
@@ -119,13 +119,13 @@ class Membership(Uncopied):
         self._terms = terms
         self._where = resolve(switch)
         self._channel: Channel | None = None
-        self._departed: dict[int, Departure] = {}  # the fabric looks at it
+        self._departed: dict[int, Departure] = {}  # the transport looks at it
         self._gone: set[int] = set()
         self._waiting: set[int] = set()
         self._absent: frozenset[int] = frozenset()  # from this epoch
         self._pending: Message | None = None  # a plan that nobody waited for
         self.newcomers: frozenset[int] = frozenset()
-        self.fabric = ServiceFabric(
+        self.transport = ServiceTransport(
             worker, lambda: self._open().fileno(), self._hear_departures, self._departed
         )
         try:
@@ -164,7 +164,7 @@ class Membership(Uncopied):
                 but for those who were left out before and have not asked to take part again.
 
         Returns:
-            The new plan, for ``Participant.begin_epoch`` or a new ``Participant``.
+            The new plan, for ``Worker.begin_epoch`` or a new ``Worker``.
 
         Raises:
             StalledError: not all workers asked; names those who are missing.
@@ -207,7 +207,7 @@ class Membership(Uncopied):
         return frozenset(self._waiting)
 
     def read_register(self, switch: str, name: str, index: int) -> int:
-        """What a register of the switch holds, for ``Participant.diagnose``.
+        """What a register of the switch holds, for ``Worker.diagnose``.
 
         Args:
             switch: any; there is one.
@@ -242,7 +242,7 @@ class Membership(Uncopied):
     def close(self) -> None:
         """End the connections. To the others it looks as if this worker had died."""
         self._hang_up()
-        self.fabric.close()
+        self.transport.close()
 
     def _hang_up(self) -> None:
         if self._channel is not None:
@@ -252,7 +252,7 @@ class Membership(Uncopied):
     # ------------------------------------------------------------------ joining
 
     def _enter(self, until: float, *, again: bool) -> Plan:
-        """Connect, take the seat, show the address, wait for the others."""
+        """Connect, take the session, show the address, wait for the others."""
         while True:
             try:
                 return self._enter_once(until)
@@ -272,7 +272,7 @@ class Membership(Uncopied):
             fields["terms"] = self._terms
         channel.say(request("join", nonce, self._key, **fields))
         token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
-        self.fabric.open(channel.local_ip, channel.peer)
+        self.transport.open(channel.local_ip, channel.peer)
         return self._await_plan(until, HELLO + token)
 
     def _connect(self, until: float) -> Channel:
@@ -304,7 +304,7 @@ class Membership(Uncopied):
         while True:
             turn = until
             if hello is not None and awaited is None:
-                self.fabric.show(hello)
+                self.transport.show(hello)
                 turn = min(until, time.monotonic() + _HELLO_SECONDS)
             message = self._message(turn)
             if message is None:
@@ -327,7 +327,7 @@ class Membership(Uncopied):
         self._gone.clear()
         self._absent = plan.job.absent
         self._waiting &= self._absent
-        self.fabric.begin(plan.layout)
+        self.transport.begin(plan.layout)
         return plan
 
     # ------------------------------------------------------------------ what the switch says

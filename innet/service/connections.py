@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from innet.service.control import LONGEST_LINE, Message, encode, greeting
+from innet.service.protocol import LONGEST_LINE, Message, encode, greeting
 
 _MOST_CLIENTS = 512  # as many as a switch has ports; below the usual limit of open files
 _MOST_WAITING = 1 << 20  # bytes that a client has not taken: it does not read

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from innet.errors import InputError
-from innet.fabric.peers import Address
+from innet.core.errors import InputError
 from innet.service.metrics import exporting
-from innet.service.places import Places
 from innet.service.server import ServiceSettings, SwitchService
+from innet.service.slot_partition import SlotPartitions
+from innet.transport.peers import Address
 
 
 def run(settings: ServiceSettings, metrics: Address | None = None) -> None:
@@ -53,7 +53,7 @@ def _announce(service: SwitchService) -> None:
     )
 
 
-def advise(places: Places) -> None:
+def advise(places: SlotPartitions) -> None:
     """Say so if the system gives the socket too little memory."""
     window, wanted = (each.window(places.workers) for each in (places, replace(places, room=None)))
     if window < wanted:

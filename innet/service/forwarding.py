@@ -16,23 +16,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from innet.compiled import njit
-from innet.fabric.messages import failed
-from innet.fabric.peers import Cables, PeerPorts
-from innet.fabric.rows import by_port, keep_known
-from innet.fabric.system_calls import (
+from innet.core.numba_cache import njit
+from innet.core.packets import PacketBatch
+from innet.service.hosted_switch import Board
+from innet.service.statistics import Counts, Traffic, count_arrived, count_left
+from innet.switch.jit.inline import Inlined, run
+from innet.transport.messages import failed, readable
+from innet.transport.peers import Cables, PeerPorts
+from innet.transport.system_calls import (
     Departure,
+    by_port,
+    keep_known,
     let_others_run,
     monotonic,
     receive_datagrams,
     send_packets,
     wait_readable,
 )
-from innet.fabric.waiting import readable
-from innet.packets import PacketBatch
-from innet.service.board import Board
-from innet.service.statistics import Counts, Traffic, count_arrived, count_left
-from innet.switch.jit.embedded import Embedded, run
 
 _YIELDS = 8  # in vain: what comes next is often being made on the same processor
 _EAGAIN = errno.EAGAIN
@@ -179,14 +179,14 @@ class Forwarding:
 
 @njit(cache=True, nogil=True)
 def turns(  # noqa: PLR0917 - compiled functions are called by position
-    most: int, cables: Cables, program: Embedded, begun: float, counts: Counts, wake: Wake
+    most: int, cables: Cables, program: Inlined, begun: float, counts: Counts, wake: Wake
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Receive, run, send and count; sleep where nothing has come for a while.
 
     Args:
         most: how many looks at the socket without a sleep.
         cables: a Cables.
-        program: an Embedded.
+        program: an Inlined.
         begun: when the program's clock began.
         counts: a Counts.
         wake: a Wake.
@@ -234,7 +234,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
 
 @njit(cache=True, nogil=True)
 def _pass(
-    kept: int, clock: int, cables: Cables, program: Embedded, counts: Counts
+    kept: int, clock: int, cables: Cables, program: Inlined, counts: Counts
 ) -> tuple[int, int, int, int, int]:
     """Run ``kept`` frames at ``clock``, and send what leaves.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from innet.errors import MissingToolError, NetworkError
-from innet.fabric.peers import Address
+from innet.core.errors import MissingToolError, NetworkError
+from innet.transport.peers import Address
 
 Document = dict[str, Any]
 
@@ -96,12 +96,12 @@ class Collector:
             epochs.add_metric([job["name"]], job["epochs"])
             for worker in sorted({*job["awaited"], *job["missing"]}):
                 awaited.add_metric([job["name"], str(worker)], 1)
-            for seat in job["seats"]:
-                labels = [job["name"], str(seat["worker"])]
-                packets.add_metric([*labels, "in"], seat["packets_in"])
-                packets.add_metric([*labels, "out"], seat["packets_out"])
-                if seat["silent_seconds"] is not None:
-                    silent.add_metric(labels, seat["silent_seconds"])
+            for session in job["seats"]:
+                labels = [job["name"], str(session["worker"])]
+                packets.add_metric([*labels, "in"], session["packets_in"])
+                packets.add_metric([*labels, "out"], session["packets_out"])
+                if session["silent_seconds"] is not None:
+                    silent.add_metric(labels, session["silent_seconds"])
         yield from (epochs, awaited, packets, silent)
 
 

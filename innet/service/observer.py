@@ -6,9 +6,9 @@ import time
 from types import TracebackType
 from typing import Any
 
-from innet.errors import InputError, NetworkError, StalledError
+from innet.core.errors import InputError, NetworkError, StalledError
 from innet.service.channel import Channel, resolve
-from innet.service.control import Message, check_greeting, request
+from innet.service.protocol import Message, check_greeting, request
 
 
 class Observer:

@@ -18,23 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from innet import programs
-from innet.config import Engine
-from innet.errors import InnetError, InputError, NetworkError, StalledError
-from innet.fabric.peers import Address, PeerPorts
-from innet.service.board import Board
+from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.core.settings import Engine
 from innet.service.connections import Client, Connections, Heard
-from innet.service.control import (
-    HELLO,
-    TOKEN,
-    Message,
-    check_proof,
-    check_versions,
-    decode,
-)
+from innet.service.coordinator import Jobs, RunningJob
 from innet.service.forwarding import Forwarding, Wake
-from innet.service.jobs import Jobs, RunningJob
-from innet.service.places import Places, check_servable, plan_of
+from innet.service.hosted_switch import Board
+from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
+from innet.service.slot_partition import SlotPartitions, check_servable, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
+from innet.transport.peers import Address, PeerPorts
 from innet.wire import Layout
 
 T = TypeVar("T")
@@ -101,7 +94,7 @@ class SwitchService:
         check_servable(settings.program)  # rather than to ask for another number of values first
         program = programs.find(settings.program, settings.values)
         self.settings = settings
-        self.places = Places.divide(program, settings.jobs, settings.workers)
+        self.places = SlotPartitions.divide(program, settings.jobs, settings.workers)
         self.refused = 0
         self._begun = time.monotonic()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -212,7 +205,7 @@ class SwitchService:
     # ------------------------------------------------------------------ what jobs ask for
 
     def begin(self, job: RunningJob, addresses: dict[int, Address]) -> Message:
-        """See ``Switchboard``."""
+        """See ``HostedSwitch``."""
         for worker in range(self.places.workers):
             self._ports.dismiss(self.places.port(job.place, worker))
         for worker, address in addresses.items():
@@ -222,7 +215,7 @@ class SwitchService:
         return description
 
     def end(self, place: int) -> None:
-        """See ``Switchboard``."""
+        """See ``HostedSwitch``."""
         self._board.end(place)
         for worker in range(self.places.workers):
             self._ports.dismiss(self.places.port(place, worker))
@@ -240,7 +233,7 @@ class SwitchService:
             else:
                 self._answer_threads()
         for client, line in heard.lines:
-            if not client.closing:  # since a line before this one: it would take a seat for ever
+            if not client.closing:  # since a line before this one: it would take a session for ever
                 self._answer(client, line)
         for client in heard.gone:
             self._jobs.gone(client.number)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.compiled import njit
-from innet.fabric.peers import PeerPorts
-from innet.packets import PacketBatch
+from innet.core.numba_cache import njit
+from innet.core.packets import PacketBatch
 from innet.protocol import SlotReader
-from innet.protocol.serial import serial_distance
-from innet.service.board import Board
-from innet.service.jobs import Jobs, RunningJob
-from innet.service.places import plan_of
+from innet.protocol.message import serial_distance
+from innet.service.coordinator import Jobs, RunningJob
+from innet.service.hosted_switch import Board
+from innet.service.slot_partition import plan_of
+from innet.transport.peers import PeerPorts
 
 _PORTS = 512
 
@@ -188,14 +188,14 @@ def _job(parts: Parts, job: RunningJob, now: float) -> dict[str, Any]:
         plan = plan_of(places.describe(job))
         held = open_slots(parts.board.reader(plan), plan.job.slots, plan.job.present)
     seats = []
-    for worker, seat in sorted(job.seats.items()):
+    for worker, session in sorted(job.seats.items()):
         port = places.port(job.place, worker)
         heard = float(traffic.heard[port])
         seats.append(
             {
                 "worker": worker,
-                "state": seat.state.value,
-                "address": "" if seat.address is None else ":".join(map(str, seat.address)),
+                "state": session.state.value,
+                "address": "" if session.address is None else ":".join(map(str, session.address)),
                 "packets_in": int(traffic.arrived[port]),
                 "packets_out": int(traffic.left[port]),
                 "silent_seconds": round(now - heard, 3) if heard else None,

@@ -8,7 +8,7 @@ packet, and one that compiles it.
 from __future__ import annotations
 
 from innet.switch.engine import Statistics, SwitchState
-from innet.switch.loader import load_program
-from innet.switch.model import EngineName, Switch
+from innet.switch.frontend.loader import load_program
+from innet.switch.switch import EngineName, Switch
 
 __all__ = ["EngineName", "Statistics", "Switch", "SwitchState", "load_program"]

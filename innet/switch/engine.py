@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError
+from innet.core.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.hashes import HashState
-from innet.switch.meters import MeterState
-from innet.switch.profiles import ProfileState, profile_states
-from innet.switch.replication import Replication
-from innet.switch.tables import Generation, TableState, zeros
+from innet.switch.state.hashes import HashState
+from innet.switch.state.meters import MeterState
+from innet.switch.state.profiles import ProfileState, profile_states
+from innet.switch.state.replication import Replication
+from innet.switch.state.tables import Generation, TableState, zeros
 
 if TYPE_CHECKING:
-    from innet.switch.jit.embedded import Embedded
+    from innet.switch.jit.inline import Inlined
 
 DROP_PORT = 511
 """egress_spec of a packet that is to be dropped."""
@@ -231,12 +231,12 @@ class SwitchState:
 
 
 class Embedding(Protocol):
-    """A program that other compiled code runs, see ``innet.switch.jit.embedded``.
+    """A program that other compiled code runs, see ``innet.switch.jit.inline``.
 
     Between ``begin`` and ``end`` nothing else may use the switch.
     """
 
-    def begin(self) -> Embedded:
+    def begin(self) -> Inlined:
         """Take over what the control plane changed."""
         ...
 

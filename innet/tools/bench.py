@@ -19,14 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from innet.errors import InputError, MissingToolError, ProgramError
-from innet.packets import PacketBatch
-from innet.switch import EngineName, Switch, SwitchState, bmv2, ir
-from innet.switch.guided import Guide
-from innet.switch.interpreter import InterpretEngine
+from innet.bmv2 import simple_switch
+from innet.core.errors import InputError, MissingToolError, ProgramError
+from innet.core.packets import PacketBatch
+from innet.switch import EngineName, Switch, SwitchState, ir
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.tools.merge import merged
-from innet.tools.opening import Commands
+from innet.tools.captures import merged
+from innet.tools.files import Commands
+from innet.tools.fuzz import Fuzzer
 from innet.tools.replay import Input, open_sources
 
 _DISTINCT = 4096  # packets that are made; more repeat them
@@ -97,7 +98,7 @@ class Measured:
 def guided_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
     """Random packets for which the parser goes ways that the program foresees."""
     rng = np.random.default_rng(seed)
-    guide = Guide(program, rng)
+    guide = Fuzzer(program, rng)
     distinct = [(int(rng.integers(_PORTS)), guide.packet()) for _ in range(min(count, _DISTINCT))]
     return [distinct[i % len(distinct)] for i in range(count)]
 
@@ -199,10 +200,10 @@ def _simple_switch(
 ) -> Rate:
     """``guide``: tells by which ports packets leave; what has none is lost in simple_switch."""
     try:
-        name = f"simple_switch {bmv2.version()}"
+        name = f"simple_switch {simple_switch.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
         ports = {port for port, _ in guide.process(packets)}
-        answer = bmv2.run(document, list(packets), lines, ports=ports)
+        answer = simple_switch.run(document, list(packets), lines, ports=ports)
     except (MissingToolError, InputError) as error:  # it is not there, or of no use
         return Rate("simple_switch", 0, None, str(error))
     except ProgramError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.compiled import njit
+from innet.core.numba_cache import njit
 
 LONGEST = 262_144
 """Bytes of a packet, as libpcap limits it; what claims to be longer is no packet."""

@@ -1,15 +1,241 @@
-"""What is in a compiled program, as a document of plain dictionaries and lists.
-
-The document is what ``innet switch explain --json`` prints, and what its tree is drawn from.
-Statements and expressions are text in P4's spelling.
-"""
+"""Tables, actions and control flow of a compiled program, for ``explain``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from innet.core.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.ir_text import Text
-from innet.tools.explain_engines import engines
-from innet.tools.explain_pipelines import Document, action_of, pipeline, statements, table_of
+from innet.switch.engine import allocate_registers
+from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.ir.text import StatementText, Text
+from innet.switch.jit import JitEngine, lowered
+from innet.switch.jit.emit.program import emit
+from innet.switch.jit.lower.program import lower_program
+from innet.switch.jit.lower.vectorize import roll
+from innet.switch.jit.tree import walk
+
+Document = dict[str, Any]
+
+
+def statements(
+    program: ir.Program,
+    statements: tuple[ir.ParserOperation, ...] | tuple[ir.Primitive, ...],
+    parameters: tuple[ir.Parameter, ...] = (),
+) -> list[str]:
+    """Statements of the parser, the deparser, or an action with ``parameters``."""
+    text = StatementText(program, parameters)
+    return [text.of(statement) for statement in statements]
+
+
+def _node_name(program: ir.Program, node: ir.Node | None) -> str | None:
+    """What a step of a pipeline is called; None: the pipeline ends."""
+    if node is None:
+        return None
+    lists: dict[ir.NodeKind, tuple[ir.Table | ir.Conditional | ir.ActionCall, ...]] = {
+        ir.NodeKind.TABLE: program.tables,
+        ir.NodeKind.CONDITIONAL: program.conditionals,
+        ir.NodeKind.ACTION_CALL: program.action_calls,
+    }
+    return lists[node.kind][node.index].name
+
+
+def pipeline(program: ir.Program, pipeline: ir.Pipeline) -> Document:
+    """The steps that can be reached, each once, in the order in which one comes to them."""
+    steps = list(_reachable(program, pipeline.initial))
+    return {
+        "initial": _node_name(program, pipeline.initial),
+        "steps": [_step(program, node) for node in steps],
+    }
+
+
+def _reachable(program: ir.Program, initial: ir.Node | None) -> Iterator[ir.Node]:
+    pending, seen = [initial], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        pending.extend(reversed(_successors(program, node)))
+
+
+def _successors(program: ir.Program, node: ir.Node) -> list[ir.Node | None]:
+    match node.kind:
+        case ir.NodeKind.CONDITIONAL:
+            conditional = program.conditionals[node.index]
+            return [conditional.if_true, conditional.if_false]
+        case ir.NodeKind.ACTION_CALL:
+            return [program.action_calls[node.index].next]
+        case ir.NodeKind.TABLE:
+            table = program.tables[node.index]
+            return (
+                [table.hit, table.miss] if table.by_hit else [*table.next, table.base_default_next]
+            )
+
+
+def _step(program: ir.Program, node: ir.Node) -> Document:
+    step: Document = {"name": _node_name(program, node), "kind": node.kind.value}
+    match node.kind:
+        case ir.NodeKind.CONDITIONAL:
+            conditional = program.conditionals[node.index]
+            step["condition"] = Text(program).of(conditional.condition)
+            step["true"] = _node_name(program, conditional.if_true)
+            step["false"] = _node_name(program, conditional.if_false)
+        case ir.NodeKind.ACTION_CALL:
+            call = program.action_calls[node.index]
+            step["action"] = program.actions[call.action].name
+            step["next"] = _node_name(program, call.next)
+        case ir.NodeKind.TABLE:
+            step["next"] = _after_table(program, program.tables[node.index])
+    return step
+
+
+def _after_table(program: ir.Program, table: ir.Table) -> str | Document | None:
+    """The step after a table: one, or by what was found."""
+    if table.by_hit:
+        ways = {"hit": table.hit, "miss": table.miss}
+    else:
+        names = [program.actions[action].name for action in table.actions]
+        ways = dict(zip(names, table.next, strict=True))
+        if table.default is None:
+            ways["no action"] = table.base_default_next
+    if len(set(ways.values())) <= 1:
+        return _node_name(program, next(iter(ways.values()), None))
+    return {name: _node_name(program, node) for name, node in ways.items()}
+
+
+def table_of(program: ir.Program, table: ir.Table) -> Document:
+    """A table, with the program's own entries."""
+    text = Text(program)
+    return {
+        "name": table.name,
+        "kind": table.kind.value,
+        "match": table.match.value,
+        "size": table.max_size,
+        "keys": [
+            {
+                "name": key.name,
+                "match": key.match.value,
+                "field": text.of(key.field),
+                "width": key.width,
+                "mask": None if key.mask is None else hex(key.mask),
+            }
+            for key in table.keys
+        ],
+        "actions": [program.actions[action].name for action in table.actions],
+        "default": None if table.default is None else _entry(program, table.default),
+        "default_constant": table.default_entry_const,
+        "entries": [
+            {
+                "match": [_match(match) for match in entry.matches],
+                "priority": entry.priority,
+                "action": _entry(program, entry.entry),
+            }
+            for entry in table.entries
+        ],
+        "constant": table.immutable,
+        "next": _after_table(program, table),
+        "counter": None if table.counter is None else program.counters[table.counter].name,
+        "meter": None if table.meter is None else program.meters[table.meter].name,
+        "action_profile": None
+        if table.action_profile is None
+        else program.action_profiles[table.action_profile].name,
+    }
+
+
+def _entry(program: ir.Program, entry: ir.ActionEntry) -> str:
+    action = program.actions[entry.action]
+    return f"{action.name}({', '.join(map(hex, entry.arguments))})"
+
+
+def _match(match: ir.Match) -> str:
+    match match:
+        case ir.ExactMatch(value):
+            return hex(value)
+        case ir.LpmMatch(value, prefix):
+            return f"{value:#x}/{prefix}"
+        case ir.TernaryMatch(value, mask):
+            return f"{value:#x} &&& {mask:#x}"
+        case ir.RangeMatch(low, high):
+            return f"{low:#x}..{high:#x}"
+
+
+def action_of(program: ir.Program, action: ir.Action) -> Document:
+    """An action, with its statements."""
+    return {
+        "name": action.name,
+        "parameters": [{"name": each.name, "width": each.width} for each in action.parameters],
+        "statements": statements(program, action.primitives, action.parameters),
+    }
+
+
+# ----------------------------------------------------------------------------
+# What engines make of a program: what they refuse, and what the compiled one makes of the rest.
+
+
+def engines(program: ir.Program) -> dict[str, Any]:
+    """What each engine refuses (nothing: it runs the program); the compiled one's loops."""
+    refused = JitEngine.unsupported(program)
+    return {
+        "interpret": {"refused": InterpretEngine.unsupported(program)},
+        "jit": {"refused": refused, "loops": [] if refused else _loops(program)},
+    }
+
+
+def emitted_source(program: ir.Program) -> str:
+    """The Python module that the compiled engine emits.
+
+    Raises:
+        UnsupportedError: the program uses something that it does not have.
+    """
+    if refused := JitEngine.unsupported(program):
+        raise UnsupportedError(f"the jit engine emits nothing for this program: {refused[0]}")
+    return emit(program, allocate_registers(program)).source
+
+
+def _loops(program: ir.Program) -> list[dict[str, Any]]:
+    """Runs of like statements that became loops: where, how often, and over what."""
+    bodies = lower_program(program)
+    return [
+        _described(program, region, node)
+        for region in ("parser", "verify", "ingress", "egress", "update")
+        for node in walk(roll(program, getattr(bodies, region)))
+        if isinstance(node, lowered.Loop)
+    ]
+
+
+def _described(program: ir.Program, region: str, loop: lowered.Loop) -> dict[str, Any]:
+    last = loop.count - 1
+    registers: dict[str, None] = {}
+    fields: dict[str, None] = {}
+    for node in walk(loop.body):
+        if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite):
+            first, end = node.register, node.register + node.stride * last
+            registers[_range(program.registers[first].name, program.registers[end].name)] = None
+        elif isinstance(node, lowered.Lane):
+            ends = (node.first, node.first + node.stride * last)
+            names = [program.name_of(ir.FieldRef(node.header, end)) for end in ends]
+            fields[_range(*names)] = None
+    return {
+        "region": region,
+        "count": loop.count,
+        "statements": len(loop.body),
+        "registers": list(registers),
+        "fields": list(fields),
+    }
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first} .. {last}"
+
+
+# ----------------------------------------------------------------------------
+# What is in a compiled program, as a document of plain dictionaries and lists.
+#
+# The document is what ``innet switch explain --json`` prints, and what its tree is drawn from.
+# Statements and expressions are text in P4's spelling.
 
 
 def explain(program: ir.Program) -> Document:

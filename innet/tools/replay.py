@@ -1,8 +1,4 @@
-"""Captures through a switch: packets in as they were captured, a capture for each port out.
-
-The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
-that leaves bears the time of the one that caused it.
-"""
+"""Does a program look at the time? Then its packets cannot share one reading of the clock."""
 
 from __future__ import annotations
 
@@ -18,13 +14,48 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
-from innet.packets import PacketBatch
-from innet.switch import Switch
-from innet.switch.model import MAX_PORT
-from innet.tools.captures import CaptureReader, CaptureWriter
-from innet.tools.clocks import looks_at_clock
-from innet.tools.merge import Source, Timed, merged
+from innet.core.errors import InputError
+from innet.core.packets import PacketBatch
+from innet.switch import Switch, ir
+from innet.switch.jit.tree import walk
+from innet.switch.switch import MAX_PORT
+from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merged
+
+
+def looks_at_clock(program: ir.Program) -> bool:
+    """Whether anything that ``program`` does depends on the switch's clock."""
+    if program.meters or any(table.support_timeout for table in program.tables):
+        return True
+    standard = program.standard
+    clocks = {
+        standard.ingress_global_timestamp,
+        standard.egress_global_timestamp,
+        standard.enq_timestamp,
+    } - {None}
+    parts = (
+        program.parser,
+        program.deparser,
+        program.actions,
+        program.tables,
+        program.conditionals,
+        program.calculations,
+        program.checksums,
+        program.field_lists,
+        program.learn_lists,
+    )
+    whole = {each.header for each in clocks if each is not None}
+    return any(
+        (isinstance(node, ir.FieldRef) and node in clocks)
+        or (isinstance(node, ir.HeaderRef) and node.header in whole)
+        for node in walk(parts)
+    )
+
+
+# ----------------------------------------------------------------------------
+# Captures through a switch: packets in as they were captured, a capture for each port out.
+#
+# The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
+# that leaves bears the time of the one that caused it.
 
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from innet.errors import ControlError
+from innet.core.errors import ControlError
 from innet.switch import EngineName, Switch, ir
 from innet.tools import stf_statements as stated
 from innet.tools.stf_names import Names, arguments_of, match_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from innet.errors import ControlError, UnknownNameError
+from innet.core.errors import ControlError, UnknownNameError
 from innet.switch import ir
 from innet.tools.stf_syntax import number
 

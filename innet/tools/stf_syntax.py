@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.tools.stf_statements import (
     ActionCall,
     Add,

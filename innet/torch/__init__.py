@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from innet.torch.flat import torch
+from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
     from innet.torch.ddp import DDPHook, ddp_hook

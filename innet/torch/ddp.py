@@ -6,9 +6,9 @@ model.register_comm_hook(state, ddp_hook)
 
 # Annotations are not postponed here: PyTorch compares those of the hook with its own types.
 
-from innet.errors import InputError
-from innet.torch.flat import torch
+from innet.core.errors import InputError
 from innet.torch.hook_state import HookState
+from innet.torch.tensors import torch
 
 
 def ddp_hook(

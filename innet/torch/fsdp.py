@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, CodecSpec, build_codec
-from innet.errors import InputError
-from innet.record import Report
-from innet.torch.courier import Courier
-from innet.torch.flat import torch
+from innet.core.errors import InputError
+from innet.records import Report
+from innet.torch.comm_thread import CommThread
 from innet.torch.rendezvous import Settings, join_group
-from innet.torch.tensors import DTYPES, kernels_for
+from innet.torch.tensors import DTYPES, kernels_for, torch
 
 try:
     from torch.distributed.fsdp import FSDPModule
@@ -45,9 +44,9 @@ class SwitchReduceScatter(ReduceScatter):
         reports: of the last all-reduce, empty before.
     """
 
-    def __init__(self, courier: Courier, codec: CodecSpec, index: int) -> None:
+    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
         self.reports: list[Report] = []
-        self._courier = courier
+        self._courier = comm_thread
         self._spec = codec
         self._index = index
         self._codec: Codec | None = None
@@ -96,8 +95,8 @@ class SwitchReduceScatter(ReduceScatter):
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         build_codec(codec, seed=seed)  # one that cannot be is told now, not in the first backward
         member, _ = join_group(process_group, settings)
-        courier = Courier(member, deadline=deadline, seed=seed)
-        made = [cls(courier, codec, index) for index, _ in enumerate(modules)]
+        comm_thread = CommThread(member, deadline=deadline, seed=seed)
+        made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_custom_reduce_scatter(each)
         return made
@@ -140,9 +139,9 @@ class SwitchReduceScatter(ReduceScatter):
             self._codec = self._courier.build_codec(
                 self._spec, kernels=kernels_for(input_tensor.device)
             )
-        errand = _Whole(input_tensor, self._codec, f"sharded module {self._index}")
-        self._courier.put(errand)
-        total, report = errand.wait()
+        work = _Whole(input_tensor, self._codec, f"sharded module {self._index}")
+        self._courier.put(work)
+        total, report = work.wait()
         if report is not None:
             self.reports[:] = [report]
         start = dist.get_rank(group) * output_tensor.numel()
@@ -152,7 +151,7 @@ class SwitchReduceScatter(ReduceScatter):
 
 
 class _Whole:
-    """The gradient of a module on its way; see ``innet.torch.courier.Errand``."""
+    """The gradient of a module on its way; see ``innet.torch.comm_thread.ReduceWork``."""
 
     def __init__(self, gradient: torch.Tensor, codec: Codec, meant: str) -> None:
         self.codec = codec

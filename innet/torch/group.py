@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from innet.codecs import Codec, build_codec
 from innet.codecs.capabilities import REST
-from innet.errors import CompositionError
-from innet.record import Report
-from innet.torch.courier import Courier
-from innet.torch.flat import torch
-from innet.torch.promise import Promise
+from innet.core.errors import CompositionError
+from innet.records import Report
+from innet.torch.comm_thread import CommThread
+from innet.torch.future import SettableFuture
 from innet.torch.rendezvous import Settings, join_store
-from innet.torch.tensors import DTYPES
+from innet.torch.tensors import DTYPES, torch
 
 dist = torch.distributed
 PrefixStore = torch.distributed.distributed_c10d.PrefixStore
@@ -66,13 +65,13 @@ class SwitchGroup(dist.ProcessGroup):
         self._store = store
         self._timeout = timeout
         self.reports: deque[Report] = deque(maxlen=100)
-        self._courier: Courier | None = None
+        self._courier: CommThread | None = None
         if size > 1:
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
             # The job's name is new; the store may hold where a group before had its connections.
             self._store = PrefixStore(member.job, store)
-            self._courier = Courier(member, deadline=settings.deadline)
+            self._courier = CommThread(member, deadline=settings.deadline)
             self._codec = self._courier.build_codec(codec)
         self._gloo = self._make_gloo("gloo")
         self._for_infinite: Any = None
@@ -108,8 +107,8 @@ class SwitchGroup(dist.ProcessGroup):
         return work
 
     def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
-        """An all-reduce of values that no integers stand for. In the courier's thread, which uses
-        connections of its own, since those of ``gloo`` are used in the order of other threads.
+        """An all-reduce of values that no integers stand for. In the comm_thread's thread, which
+        uses connections of its own, since those of ``gloo`` are used in the order of other threads.
         """
         if self._for_infinite is None:
             self._for_infinite = self._make_gloo("gloo for infinite values")
@@ -146,19 +145,19 @@ class SwitchWork(Work):
         super().__init__()
         self._tensors = tensors
         self._left = len(tensors)
-        self._promise = Promise()
+        self._promise = SettableFuture()
         self._over = threading.Event()
 
     def one_done(self) -> None:
         """Another tensor holds its sum."""
         self._left -= 1
         if self._left == 0 and self._promise.error is None:
-            self._promise.keep(self._tensors)
+            self._promise.set_result(self._tensors)
             self._over.set()
 
     def one_failed(self, error: BaseException) -> None:
         if self._promise.error is None:
-            self._promise.break_(error)
+            self._promise.set_exception(error)
             self._over.set()
 
     def is_completed(self) -> bool:
@@ -195,7 +194,7 @@ class SwitchWork(Work):
 
 
 class _AllReduce:
-    """One tensor on its way; see ``innet.torch.courier.Errand``."""
+    """One tensor on its way; see ``innet.torch.comm_thread.ReduceWork``."""
 
     def __init__(
         self,

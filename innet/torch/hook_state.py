@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, check_seed
 from innet.codecs.compose import normalise, settings_of
-from innet.errors import InputError, StateError
-from innet.record import Report
-from innet.torch.companion import let_end
-from innet.torch.courier import Courier
-from innet.torch.flat import torch
-from innet.torch.gathering import Gathering, Refusal, Tally, WaitingBucket
-from innet.torch.promise import Promise
+from innet.core.errors import InputError, StateError
+from innet.records import Report
+from innet.torch.bucket_reduction import BucketReduction, Refusal, Stats, WaitingBucket
+from innet.torch.comm_thread import CommThread
+from innet.torch.future import SettableFuture
+from innet.torch.local_switch import let_end
 from innet.torch.rendezvous import Settings, is_positive, join_group
-from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors
+from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 from innet.torch.units import Shape, Unit, cut, layers, numel, spec_of_unit
 
 Vector = NDArray[np.float32]
@@ -83,13 +82,13 @@ class HookState:
         self.unit_cap_mb = unit_cap_mb
         self.seed = check_seed(seed)
         self.scale = scale
-        self._tally = Tally()
+        self._tally = Stats()
         self._group = process_group
         self._saved: list[dict[str, Any]] = []  # of units that are not cut yet
         self._begin()
 
     def _begin(self) -> None:
-        self._courier: Courier | None = None
+        self._courier: CommThread | None = None
         self._companion = False  # whether rank 0 has started the switch
         self._forget_buckets()
 
@@ -98,7 +97,7 @@ class HookState:
         self._units: list[Unit] = []
         self._places: dict[int, _Place] = {}  # by the parameter's id
         self._cutting = True  # in the first iteration
-        self._gathering: dict[int, Gathering] = {}
+        self._gathering: dict[int, BucketReduction] = {}
 
     # ------------------------------------------------------------------ what users call
 
@@ -125,7 +124,7 @@ class HookState:
         """
         if self._courier is None:
             member, self._companion = join_group(self._group, self.settings)
-            self._courier = Courier(member, deadline=self.settings.deadline, seed=self.seed)
+            self._courier = CommThread(member, deadline=self.settings.deadline, seed=self.seed)
 
     def renew(self) -> None:
         """After a failure, on all workers: wait for everybody, and go on with the same codecs.
@@ -158,7 +157,7 @@ class HookState:
     def state_dict(self) -> dict[str, Any]:
         """All that this worker's codecs remember: numbers, text and tensors; copies.
 
-        Each rank has its own. Take it between iterations, with the optimiser's.
+        Each rank has its own. Take it between iterations, with the optimizer's.
         """
         return {
             "version": _VERSION,
@@ -185,7 +184,7 @@ class HookState:
             raise StateError(
                 f"the hook's saved state is of {state['workers']} workers, and there are "
                 f"{mine['workers']}; what each of them held back is of no use to another number. "
-                "Load the model and the optimiser, and begin with this HookState as it is."
+                "Load the model and the optimizer, and begin with this HookState as it is."
             )
         for name, value in mine.items():
             if name != "units" and state.get(name) != value:
@@ -235,10 +234,10 @@ class HookState:
             # The others wait for this worker's part: tell them why it will not come.
             refusal = Refusal(error, self._courier)
             self._courier.put(refusal)
-            refusal.promise.future.wait()
+            refusal.future.future.wait()
             raise
 
-    def _take(self, courier: Courier, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
+    def _take(self, comm_thread: CommThread, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
         buffer, parameters = bucket.buffer(), bucket.parameters()
         if buffer.layout != torch.strided:
             raise InputError(
@@ -253,22 +252,22 @@ class HookState:
         if bucket.index() == 0:
             self._gathering.clear()  # of a backward that did not come to its end
         if self._cutting:
-            self._cut(courier, parameters, buffer.device, last=bucket.is_last())
+            self._cut(comm_thread, parameters, buffer.device, last=bucket.is_last())
             self._cutting = not bucket.is_last()
         scale = 1.0 if self.scale is None else self.scale()
-        waiting = WaitingBucket(buffer, Promise(buffer.device))
+        waiting = WaitingBucket(buffer, SettableFuture(buffer.device))
         complete = []
         for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
             unit, position = self._place(parameter, gradient)
-            gathering = self._gathering.get(unit.index)
-            if gathering is None:
-                gathering = Gathering(unit, courier.workers, scale, self._tally)
-                self._gathering[unit.index] = gathering
-            if gathering.take(position, gradient, waiting):
+            reduction = self._gathering.get(unit.index)
+            if reduction is None:
+                reduction = BucketReduction(unit, comm_thread.workers, scale, self._tally)
+                self._gathering[unit.index] = reduction
+            if reduction.take(position, gradient, waiting):
                 complete.append(self._gathering.pop(unit.index))
-        for gathering in complete:
-            courier.put(gathering)
-        return waiting.promise.future
+        for reduction in complete:
+            comm_thread.put(reduction)
+        return waiting.future.future
 
     def _place(self, parameter: torch.Tensor, gradient: torch.Tensor) -> tuple[Unit, int]:
         place = self._places.get(id(parameter))
@@ -282,7 +281,7 @@ class HookState:
 
     def _cut(
         self,
-        courier: Courier,
+        comm_thread: CommThread,
         parameters: list[torch.Tensor],
         device: torch.device,
         *,
@@ -296,7 +295,7 @@ class HookState:
             unit = Unit(
                 len(self._units),
                 its_shapes,
-                courier.build_codec(
+                comm_thread.build_codec(
                     spec_of_unit(self.codec, first=last and part.start == 0),
                     layers(its_shapes),
                     kernels_for(device),

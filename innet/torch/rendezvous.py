@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innet.errors import InnetError, InputError, NetworkError, StalledError
-from innet.reals import is_real
+from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.core.numbers import is_real
 from innet.service import Membership, join
-from innet.torch.companion import START_SECONDS, companion
-from innet.torch.flat import torch
+from innet.torch.local_switch import START_SECONDS, local_switch
+from innet.torch.tensors import torch
 
 dist = torch.distributed
 
@@ -205,7 +205,7 @@ def _offer(settings: Settings) -> Offer:
     if settings.switch is not None:
         return {"switch": settings.switch, "job": job}
     try:
-        own = companion()
+        own = local_switch()
     except InnetError as error:
         return {"error": str(error)}
     return {"switch": own.address, "job": job, "key": own.key, "machine": _machine()}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from innet import kernels
-from innet.errors import InputError
-from innet.torch.flat import torch
+from innet.core.errors import InputError, MissingToolError
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """They are coded as float32, which holds all their values."""
@@ -50,3 +53,61 @@ def to_arrays(state: Any) -> Any:
     if isinstance(state, (list, tuple)):
         return type(state)(to_arrays(value) for value in state)
     return state
+
+
+# ----------------------------------------------------------------------------
+# One flat vector as PyTorch's parameters, and autograd's gradient as one flat vector.
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingToolError(
+        "PyTorch",
+        "innet.torch and for training other models than digits-cnn",
+        f"Install it by: pip install 'innet[torch]' ({error}).",
+    ) from error
+
+__all__ = ["Loss", "Parameters", "gradient_of", "tensor", "torch", "views"]
+
+Parameters = Mapping[str, torch.Tensor]
+Loss = Callable[[Parameters, torch.Tensor, torch.Tensor], torch.Tensor]
+"""(parameters, inputs, targets) to the batch's mean loss."""
+
+
+def views(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """The named parts of a flat vector, without copying."""
+    ends = accumulate((int(np.prod(shape)) for shape in shapes.values()), initial=0)
+    return {
+        name: flat[start:end].reshape(shape)
+        for (name, shape), (start, end) in zip(shapes.items(), pairwise(ends), strict=True)
+    }
+
+
+def tensor(array: NDArray[Any]) -> torch.Tensor:
+    """A copy: torch would share the memory, and warns of arrays that are not writeable."""
+    return torch.from_numpy(array.copy())
+
+
+def gradient_of(
+    loss: Loss, shapes: Mapping[str, tuple[int, ...]]
+) -> Callable[[NDArray[np.float32], NDArray[Any], NDArray[Any]], tuple[float, NDArray[np.float32]]]:
+    """The gradient of ``loss`` as ``innet.experiments.models.model.Gradient`` wants it.
+
+    It is computed in the parameters' dtype, float64 too: inputs and targets that are floats follow.
+    """
+
+    def gradient(
+        flat: NDArray[np.float32], inputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[float, NDArray[np.float32]]:
+        leaf = tensor(flat).requires_grad_()
+
+        def like(array: NDArray[Any]) -> torch.Tensor:
+            found = tensor(array)
+            return found.to(leaf.dtype) if found.is_floating_point() else found
+
+        found = loss(views(leaf, shapes), like(inputs), like(targets))
+        (result,) = torch.autograd.grad(found, leaf)
+        array: NDArray[np.float32] = result.numpy()
+        return float(found.detach()), array
+
+    return gradient

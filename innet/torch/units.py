@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import memory
 from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
 from innet.codecs.compose import normalise
-from innet.torch.flat import torch
+from innet.core import buffers
+from innet.torch.tensors import torch
 
 Shape = tuple[int, ...]
 
@@ -45,7 +45,7 @@ class Unit:
         self.sizes = [numel(shape) for shape in self.shapes]
         # Kept: to touch fresh memory in every iteration takes longer than to copy into it. At the
         # beginning of a cache line: a codec reads it a third faster than where NumPy might put it.
-        self.gradient = memory.empty(self.size, np.float32)
+        self.gradient = buffers.empty(self.size, np.float32)
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""The wire format: packet layout, and vectorised packing and parsing of whole batches.
+"""The wire format: packet layout, and vectorized packing and parsing of whole batches.
 
 Everything is big endian. A frame is Ethernet / IPv4 without options / UDP / innet header / values
 (framing "udp"), or Ethernet with an EtherType of its own / innet header / values (framing "raw").
@@ -7,7 +7,6 @@ The layout is a numpy dtype, so that one expression reads or writes a field of t
 ``layout.view(frames)["innet"]["sequence"]``.
 """
 
-from innet.wire.endpoint import Endpoint
 from innet.wire.layout import (
     CONGESTED,
     ETHERNET_HEADER,
@@ -20,6 +19,7 @@ from innet.wire.layout import (
     UDP_PORT,
     VERSION,
     WIDTH,
+    Endpoint,
     Field,
     Flag,
     Frames,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.compiled import njit
+from innet.core.numba_cache import njit
 from innet.wire.layout import HEADER
 
 Bytes = NDArray[np.uint8]

@@ -6,6 +6,8 @@ Sources: Ethernet II (IEEE 802.3 clause 3), IPv4 (RFC 791), UDP (RFC 768).
 from __future__ import annotations
 
 import enum
+import ipaddress
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
@@ -13,8 +15,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
-from innet.words import Operation
+from innet.core.errors import InputError
+from innet.core.reduce_op import ReduceOp
 
 MAGIC = 0x494E  # "IN"
 VERSION = 2
@@ -53,7 +55,7 @@ HEADER = np.dtype(
     [
         ("magic", ">u2"),
         ("version", "u1"),
-        ("operation", "u1"),  # innet.words.Operation
+        ("operation", "u1"),  # innet.core.reduce_op.ReduceOp
         ("job", ">u2"),
         ("epoch", ">u2"),
         ("sequence", ">u4"),  # chunk number, counts from 1, modulo 2**32
@@ -156,9 +158,64 @@ def offset_of(name: str) -> int:
 def limits(name: str, layout: Layout) -> tuple[int, int]:
     """The smallest and the largest number that the header field ``name`` can mean."""
     if name == "operation":
-        return min(Operation), max(Operation)
+        return min(ReduceOp), max(ReduceOp)
     if name == "slot_version":
         return 0, 1
     if name == "elements":
         return 1, layout.values
     return 0, 256 ** HEADER[name].itemsize - 1
+
+
+# ----------------------------------------------------------------------------
+# Addresses of workers and switches.
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where packets come from or go to: Ethernet and IPv4 addresses in text form, and a UDP port.
+
+    Raises:
+        InputError: an address or port that is none.
+    """
+
+    mac: str
+    ip: str
+    udp_port: int = UDP_PORT
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}", self.mac):
+            raise InputError(f"{self.mac!r} is no MAC address; write it as 02:00:00:00:00:01.")
+        try:
+            ipaddress.IPv4Address(self.ip)
+        except ValueError as error:
+            raise InputError(f"{self.ip!r} is no IPv4 address: {error}.") from error
+        if not 0 < self.udp_port <= 0xFFFF:
+            raise InputError(f"UDP port {self.udp_port} is not in 1 .. 65535.")
+
+    @classmethod
+    def of_worker(cls, index: int) -> Endpoint:
+        """The default address of worker ``index``: locally administered MAC, 10.0.0.0/16."""
+        if not 0 <= index < 0xFF00:
+            raise InputError(f"worker index {index} is not in 0 .. {0xFF00 - 1}.")
+        high, low = divmod(index + 1, 256)
+        return cls(f"02:00:00:00:{high:02x}:{low:02x}", f"10.0.{high}.{low}")
+
+    @classmethod
+    def of_switch(cls, index: int = 0) -> Endpoint:
+        """The default address of switch ``index``; above those of all workers."""
+        if not 0 <= index < 0xFD:
+            raise InputError(f"switch index {index} is not in 0 .. {0xFD - 1}.")
+        return cls(f"02:00:00:00:ff:{0xFE - index:02x}", f"10.0.255.{0xFE - index}")
+
+    @classmethod
+    def of_server(cls) -> Endpoint:
+        """The default address of a job's parameter server; below those of the switches."""
+        return cls("02:00:00:00:ff:01", "10.0.255.1")
+
+    @property
+    def mac_bytes(self) -> bytes:
+        return bytes.fromhex(self.mac.replace(":", ""))
+
+    @property
+    def ip_number(self) -> int:
+        return int(ipaddress.IPv4Address(self.ip))

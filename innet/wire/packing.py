@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import InputError
-from innet.wire.endpoint import Endpoint
+from innet.core.errors import InputError
 from innet.wire.layout import (
     DONT_FRAGMENT,
     ECN_CAPABLE,
@@ -28,6 +27,7 @@ from innet.wire.layout import (
     VERSION,
     VERSION_IHL,
     WIDTH,
+    Endpoint,
     Field,
     Frames,
     Layout,
@@ -121,7 +121,7 @@ def pack(
         source: whose addresses they carry as the sender's.
         destination: whose addresses they carry as the receiver's.
         values: int32, (n, layout.values).
-        operation: an innet.words.Operation.
+        operation: an innet.core.reduce_op.ReduceOp.
         job: the job's number.
         epoch: which incarnation of the job.
         sequence: chunk number, modulo 2**32.

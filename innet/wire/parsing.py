@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import PacketError
-from innet.packets import PacketBatch
+from innet.core.errors import PacketError
+from innet.core.packets import PacketBatch
 from innet.wire.layout import (
     ETHERNET_HEADER,
     ETHERTYPE,

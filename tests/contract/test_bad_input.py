@@ -9,8 +9,8 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 
 import innet
 from innet.codecs import PARTS, PRESETS, build_codec
-from innet.errors import ConfigError, GradientError, InputError, StateError
-from innet.words import combine
+from innet.core.errors import ConfigError, GradientError, InputError, StateError
+from innet.core.reduce_op import combine
 
 each_preset = pytest.mark.parametrize("preset", PRESETS.names())
 
@@ -151,7 +151,7 @@ def opened(codec, size=3000, workers=2):
         ({"spec": "topk"}, {"spec": {"preset": "topk", "carrier": {"lanes": 8}}}),
         ({"spec": "topk"}, {"spec": "gtopk"}),
         ({"spec": "topk"}, {"spec": "threshold"}),
-        ({"spec": "qsgd"}, {"spec": {"preset": "qsgd", "quantiser": {"levels": 7}}}),
+        ({"spec": "qsgd"}, {"spec": {"preset": "qsgd", "quantizer": {"levels": 7}}}),
         ({"spec": "lhc"}, {"spec": "lhc", "seed": 1}),
         ({"spec": "sidco-e", "layers": [3000]}, {"spec": "sidco-e", "layers": [1000, 2000]}),
         ({"spec": "adacomp", "layers": [3000]}, {"spec": "adacomp", "layers": [(100, 30)]}),

@@ -15,7 +15,7 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
 from innet.codecs.capabilities import LARGEST
-from innet.errors import CompositionError, GradientError
+from innet.core.errors import CompositionError, GradientError
 
 
 def legal_combinations():
@@ -80,7 +80,7 @@ def test_the_decoded_sum_is_the_sum(spec, data):
         np.testing.assert_array_equal(outcome.integer_sum, oracle)
         assert_same_outcome(outcome, outcomes[0])
 
-    # In floats, as near as the quantiser says, and the rounding to float32.
+    # In floats, as near as the quantizer says, and the rounding to float32.
     if outcomes[0].scale:
         exact = sent_oracle(outcomes, size)
         fits, tolerance = promised(build_codec(spec), job, outcomes)

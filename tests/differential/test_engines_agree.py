@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.engines import agree, check_random_traffic
-from support.guided import Guide
+from support.guided import Fuzzer
 from support.large_program import large_program
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter import InterpretEngine
-from innet.switch.jit import JitEngine, cover_tree
-from innet.switch.loader import load_program
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.jit import JitEngine
+from innet.switch.jit.tables import box_tree
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
 #: second for each.
@@ -41,15 +42,15 @@ def test_random_traffic(path: Path, seed: int) -> None:
 @pytest.mark.parametrize("name", ["fuzz_priorities", "jit_tables", "jit_wide", "switch_tables"])
 def test_few_entries_in_trees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So few that a node would hold all of them."""
-    monkeypatch.setattr(cover_tree, "LEAF", 2)
-    monkeypatch.setattr(cover_tree, "KEPT", 1)
+    monkeypatch.setattr(box_tree, "LEAF", 2)
+    monkeypatch.setattr(box_tree, "KEPT", 1)
     check_random_traffic(load_program(FOLDER / f"{name}.json"), seed=5, largest=100)
 
 
 def test_more_in_registers_than_their_width() -> None:
     """Whoever writes to ``Switch.registers`` may leave it there; emitted code relies on ranges."""
     program = load_program(FOLDER / "fuzz_registers.json")
-    guide = Guide(program, np.random.default_rng(0))
+    guide = Fuzzer(program, np.random.default_rng(0))
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
     random = np.random.default_rng(1)

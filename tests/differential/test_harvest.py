@@ -15,12 +15,13 @@ import pytest
 from support.traffic import Packet, job_of, traffic
 
 from innet import Collective, programs
-from innet.fabric import Faults
-from innet.packets import PacketBatch
+from innet.bmv2 import simple_switch
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
+from innet.network import Faults
 from innet.protocol.admission import Job
-from innet.switch import Switch, bmv2, ir, load_program
+from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, Layout, pack, parse_strict
-from innet.words import Operation
 
 LATE, OVERTAKEN = 9, 10
 REGISTERS = ["pool.chunk", "pool.members", "pool.count", "pool.exponent", "marks.marks"]
@@ -218,7 +219,7 @@ def test_simple_switch_lets_others_in_between_and_sums_are_right(number: int) ->
                 member.endpoint,
                 Endpoint.of_switch(),
                 values[chunk, worker][None],
-                operation=Operation.SUM,
+                operation=ReduceOp.SUM,
                 job=job.number,
                 epoch=job.epoch,
                 sequence=chunk + 1,
@@ -230,7 +231,7 @@ def test_simple_switch_lets_others_in_between_and_sums_are_right(number: int) ->
         ]
         rounds += [(i + 1, frames[i]) for i in rng.permutation(np.tile(np.arange(4), 2))]
     document = programs.find("harvest", number).json()
-    answer = bmv2.run(document, rounds, job.commands())
+    answer = simple_switch.run(document, rounds, job.commands())
     heard = [parse_strict(layout, data) for sent in answer.packets.values() for data in sent]
     assert {int(each.header["sequence"][0]) for each in heard} == set(range(1, 17))
     for each in heard:

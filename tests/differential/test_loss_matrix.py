@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from innet import Collective
-from innet.errors import CompositionError
-from innet.fabric import Faults
-from innet.plan.hashed import Hashed
+from innet.core.errors import CompositionError
+from innet.network import Faults
 from innet.protocol import Timing
+from innet.topology.hashed import Hashed
 
 LOSS = (0.0, 0.001, 0.01, 0.1, 0.5)
 DUPLICATE = (0.0, 0.1)

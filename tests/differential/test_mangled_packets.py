@@ -15,9 +15,9 @@ from support import fuzz
 from support.fuzz_commands import Controller, outcome
 
 from innet import programs
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch import Switch, load_program
-from innet.switch.guided import Guide
+from innet.tools.fuzz import Fuzzer
 
 COUNT = int(os.environ.get("INNET_MANGLED_PACKETS", "6000"))
 NAMES = ["slots-64", "fuzz_stacks", "fuzz_parser", "fuzz_varbit", "fuzz_ends", "fuzz_profiles"]
@@ -28,7 +28,7 @@ INTERPRETED = 250
 pytestmark = pytest.mark.timeout(0 if COUNT > 6000 else 300)
 
 
-def batches(guide: Guide, rng: np.random.Generator, count: int) -> Iterator[PacketBatch]:
+def batches(guide: Fuzzer, rng: np.random.Generator, count: int) -> Iterator[PacketBatch]:
     """Packets of 0 .. ``LONGEST`` bytes: random ones, and such that fit the program, mangled."""
     pool = [guide.packet() for _ in range(200)]
     for start in range(0, count, BATCH):
@@ -53,7 +53,7 @@ def test_nothing_stops_the_engines(name):
     document = programs.find("slots", 64).json() if name == "slots-64" else fuzz.document(name)
     program = load_program(document)
     rng = np.random.default_rng(list(name.encode()))
-    guide = Guide(program, rng)
+    guide = Fuzzer(program, rng)
     interpreted, compiled = Switch(program, "interpret"), Switch(program, "jit")
     for command, _ in Controller(interpreted, guide, rng, fuzz.PORTS).run(60):
         outcome(compiled, command)

@@ -1,7 +1,7 @@
 """All that can happen to two or three workers on a few slots: no wrong sum, no deadlock.
 
 The exploration is of a model of a few lines (``support.slot_model``). What the model says of a
-switch and of a worker is then put to the compiled P4 program and to ``SlotWorker``: every pair of a
+switch and of a worker is then put to the compiled P4 program and to ``SlotClient``: every pair of a
 slot's contents and a contribution, and every pair of a worker's state and a result, that was met.
 """
 
@@ -14,11 +14,11 @@ import pytest
 from support.slot_model import Cell, Contribution, Explored, Model, Result, WrongSumError, explore
 
 from innet import programs
-from innet.protocol import Membership, SlotWorker
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.protocol import Membership, SlotClient
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
-from innet.words import Operation, Segment
 
 LAYOUT = Layout(32)
 
@@ -81,7 +81,7 @@ def frame_of(model: Model, sent: Contribution) -> bytes:
         Endpoint.of_worker(sent.worker),
         Endpoint.of_switch(),
         values,
-        operation=Operation.SUM,
+        operation=ReduceOp.SUM,
         job=7,
         epoch=3,
         sequence=sent.chunk + 1,
@@ -97,7 +97,7 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
     registers = switch.registers
     pool = "SlotsIngress.pool."
     owner = 7 << 16 | 3 if cell.sequence else 0
-    agreement = int(Operation.SUM) << 28 | LAYOUT.values << 17 | cell.closed << 16
+    agreement = int(ReduceOp.SUM) << 28 | LAYOUT.values << 17 | cell.closed << 16
     registers[pool + "chunk"][index] = owner << 32 | cell.sequence
     registers[pool + "members"][index] = agreement << 32 | cell.bitmap
     registers[pool + "count"][index] = cell.bitmap.bit_count()
@@ -159,7 +159,7 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
         Endpoint.of_switch(),
         Endpoint.of_worker(worker),
         values,
-        operation=Operation.SUM,
+        operation=ReduceOp.SUM,
         job=7,
         epoch=3,
         sequence=result.chunk + 1,
@@ -176,14 +176,14 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
 def test_the_model_is_the_worker(model: Model) -> None:
     full = model.everybody
     for received, result in explored(model).results:
-        worker = SlotWorker(
+        worker = SlotClient(
             LAYOUT,
             Membership(0, model.workers, job=7, epoch=3, window=model.window),
             source=Endpoint.of_worker(0),
             switch=Endpoint.of_switch(),
         )
         words = np.zeros(model.chunks * LAYOUT.values, np.int32)
-        worker.start([Segment(Operation.SUM, words)], 0.0)
+        worker.start([Segment(ReduceOp.SUM, words)], 0.0)
         sent = set(parse_strict(LAYOUT, worker.outgoing(0.0)).header["sequence"].tolist())
         for chunk in sorted(received):
             known = Result(chunk, full, model.total(chunk, full))

@@ -19,10 +19,10 @@ from support.harvest_model import SWITCH, Cell, Forth, HarvestModel, Inside
 from support.traffic import job_of
 
 from innet import programs
+from innet.core.reduce_op import ReduceOp
 from innet.protocol.admission import Job
 from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
-from innet.words import Operation
 
 PAIR, THREE = ((0, 1),), ((0, 1, 2),)
 WAITING = [
@@ -138,7 +138,7 @@ class Walk:
             self.job.members[packet.worker].endpoint,
             Endpoint.of_switch(),
             self.values(packet.worker, packet.chunk).reshape(1, -1),
-            operation=Operation.SUM,
+            operation=ReduceOp.SUM,
             job=self.job.number,
             epoch=self.job.epoch,
             sequence=packet.chunk + 1,

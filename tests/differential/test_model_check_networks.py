@@ -21,15 +21,15 @@ from support.exploring import Explored, Part, Result, WrongSumError, explore
 from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
 from support.tree_model import ROOT, Slot, TreeModel
 
-from innet.plan import Plan, Request, make_plan
-from innet.protocol.server import EVERYBODY, ParameterServer
+from innet.core.reduce_op import ReduceOp
+from innet.protocol.parameter_server import EVERYBODY, ParameterServer
 from innet.switch import Switch
+from innet.topology import Plan, Request, make_plan
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
-from innet.words import Operation
 
 LAYOUT = Layout(32)
 JOB, EPOCH = 7, 3
-SUMMED = int(Operation.SUM) << 12 | LAYOUT.values  # what register ``agreement`` says of our chunks
+SUMMED = int(ReduceOp.SUM) << 12 | LAYOUT.values  # what register ``agreement`` says of our chunks
 
 PAIR, PAIRS = ((0,), (1,)), ((0,), (1, 2))
 TREES = [
@@ -152,7 +152,7 @@ def frame(
         Endpoint.of_worker(0),
         Endpoint.of_switch(),
         values,
-        operation=Operation.SUM,
+        operation=ReduceOp.SUM,
         job=JOB,
         epoch=EPOCH,
         sequence=packet.chunk + 1,

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from support.networks import switch_traffic
 
-from innet.switch import Switch, bmv2
+from innet.bmv2 import simple_switch
+from innet.switch import Switch
 
 SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 
@@ -38,7 +39,7 @@ def test_equals_simple_switch(program, shape):
         for planned in plan.switches:
             document, commands = planned.program.json(), list(planned.commands)
             registers = [array["name"] for array in document["register_arrays"]]
-            theirs = bmv2.run(document, seen[planned.name], commands, registers)
+            theirs = simple_switch.run(document, seen[planned.name], commands, registers)
             for engine in ("interpret", "jit"):
                 switch = Switch.load(document, engine=engine)
                 for command in commands:

@@ -13,8 +13,8 @@ from typing import Any
 from support.engines import check_random_traffic
 
 from innet.switch import ir
+from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tree import rebuild
-from innet.switch.loader import load_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

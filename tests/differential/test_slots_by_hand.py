@@ -11,7 +11,7 @@ from support.slot_oracle import TRUNCATED, SlotOracle
 from support.traffic import job_of, traffic
 
 from benchmarks.slots_by_hand import SlotsByHand
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.wire import Layout
 
 VALUES = 32

@@ -26,7 +26,7 @@ from support.slot_oracle import (
 from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, Layout

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.guided import Guide, number
-from innet.switch.interpreter import InterpretEngine
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.switch.loader import load_program
+from innet.tools.fuzz import Fuzzer, number
 
 PROGRAM = load_program(Path(__file__).parents[1] / "programs/jit_wide.json")
 HEADER = next(i for i, header in enumerate(PROGRAM.headers) if header.name == "x")
@@ -126,7 +126,7 @@ def test_random_expressions(seed: int) -> None:
     rng = np.random.default_rng([seed, 77])
     program = with_assignments(rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
-    Guide(program, rng).registers(states)
+    Fuzzer(program, rng).registers(states)
     engines = (InterpretEngine(program, states[0]), JitEngine(program, states[1]))
     packets = [(0, packet(rng)) for _ in range(300)]
     expected, got = (

@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent))
 from support.traffic import job_of, traffic  # noqa: E402 - found by the line above
 
 from innet import programs  # noqa: E402
-from innet.switch import bmv2  # noqa: E402
+from innet.bmv2 import simple_switch  # noqa: E402
 from innet.wire import Layout  # noqa: E402
 
 # Values per packet, workers, chunks, first chunk. One starts before the sequence wraps.
@@ -54,12 +54,12 @@ def main() -> None:
         ]
         # Who answers, and when, depends on what comes between the passes of harvest-256.
         alone = name.startswith("harvest-256")
-        answer = bmv2.run(document, packets, commands, registers, one_by_one=alone)
+        answer = simple_switch.run(document, packets, commands, registers, one_by_one=alone)
         golden = {
             "program": program.name,
             "sha256": program.sha256,
             "p4c": program.p4c,
-            "simple_switch": bmv2.version(),
+            "simple_switch": simple_switch.version(),
             # Where packets go round, simple_switch lets others in between.
             "in_order": alone or not name.startswith("harvest"),
             "commands": commands,

@@ -20,8 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 
 from support.networks import switch_traffic  # noqa: E402 - found by the line above
 
-from innet.plan import PlannedSwitch  # noqa: E402
-from innet.switch import bmv2  # noqa: E402
+from innet.bmv2 import simple_switch  # noqa: E402
+from innet.topology import PlannedSwitch  # noqa: E402
 
 # Program, values per packet, shape of the network; and what the switches are called in the files.
 CASES = [
@@ -49,12 +49,12 @@ def record(switch: PlannedSwitch, packets: list[tuple[int, bytes]]) -> dict[str,
     """What simple_switch answers, and what its registers hold in the end."""
     document = switch.program.json()
     registers = [array["name"] for array in document["register_arrays"]]
-    answer = bmv2.run(document, packets, list(switch.commands), registers)
+    answer = simple_switch.run(document, packets, list(switch.commands), registers)
     return {
         "program": switch.program.name,
         "sha256": switch.program.sha256,
         "p4c": switch.program.p4c,
-        "simple_switch": bmv2.version(),
+        "simple_switch": simple_switch.version(),
         "commands": list(switch.commands),
         "packets": [[port, data.hex()] for port, data in packets],
         "answers": {port: [data.hex() for data in sent] for port, sent in answer.packets.items()},

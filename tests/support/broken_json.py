@@ -39,7 +39,10 @@ def _pick(rng: np.random.Generator, choices: Any) -> Any:
 
 
 def _damage(
-    document: dict[str, Any], place: Place, places: list[Place], rng: np.random.Generator
+    document: dict[str, Any],
+    place: Place,
+    places: list[Place],
+    rng: np.random.Generator,
 ) -> None:
     container, key = place
     old = container[key]

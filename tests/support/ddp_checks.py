@@ -33,8 +33,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import innet
 from innet.codecs import PRESETS
-from innet.errors import InputError, MembershipError, StateError
-from innet.torch import DDPHook, HookState, SwitchReduceScatter, companion, ddp_hook
+from innet.core.errors import InputError, MembershipError, StateError
+from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook, local_switch
 from innet.torch.units import layers, spec_of_unit
 
 CAP = 0.004  # megabytes: three units for the model below
@@ -153,18 +153,18 @@ class InMemory:
 def equal_to_memory(codec, steps=3):
     """Training over UDP, bit for bit as in memory, over DDP's rebuilding of its buckets."""
     model, state = wrapped(codec)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     memory = None
     for step in range(steps):
         gradients = gathered(own_gradients(model.module, step))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss_of(model, step).backward()
         memory = memory or InMemory(codec, state, model.module)
         assert len(state.units) == 3
         for found, expected in zip(means(model.module), memory.means(gradients), strict=True):
             np.testing.assert_array_equal(found, expected)
-        optimiser.step()
-    assert {report.fabric for report in state.reports.values()} == {"udp"}
+        optimizer.step()
+    assert {report.transport for report in state.reports.values()} == {"udp"}
     state.close()
 
 
@@ -211,11 +211,11 @@ def exact_is_close_to_plain_all_reduce():
 def close_to_plain_all_reduce(codec, steps=4):
     model, state = wrapped(codec)
     models = [model, DistributedDataParallel(copy.deepcopy(model.module))]
-    optimisers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in models]
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.05) for each in models]
     for step in range(steps):
         losses = []
-        for model, optimiser in zip(models, optimisers, strict=True):
-            optimiser.zero_grad()
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
             loss = loss_of(model, step)
             loss.backward()
             losses.append(loss)
@@ -223,8 +223,8 @@ def close_to_plain_all_reduce(codec, steps=4):
         for one, other in zip(*(means(each.module) for each in models), strict=True):
             # Integers have steps of 2**-30 of the unit's largest gradient.
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7 * np.abs(other).max())
-        for optimiser in optimisers:
-            optimiser.step()
+        for optimizer in optimizers:
+            optimizer.step()
     state.close()
 
 
@@ -245,7 +245,7 @@ def dtypes():
 @check
 def float64_is_refused_everywhere():
     model, state = wrapped("dense", torch.float64)
-    with pytest.raises(innet.errors.InputError, match=r"float64.*Convert the model"):
+    with pytest.raises(innet.core.errors.InputError, match=r"float64.*Convert the model"):
         loss_of(model, 0).backward()
     state.close()
 
@@ -317,18 +317,18 @@ def a_nan_of_one_rank_is_skipped_by_all():
     for poisoned in (False, True):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
         model, state = wrapped("topk", scale=scaler.get_scale)
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in (0, 1, 99, 2):
             if step == 99 and not poisoned:
                 continue
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = loss_of(model, step)
             if step == 99 and dist.get_rank() == 2:
                 loss = loss * float("nan")
             scaler.scale(loss).backward()
             if step == 99:
                 assert all(bool(each.grad.isnan().any()) for each in model.parameters())
-            scaler.step(optimiser)
+            scaler.step(optimizer)
             scaler.update()
         assert scaler.get_scale() == (2.0**9 if poisoned else 2.0**10)
         assert state.skipped == (3 if poisoned else 0)
@@ -338,31 +338,31 @@ def a_nan_of_one_rank_is_skipped_by_all():
         np.testing.assert_array_equal(one, other)
 
 
-def train(model, optimiser, steps):
+def train(model, optimizer, steps):
     for step in steps:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss_of(model, step).backward()
-        optimiser.step()
+        optimizer.step()
 
 
 @check
 def a_checkpoint_goes_on_with_the_same_bits():
     model, state = wrapped("scalecom")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    train(model, optimiser, range(3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    train(model, optimizer, range(3))
     file = io.BytesIO()
-    torch.save([model.state_dict(), optimiser.state_dict(), state.state_dict()], file)
+    torch.save([model.state_dict(), optimizer.state_dict(), state.state_dict()], file)
     pickled = pickle.dumps(state)
-    train(model, optimiser, range(3, 6))
+    train(model, optimizer, range(3, 6))
     expected = [each.detach().numpy() for each in model.parameters()]
     state.close()
     for way in ("state_dict", "pickle"):
         model, state = wrapped("scalecom")
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         file.seek(0)
         of_model, of_optimiser, of_hook = torch.load(file, weights_only=True)
         model.load_state_dict(of_model)
-        optimiser.load_state_dict(of_optimiser)
+        optimizer.load_state_dict(of_optimiser)
         if way == "state_dict":
             state.load_state_dict(of_hook)
         else:
@@ -370,7 +370,7 @@ def a_checkpoint_goes_on_with_the_same_bits():
             state = pickle.loads(pickled)
             model = DistributedDataParallel(model.module, bucket_cap_mb=0.01)
             model.register_comm_hook(state, ddp_hook)
-        train(model, optimiser, range(3, 6))
+        train(model, optimizer, range(3, 6))
         for one, other in zip(model.parameters(), expected, strict=True):
             np.testing.assert_array_equal(one.detach().numpy(), other)
         with pytest.raises(StateError, match="before the first iteration"):
@@ -423,7 +423,7 @@ def another_switch_takes_the_place_of_one_that_died():
     loss_of(model, 1).backward()
     group = dist.new_group(backend="innet")
     if dist.get_rank() == 0:
-        (switch,) = companion._companions
+        (switch,) = local_switch._companions
         os.kill(switch._process.pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match=r"the switch .* is gone"):
         loss_of(model, 2).backward()
@@ -579,7 +579,7 @@ def a_model_over_the_group_needs_no_hook():
 def the_workers_mean_the_same():
     with switch_group() as group:
         tensor = torch.zeros(3 if dist.get_rank() else 4)
-        with pytest.raises(innet.errors.InputError, match="mean different all-reduces"):
+        with pytest.raises(innet.core.errors.InputError, match="mean different all-reduces"):
             dist.all_reduce(tensor, group=group)
         work = dist.all_reduce(torch.zeros(2), group=group, async_op=True)
         with pytest.raises(StateError, match="before this one failed"):
@@ -601,10 +601,10 @@ def shards_of_a_model():
         assert len(attached) == (3 if codec else 0)
         models.append((net, torch.optim.SGD(net.parameters(), lr=0.1), attached))
     for step in range(4):
-        for net, optimiser, _ in models:
-            optimiser.zero_grad()
+        for net, optimizer, _ in models:
+            optimizer.zero_grad()
             loss_of(net, step).backward()
-            optimiser.step()
+            optimizer.step()
     plain, exact, topk = ([each.full_tensor() for each in net.parameters()] for net, _, _ in models)
     for one, other in zip(exact, plain, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
@@ -612,7 +612,7 @@ def shards_of_a_model():
     for _, _, attached in models[1:]:
         assert all(each.reports for each in attached)
         attached[0].close()
-    with pytest.raises(innet.errors.InputError, match="apply fully_shard first"):
+    with pytest.raises(innet.core.errors.InputError, match="apply fully_shard first"):
         SwitchReduceScatter.attach(Net())
 
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from innet import kernels
-from innet.errors import MissingToolError
+from innet.core.errors import MissingToolError
 from innet.torch import HookState, ddp_hook
 from innet.torch.tensors import kernels_for
 
@@ -207,16 +207,16 @@ def a_nan_under_amp(at):
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     state.scale = scaler.get_scale
     model = wrapped(state)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
     for step in range(3):
         before = [each.detach().clone() for each in model.parameters()]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = loss_of(model, step)
         if step == 1 and dist.get_rank() == 1:
             loss = loss * float("nan")
         scaler.scale(loss).backward()
-        scaler.step(optimiser)
+        scaler.step(optimizer)
         scaler.update()
         pairs = zip(before, model.parameters(), strict=True)
         seen.append("stays" if all(torch.equal(*pair) for pair in pairs) else "moves")
@@ -228,11 +228,11 @@ def trained(switch, codec, steps=3):
     """The parameters afterwards, as numbers."""
     state = hook_at(switch, codec, deadline=SECONDS / 2)
     model = wrapped(state)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss_of(model, step).backward()
-        optimiser.step()
+        optimizer.step()
     state.close()
     return [each.tolist() for each in model.parameters()]
 
@@ -248,14 +248,14 @@ def a_training_whose_packets_are_lost(at):
 
 def curve(state, steps=12):
     model = wrapped(state)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for step in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = loss_of(model, step)
         loss.backward()
         losses.append(loss.item())
-        optimiser.step()
+        optimizer.step()
     return losses
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter import InterpretEngine
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from support.guided import Guide
+from support.guided import Fuzzer
 
 
 def check_random_traffic(
@@ -24,7 +24,7 @@ def check_random_traffic(
     Returns the interpreter's state after it.
     """
     rng = np.random.default_rng([seed, 1])
-    guide = Guide(program, rng)
+    guide = Fuzzer(program, rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
     for _ in range(rounds):

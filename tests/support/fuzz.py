@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from innet.switch import Switch, bmv2, ir
-from innet.switch.bmv2_session import Session, refused
-from innet.switch.guided import Guide
-from innet.switch.interpreter import InterpretEngine
+from innet.bmv2 import simple_switch as bmv2
+from innet.bmv2.session import Session, refused
+from innet.switch import Switch, ir
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.switch.loader import load_program
+from innet.tools.fuzz import Fuzzer
 from support.fuzz_commands import Controller, outcome
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
@@ -58,7 +59,7 @@ def make_case(name: str, seed: int, packets: int, rounds: int = 4) -> Case:
     """``packets`` packets in as many ``rounds``, with commands before each."""
     program = load_program(document(name))
     rng = np.random.default_rng([seed, *name.encode()])
-    guide = Guide(program, rng)
+    guide = Fuzzer(program, rng)
     model = Switch(program, "interpret")
     controller = Controller(model, guide, rng, PORTS)
     made = []
@@ -69,7 +70,7 @@ def make_case(name: str, seed: int, packets: int, rounds: int = 4) -> Case:
     return Case(name, seed, made)
 
 
-def _packets(guide: Guide, rng: np.random.Generator, model: Switch, count: int) -> list[Packet]:
+def _packets(guide: Fuzzer, rng: np.random.Generator, model: Switch, count: int) -> list[Packet]:
     guide.members = [sorted(each) for each in model.state.value_sets]
     made = [guide.damaged(guide.packet()) for _ in range(count - 2)]
     made += [b"", guide.packet().ljust(10_000, b"\x5a")]
@@ -145,7 +146,7 @@ def _read_state(session: Session, program: ir.Program, model: Switch) -> State:
         state.registers[register.name] = [int(cell) for cell in cells]
     for counter in program.counters:
         indices = _indices(counter, program, model)
-        state.counters[counter.name] = bmv2.read_counters(session, counter.name, indices)
+        state.counters[counter.name] = simple_switch.read_counters(session, counter.name, indices)
     return state
 
 
@@ -180,7 +181,11 @@ def compare(case: Case, trace: Trace, engine: str) -> int:
         total += _compare_packets(switch, each.packets, trace.answers[number], where)
     for name, cells in trace.state.registers.items():
         values = [switch.control.register_read(name, index) for index in range(len(cells))]
-        assert [min(value, bmv2.MAX_READ) for value in values] == cells, (case.name, engine, name)
+        assert [min(value, simple_switch.MAX_READ) for value in values] == cells, (
+            case.name,
+            engine,
+            name,
+        )
     for counter in program.counters:
         indices = _indices(counter, program, switch)
         got = [switch.control.counter_read(counter.name, index) for index in indices]

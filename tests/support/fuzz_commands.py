@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from innet.errors import ControlError
+from innet.core.errors import ControlError
 from innet.switch import Switch, ir
-from innet.switch.guided import Guide, number
+from innet.tools.fuzz import Fuzzer, number
 from support.fuzz_profiles import ProfileCommands
 
 SESSIONS, GROUPS, RIDS = 6, 5, 6
@@ -22,7 +22,7 @@ SESSIONS, GROUPS, RIDS = 6, 5, 6
 class Controller:
     """Makes commands for ``switch``; ``ports`` is how many ports replication may name."""
 
-    def __init__(self, switch: Switch, guide: Guide, rng: np.random.Generator, ports: int) -> None:
+    def __init__(self, switch: Switch, guide: Fuzzer, rng: np.random.Generator, ports: int) -> None:
         self.switch, self.guide, self.rng, self.ports = switch, guide, rng, ports
         program = switch.program
         self.program = program

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from innet.switch.loader import fingerprint
+from innet.switch.frontend.loader import fingerprint
 from support import fuzz
 
 MOST_BYTES = 60_000

@@ -56,7 +56,7 @@ def vectors(draw: st.DrawFn, size: int, kind: str | None = None) -> NDArray[np.f
     else:
         values = rng.standard_normal(size).astype(np.float32)
     keep = rng.random(size) < draw(densities())
-    if kind == "blocks":  # rows of an embedding: runs of neighbours that are zero together
+    if kind == "blocks":  # rows of an embedding: runs of neighbors that are zero together
         keep = np.repeat(rng.random(-(-size // 16)) < draw(densities()), 16)[:size]
     return np.where(keep, values, np.float32(0))
 

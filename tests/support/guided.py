@@ -1,5 +1,5 @@
-"""Packets and entries made to fit a program: ``innet.switch.guided``, as the tests call it."""
+"""Packets and entries made to fit a program: ``innet.tools.fuzz``, as the tests call it."""
 
-from innet.switch.guided import Guide, number
+from innet.tools.fuzz import Fuzzer, number
 
-__all__ = ["Guide", "number"]
+__all__ = ["Fuzzer", "number"]

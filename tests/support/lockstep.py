@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
 from innet.codecs.capabilities import COEFFICIENTS, WHOLE_STEP
-from innet.errors import OverflowedError
-from innet.words import Operation, Segment, combine
+from innet.core.errors import OverflowedError
+from innet.core.reduce_op import ReduceOp, Segment, combine
 from support import gradients
 
 Ints = NDArray[np.int32]
@@ -54,7 +54,7 @@ def all_reduce(
         overflowed = codecs[0].optimistic and any(
             leaves_int32([each.words for each in column])
             for column in zip(*segments, strict=True)
-            if column[0].operation is Operation.SUM
+            if column[0].operation is ReduceOp.SUM
         )
         assert {codec.optimistic for codec in codecs} == {codecs[0].optimistic}
         answers = [
@@ -92,7 +92,7 @@ def shares(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
 
 def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
     """The sum of the float32 values that the workers selected, in float64; or of those that their
-    integers stand for, where the quantiser says so.
+    integers stand for, where the quantizer says so.
     """
     oracle = np.sum(shares(outcomes, size), axis=0)
     if (applied := outcomes[0].applied) is not None:
@@ -114,8 +114,8 @@ def promised(
     fits = exact < gradients.LARGEST * (1 - 1e-5)  # others may round to infinity
     tolerance = exact * 2.0**-24 + 2.0**-149  # the rounding, and that of this oracle
     tolerance += 2.0**-52 * len(job) * np.sum(np.abs(job), axis=0, dtype=np.float64)
-    # Half a step of the quantiser for each worker, or a whole one where it says so.
-    step = 1 if WHOLE_STEP in codec.quantiser.capabilities.provides else 0.5
+    # Half a step of the quantizer for each worker, or a whole one where it says so.
+    step = 1 if WHOLE_STEP in codec.quantizer.capabilities.provides else 0.5
     if outcomes[0].represented is not None:
         # What the integers stand for is known but for rounding; float32's end is held, not passed.
         step = 0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import MissingToolError
-from innet.switch.bmv2 import find_simple_switch
+from innet.bmv2.simple_switch import find_simple_switch
+from innet.core.errors import MissingToolError
 
 SECONDS = 10.0  # within which what was killed must be gone
 
@@ -22,7 +22,7 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "networks of namespaces need root"
     try:
-        importlib.import_module("topo.debian")
+        importlib.import_module("innet.mininet.debian")
     except MissingToolError as error:
         return str(error)
     return "" if shutil.which("mnexec") else "mnexec, a part of Mininet, is not on PATH"

@@ -1,4 +1,4 @@
-"""What ``innet.protocol.answers.take`` does, a packet at a time and written to be read."""
+"""What ``innet.protocol.compiled.take`` does, a packet at a time and written to be read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from innet.protocol.serial import serial_distance
-from innet.protocol.verdicts import Verdict
+from innet.protocol.compiled import Verdict
+from innet.protocol.message import serial_distance
 from innet.wire import CONGESTED, Flag, Refusal, parse
 
 IDLE, QUEUED, WAITING = range(3)

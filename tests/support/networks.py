@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from innet.errors import StalledError
-from innet.fabric import Faults, Outage
-from innet.packets import PacketBatch
-from innet.plan import Emulation, Plan, Request, TopologyName, make_plan
+from innet.core.errors import StalledError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment, combine
+from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.words import Operation, Segment, combine
+from innet.topology import Emulation, Plan, Request, TopologyName, make_plan
 from support.traffic import mangled
 
-MIXED = [(Operation.SUM, 130), (Operation.OR, 1), (Operation.MAX, 37), (Operation.SUM, 0)]
+MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SUM, 0)]
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-3)
 PATIENT = Timing(timeout=0.002, max_timeout=0.05, give_up=600.0)
 HASTY = Timing(timeout=0.002, max_timeout=0.05, give_up=2.0, partial_after=0.03)
@@ -54,7 +54,7 @@ def network(
 def contributions(
     rng: np.random.Generator,
     workers: int,
-    shape: list[tuple[Operation, int]],
+    shape: list[tuple[ReduceOp, int]],
     reach: int = 2**31 // 32,
 ) -> list[list[Segment]]:
     """Words of which 32 can be summed within int32; larger ones with a larger ``reach``."""
@@ -130,7 +130,7 @@ def switch_traffic(
     for _ in range(2):
         # Over the whole range, so that sums leave int32; results are then compared elsewhere.
         given = contributions(
-            rng, 4, [(Operation.SUM, 300), (Operation.MAX, 40), (Operation.OR, 9)], reach=2**31
+            rng, 4, [(ReduceOp.SUM, 300), (ReduceOp.MAX, 40), (ReduceOp.OR, 9)], reach=2**31
         )
         for end, segments in zip(net.workers, given, strict=True):
             end.start(segments, net.now)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from innet.record import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step
+from innet.records import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step
 
 MACHINE = Machine(
     cpu="Example CPU", cores=2, system="Linux x86_64", python="CPython 3.11", numpy="2", numba="0"
@@ -21,7 +21,7 @@ def a_report(**changes: Any) -> Report:
         "codec": "dense",
         "program": "slots",
         "engine": "jit",
-        "fabric": "memory",
+        "transport": "memory",
         "values_per_packet": 64,
         "elements": 55018,
         "rounds": 2,

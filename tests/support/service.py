@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 
-from innet.fabric.peers import Address
-from innet.participant import Participant
-from innet.protocol import SlotWorker, Timing
+from innet.allreduce.worker import Worker
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.protocol import SlotClient, Timing
 from innet.service import join
 from innet.service.server import ServiceSettings, SwitchService
-from innet.words import Operation, Segment
+from innet.transport.peers import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=60.0)
@@ -69,10 +69,10 @@ def joined(service, stack, workers=2, job="test", **options):
     return made
 
 
-def participants(memberships, codec="dense", **options):
+def make_workers(memberships, codec="dense", **options):
     options = {"timing": QUICK, "seed": 3} | options
     return [
-        Participant(each.plan, each.worker, codec=codec, fabric=each.fabric, **options)
+        Worker(each.plan, each.worker, codec=codec, transport=each.transport, **options)
         for each in memberships
     ]
 
@@ -87,12 +87,12 @@ def frames_of(membership, seed, count=100, **changes):
     """What a worker of that job, or of one with ``changes``, would send: ``count`` datagrams."""
     plan = membership.plan
     member = plan.membership(plan.workers[membership.worker])
-    end = SlotWorker(
+    end = SlotClient(
         plan.layout,
         dataclasses.replace(member, **changes),
         source=plan.workers[0].endpoint,
         switch=plan.workers[0].peer,
     )
     words = np.random.default_rng(seed).integers(-1000, 1000, count * plan.layout.values, np.int32)
-    end.start([Segment(Operation.SUM, words)], 0.0)
+    end.start([Segment(ReduceOp.SUM, words)], 0.0)
     return end.outgoing(0.0)[:, plan.layout.header_offset :].copy()

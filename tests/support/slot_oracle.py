@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 
 Packet = tuple[int, bytes]
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from innet.record import Report
-from innet.words import Operation, combine
+from innet.core.reduce_op import ReduceOp, combine
+from innet.records import Report
 from support.records import a_report
 
 SCALE = 2.0**20
 
 
 class OracleSumming:
-    """Sums fixed-point words by ``innet.words.combine``; a mapping codec keeps the top-k only."""
+    """Sums fixed-point words by ``innet.core.reduce_op.combine``; a mapping codec keeps the top-k
+    only.
+    """
 
     def __init__(self, codec: Any, workers: int, **arguments: Any) -> None:
         self.ratio = codec["selector"]["ratio"] if isinstance(codec, dict) else None
@@ -31,7 +33,7 @@ class OracleSumming:
         self.calls += 1
         sent = [self._select(worker, each) for worker, each in enumerate(gradients)]
         words = [np.rint(each * SCALE).astype(np.int32) for each in sent]
-        total = combine(Operation.SUM, words)
+        total = combine(ReduceOp.SUM, words)
         if self._tape is not None:
             self._tape.append((self.calls * 1e-3, 1, bytes([self.calls]) * 60))
         size = gradients[0].size

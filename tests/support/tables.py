@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from innet.switch import ir
-from innet.switch.tables import Generation, TableState
+from innet.switch.state.tables import Generation, TableState
 from support.guided import number
 
 KIND = ir.MatchKind

@@ -10,8 +10,8 @@ import numpy as np
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from innet.plan import Plan, aggregation_of
 from innet.switch import Switch
+from innet.topology import Plan, aggregation_of
 from innet.wire import Endpoint
 from support.repeating import Repeating
 
@@ -83,7 +83,7 @@ class UdpSwitch(Repeating):
 
 
 class Leader:
-    """Leads participants in threads from epoch to epoch: what ``Participant`` calls ``renew``."""
+    """Leads workers in threads from epoch to epoch: what ``Worker`` calls ``renew``."""
 
     def __init__(self, network: UdpSwitch) -> None:
         self._network = network

@@ -49,7 +49,9 @@ def test_a_service_workers_and_top():
     with start(serve, "127.0.0.1:0") as service:
         try:
             address = service.stdout.readline().removeprefix("listening at ").strip()
-            workers = [start(line, address) for line in lines("python -m workers.allreduce")]
+            workers = [
+                start(line, address) for line in lines("python -m innet.processes.allreduce")
+            ]
             reports = [json.loads(finish(worker))["report"] for worker in workers]
             assert [report["workers"] for report in reports] == [2, 2]
             join_from_python(address)

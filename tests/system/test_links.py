@@ -13,7 +13,7 @@ from support.mininet import namespaces
 
 from benchmarks import links
 from benchmarks.star import Star
-from innet.errors import MissingToolError, NetworkError
+from innet.core.errors import MissingToolError, NetworkError
 
 MEGABITS, VALUES = 10.0, 100_000
 _BURST = 80 << 10  # bytes that come after a pause are let through at once

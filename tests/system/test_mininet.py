@@ -22,18 +22,18 @@ from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.config import TrainSettings
-from innet.dissect import read_pcap
-from innet.errors import InputError, NetworkError, StalledError
+from innet.core.errors import InputError, NetworkError, StalledError
+from innet.core.settings import TrainSettings
 from innet.experiments import comparison
+from innet.wire.scapy_layers import read_pcap
 
 if not missing():
-    from topo import allreduce, training
-    from topo.debian import Topo
-    from topo.namespaces import network_namespace_of
-    from topo.network import network, scratch
-    from topo.nodes import BuiltinSwitch
-    from topo.workforce import Workforce
+    from innet.mininet import allreduce, training
+    from innet.mininet.debian import Topo
+    from innet.mininet.namespaces import network_namespace_of
+    from innet.mininet.network import network, scratch
+    from innet.mininet.nodes import BuiltinSwitch
+    from innet.mininet.worker_pool import WorkerPool
 
 pytestmark = [
     pytest.mark.mininet,
@@ -220,7 +220,7 @@ def at_work(**chosen):
     chosen = settings(**{"size": 600_000, "window": 1, **chosen})
     plan = chosen.plan()
     with scratch() as folder, network(chosen.mininet_topo(plan, folder)) as net:
-        workers = Workforce(net, plan, chosen.of_worker(), folder)
+        workers = WorkerPool(net, plan, chosen.of_worker(), folder)
         for worker, gradient in enumerate(chosen.gradients()):
             workers.give(worker, gradient)
         with workers:
@@ -313,7 +313,7 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout[: result.stdout.index("\n}") + 2])
     assert report["exact"] is True
-    assert report["fabric"] == "Mininet, udp"
+    assert report["transport"] == "Mininet, udp"
     assert "SlotsIngress.pool.count[0]= 2" in result.stdout
     assert "switches are s1" in result.stdout
     total, _ = innet.all_reduce(settings(size=3000, seed=0).gradients())

@@ -10,15 +10,15 @@ import sys
 import pytest
 from support.mininet import KINDS, missing, needs_mininet
 
-from innet.errors import ControlError, InputError, StalledError, UnknownNameError
+from innet.core.errors import ControlError, InputError, StalledError, UnknownNameError
 
 if not missing():
-    from topo import views
-    from topo.cli import show
-    from topo.debian import Topo
-    from topo.network import network, scratch
-    from topo.settings import NetSettings
-    from topo.workforce import Workforce
+    from innet.mininet import inspect
+    from innet.mininet.cli import show
+    from innet.mininet.debian import Topo
+    from innet.mininet.network import network, scratch
+    from innet.mininet.settings import NetSettings
+    from innet.mininet.worker_pool import WorkerPool
 
 pytestmark = [
     pytest.mark.mininet,
@@ -83,7 +83,7 @@ def test_a_worker_that_stops_is_who_is_waited_for(kind):
     with scratch() as folder:
         topo = settings.mininet_topo(settings.shared_plan(), folder)
         with network(topo) as net:
-            workers = Workforce(net, settings.plan(), settings.of_worker(), folder)
+            workers = WorkerPool(net, settings.plan(), settings.of_worker(), folder)
             for worker, gradient in enumerate(settings.gradients()):
                 workers.give(worker, gradient)
             with workers:
@@ -141,4 +141,4 @@ def test_after_a_failure_the_command_line_is_open_and_the_status_is_1(tmp_path):
 
 def test_a_network_without_a_job_says_so():
     with pytest.raises(InputError, match="no job of innet's"):
-        views.shared_plan(Topo())
+        inspect.shared_plan(Topo())

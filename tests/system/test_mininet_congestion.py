@@ -10,14 +10,14 @@ import pytest
 from support.mininet import has_bmv2, missing, needs_mininet
 
 import innet
-from innet.participant import Participant, connect
+from innet.allreduce.worker import Worker, connect
 from innet.protocol import Timing
 from innet.wire import Flag
 
 if not missing():
-    from topo.namespaces import network_namespace_of
-    from topo.network import network, scratch
-    from topo.settings import NetSettings
+    from innet.mininet.namespaces import network_namespace_of
+    from innet.mininet.network import network, scratch
+    from innet.mininet.settings import NetSettings
 
 pytestmark = [
     pytest.mark.mininet,
@@ -35,7 +35,7 @@ RATE = 400  # packets/s that leave at each port
 
 def all_reduce(
     program: str, control: str, rate: int | None, window: int = WINDOW
-) -> list[tuple[np.ndarray, Participant]]:
+) -> list[tuple[np.ndarray, Worker]]:
     """Each worker's sum and end, over simple_switch with so many packets/s at each port."""
     chosen = NetSettings(workers=WORKERS, program=program, switch="bmv2", window=window)
     plan = chosen.plan()
@@ -52,8 +52,8 @@ def all_reduce(
         ends = []
         for worker, host in enumerate(plan.workers):
             with network_namespace_of(net.get(host.name).pid):
-                fabric = stack.enter_context(connect(plan, worker))
-            ends.append(Participant(plan, worker, codec="dense", fabric=fabric, timing=timing))
+                transport = stack.enter_context(connect(plan, worker))
+            ends.append(Worker(plan, worker, codec="dense", transport=transport, timing=timing))
         with concurrent.futures.ThreadPoolExecutor() as pool:
             done = list(pool.map(lambda end, given: end.all_reduce(given), ends, gradients()))
         return [(total, end) for (total, _), end in zip(done, ends, strict=True)]
@@ -67,20 +67,20 @@ def gradients() -> list[np.ndarray]:
 @pytest.mark.parametrize("program", ["slots", "tree"])
 def test_a_full_queue_marks_and_the_window_halves(program):
     expected, _ = innet.all_reduce(gradients(), program=program)
-    for total, participant in all_reduce(program, "aimd", RATE):
+    for total, worker in all_reduce(program, "aimd", RATE):
         np.testing.assert_array_equal(total, expected)
-        end = participant._end
+        end = worker._end
         assert Flag.ECN in end.result_flags
         assert end.window.halvings >= 1
         assert end.counters.retransmissions == 0  # it is marks that tell, not losses
 
 
 def test_a_queue_that_cannot_be_deep_marks_nothing():
-    for _, participant in all_reduce("slots", "aimd", None, window=WINDOW // 4):
-        assert Flag.ECN not in participant._end.result_flags
-        assert participant._end.window.halvings == 0
+    for _, worker in all_reduce("slots", "aimd", None, window=WINDOW // 4):
+        assert Flag.ECN not in worker._end.result_flags
+        assert worker._end.window.halvings == 0
 
 
 def test_who_does_not_listen_is_not_told():
-    for _, participant in all_reduce("slots", "fixed", RATE):
-        assert Flag.ECN not in participant._end.result_flags
+    for _, worker in all_reduce("slots", "fixed", RATE):
+        assert Flag.ECN not in worker._end.result_flags

@@ -17,14 +17,14 @@ from support.mininet import KINDS, children, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.errors import NetworkError, StalledError
+from innet.core.errors import NetworkError, StalledError
 
 if not missing():
-    from topo import allreduce, views
-    from topo.cli import show
-    from topo.network import network, scratch
-    from topo.settings import NetSettings
-    from topo.workforce import Workforce
+    from innet.mininet import allreduce, inspect
+    from innet.mininet.cli import show
+    from innet.mininet.network import network, scratch
+    from innet.mininet.settings import NetSettings
+    from innet.mininet.worker_pool import WorkerPool
 
 pytestmark = [
     pytest.mark.mininet,
@@ -81,7 +81,7 @@ def test_a_host_whose_interface_vanishes_is_named(kind):
     with scratch() as folder:
         topo = settings.mininet_topo(settings.shared_plan(), folder)
         with network(topo) as net:
-            workers = Workforce(net, settings.plan(), settings.of_worker(), folder)
+            workers = WorkerPool(net, settings.plan(), settings.of_worker(), folder)
             for worker, gradient in enumerate(settings.gradients()):
                 workers.give(worker, gradient)
             inside = ["mnexec", "-a", str(net.hosts[1].pid), "ip", "link", "set", "h2-eth0", "down"]
@@ -97,14 +97,14 @@ def test_a_worker_of_one_job_that_dies_ends_both(monkeypatch):
     settings = NetSettings(
         workers=2, size=100_000, window=1, program="tree", topology="dumbbell", jobs=2
     )
-    begin = Workforce.begin
+    begin = WorkerPool.begin
 
     def begin_and_kill(workers):
         begin(workers)
         if workers.outcome(0).parent.name == "job2":
             os.kill(workers.processes[0].pid, signal.SIGKILL)
 
-    monkeypatch.setattr(Workforce, "begin", begin_and_kill)
+    monkeypatch.setattr(WorkerPool, "begin", begin_and_kill)
     with pytest.raises(NetworkError, match="worker 0 on h3 was ended by SIGKILL"):
         allreduce.run_jobs(settings)
 
@@ -116,7 +116,7 @@ def without_one_worker(monkeypatch, number, **chosen):
         partial_after=2.0,  # the others may have to wait for a processor
         give_up=20.0,
     )
-    begin = Workforce.begin
+    begin = WorkerPool.begin
     rounds = []
 
     def begin_and_stop(workers):
@@ -125,11 +125,11 @@ def without_one_worker(monkeypatch, number, **chosen):
             os.kill(workers.processes[1].pid, number)
         rounds.append(workers.present)
 
-    monkeypatch.setattr(Workforce, "begin", begin_and_stop)
+    monkeypatch.setattr(WorkerPool, "begin", begin_and_stop)
     seen = []
 
     def look(net, results):
-        (plan,) = views.shared_plan(net.topo).jobs
+        (plan,) = inspect.shared_plan(net.topo).jobs
         seen.append((plan.job.absent, show(net, ["who-waits"]).caption))
 
     (result,) = allreduce.run_jobs(settings, inspect=look)

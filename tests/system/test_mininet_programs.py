@@ -13,11 +13,11 @@ import pytest
 from support.mininet import KINDS, missing, needs_mininet
 
 from innet.cli import app
-from innet.errors import ConfigError, UnknownNameError
+from innet.core.errors import ConfigError, UnknownNameError
 
 if not missing():
-    from topo.files import FileTopo, load
-    from topo.own import compiled
+    from innet.mininet.custom_program import compiled
+    from innet.mininet.files import FileTopo, load
 
 ROOT = Path(__file__).parents[2]
 FORWARD = ROOT / "p4/examples/forward.json"

@@ -11,15 +11,15 @@ from support.mininet import KINDS, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.config import load_toml
-from innet.errors import ConfigError, InnetError, InputError
+from innet.core.errors import ConfigError, InnetError, InputError
+from innet.core.settings import load_toml
 
 if not missing():
-    from topo import allreduce
-    from topo.doctor import has_feature
-    from topo.network import network
-    from topo.settings import NetSettings
-    from topo.topologies import Links, PlanTopo
+    from innet.mininet import allreduce
+    from innet.mininet.doctor import has_feature
+    from innet.mininet.network import network
+    from innet.mininet.settings import NetSettings
+    from innet.mininet.topologies import Links, PlanTopo
 
 pytestmark = [
     pytest.mark.mininet,
@@ -100,7 +100,7 @@ def test_a_delay_of_every_link_is_as_long_and_says_who_made_it():
     assert result.report.retransmissions == 0
     # Two links up and two down, in each round of the codec.
     assert result.report.seconds.network > 0.08 * result.report.rounds
-    assert result.report.fabric.endswith("links of 20 ms by the workers' own faults")
+    assert result.report.transport.endswith("links of 20 ms by the workers' own faults")
 
 
 def test_who_makes_a_delay_follows_from_the_kernel(tmp_path):

@@ -69,14 +69,23 @@ def test_packets_are_cut_where_a_link_does_not_carry_them_whole(tmp_path, switch
         places = (near, far) if switch_is == "near" else (far, near)
         at = "10.77.0.2:48879" if switch_is == "near" else "10.77.1.2:48879"
         python = [sys.executable, "-m"]
-        serve = [*python, "workers.service", "--listen", at, "--values", "1024", "--key-file", key]
+        serve = [
+            *python,
+            "innet.processes.service",
+            "--listen",
+            at,
+            "--values",
+            "1024",
+            "--key-file",
+            key,
+        ]
         service = stack.enter_context(
             subprocess.Popen(inside(places[0], *serve), stdout=subprocess.PIPE)
         )
         stack.callback(service.terminate)
         assert service.stdout.readline()
         settings = [f"service={at}", f"key_file={key}", "workers=1", "worker=0", "timeout=5"]
-        work = [*python, "workers.allreduce", *(f"-s{each}" for each in settings)]
+        work = [*python, "innet.processes.allreduce", *(f"-s{each}" for each in settings)]
         done = subprocess.run(
             inside(places[1], *work), capture_output=True, text=True, timeout=100, check=False
         )

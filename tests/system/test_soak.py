@@ -10,8 +10,8 @@ from benchmarks.soak import Load, soak
 @pytest.mark.slow
 def test_kills_cost_no_sum_and_hang_nobody():
     run = soak(4, 4, load=Load(size=3000, pause=0.05), values=32, patience=120)
-    assert run.tally.errors == []
-    assert run.tally.kills == {"worker 0": 1, "switch": 1}
-    assert len(run.tally.interruptions) == 2
-    assert len(run.tally.epochs) >= 3
-    assert set(run.tally.sums) == set(run.workers)
+    assert run.stats.errors == []
+    assert run.stats.kills == {"worker 0": 1, "switch": 1}
+    assert len(run.stats.interruptions) == 2
+    assert len(run.stats.epochs) >= 3
+    assert set(run.stats.sums) == set(run.workers)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from innet import programs
-from innet.errors import InputError, StalledError
-from innet.fabric import MemoryFabric, drive
-from innet.protocol import Membership, SlotWorker, Timing
+from innet.core.errors import InputError, StalledError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import MemoryTransport, drive
+from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint, Layout
-from innet.words import Operation, Segment
 
 STRANGER = 5
 
@@ -31,10 +31,10 @@ def new_switch(*jobs: Job) -> Switch:
     return switch
 
 
-def ends(job: Job) -> dict[int, SlotWorker]:
+def ends(job: Job) -> dict[int, SlotClient]:
     size = len(job.members)
     return {
-        member.port: SlotWorker(
+        member.port: SlotClient(
             Layout(32),
             Membership(worker, size, job.number, job.epoch, job.slots),
             source=member.endpoint,
@@ -45,10 +45,10 @@ def ends(job: Job) -> dict[int, SlotWorker]:
     }
 
 
-def all_reduce(switch: Switch, workers: dict[int, SlotWorker], length: int = 1000) -> None:
+def all_reduce(switch: Switch, workers: dict[int, SlotClient], length: int = 1000) -> None:
     for number, end in enumerate(workers.values(), 1):
-        end.start([Segment(Operation.SUM, np.full(length, number, np.int32))], 0.0)
-    drive(workers, MemoryFabric(switch.process_batch, list(workers)), 0.0)
+        end.start([Segment(ReduceOp.SUM, np.full(length, number, np.int32))], 0.0)
+    drive(workers, MemoryTransport(switch.process_batch, list(workers)), 0.0)
     for end in workers.values():
         assert (end.results()[0] == sum(range(1, len(workers) + 1))).all()
 
@@ -59,9 +59,9 @@ def test_after_a_failure_the_next_epoch_is_exact() -> None:
     workers = ends(job)
     all_reduce(switch, workers)
     alone = {1: workers[1]}
-    alone[1].start([Segment(Operation.SUM, np.ones(500, np.int32))], 0.0)
+    alone[1].start([Segment(ReduceOp.SUM, np.ones(500, np.int32))], 0.0)
     with pytest.raises(StalledError):
-        drive(alone, MemoryFabric(switch.process_batch, [1, 2]), 0.0)
+        drive(alone, MemoryTransport(switch.process_batch, [1, 2]), 0.0)
 
     entries = [entry.handle for entry in switch.table_entries("admission")]
     following, commands = job.next_epoch(entries)
@@ -70,7 +70,7 @@ def test_after_a_failure_the_next_epoch_is_exact() -> None:
     all_reduce(switch, ends(following))
     # Whoever still speaks for the old epoch is a stranger now.
     late = ends(job)[1]
-    late.start([Segment(Operation.SUM, np.ones(32, np.int32))], 0.0)
+    late.start([Segment(ReduceOp.SUM, np.ones(32, np.int32))], 0.0)
     before = int(switch.counters["SlotsIngress.refused"].packets[STRANGER])
     assert switch.process([(1, frame.tobytes()) for frame in late.outgoing(0.0)]) == []
     assert switch.counters["SlotsIngress.refused"].packets[STRANGER] == before + 1

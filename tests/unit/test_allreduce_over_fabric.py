@@ -1,4 +1,4 @@
-"""Workers, fabric and the switch's oracle together: exact sums whatever the network does."""
+"""Workers, transport and the switch's oracle together: exact sums whatever the network does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slot_oracle import DISAGREES, STALE, SlotOracle
 
-from innet.errors import StalledError
-from innet.fabric import Faults, FaultyFabric, MemoryFabric, Recorder, drive
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotRegisters, SlotWorker, Timing
+from innet.core.errors import StalledError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment, combine
+from innet.network import Faults, FaultyTransport, MemoryTransport, Recorder, drive
+from innet.protocol import Membership, SlotClient, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
 from innet.wire import Endpoint, Layout
-from innet.words import Operation, Segment, combine
 
 SLOT_BASE = 64
 
@@ -40,12 +40,12 @@ class Rack:
         members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
         job = Job(members, number=7, epoch=3, slot_base=SLOT_BASE, slots=window, group=5)
         self.switch = SlotOracle(values, job.commands())
-        self.memory = MemoryFabric(self.switch.process, range(1, workers + 1))
-        self.fabric = self.memory
+        self.memory = MemoryTransport(self.switch.process, range(1, workers + 1))
+        self.transport = self.memory
         if faults is not None:
-            self.fabric = FaultyFabric(self.memory, faults, np.random.default_rng(seed))
+            self.transport = FaultyTransport(self.memory, faults, np.random.default_rng(seed))
         self.workers = [
-            SlotWorker(
+            SlotClient(
                 Layout(values, framing),
                 Membership(worker=i, workers=workers, job=7, epoch=3, window=window),
                 source=Endpoint.of_worker(i),
@@ -65,7 +65,7 @@ class Rack:
         """One round; asserts that every worker holds the exact result of every segment."""
         for worker, segments in zip(self.workers, contributions, strict=True):
             worker.start(segments, self.now)
-        self.now = drive(dict(enumerate(self.workers, 1)), self.fabric, self.now)
+        self.now = drive(dict(enumerate(self.workers, 1)), self.transport, self.now)
         for index, segment in enumerate(contributions[0]):
             words = [segments[index].words for segments in contributions]
             expected = combine(segment.operation, words)
@@ -78,7 +78,7 @@ class Rack:
 
 
 def contributions(
-    rng: np.random.Generator, workers: int, shape: list[tuple[Operation, int]]
+    rng: np.random.Generator, workers: int, shape: list[tuple[ReduceOp, int]]
 ) -> list[list[Segment]]:
     """Words over the whole range of int32, so that sums wrap."""
     return [
@@ -90,7 +90,7 @@ def contributions(
     ]
 
 
-MIXED = [(Operation.SUM, 130), (Operation.OR, 1), (Operation.MAX, 37), (Operation.SUM, 0)]
+MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SUM, 0)]
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-4)
 
 
@@ -142,7 +142,7 @@ def test_packets_delayed_over_many_windows_harm_nobody() -> None:
     rng = np.random.default_rng(5)
     rack = Rack(2, window=2, faults=late, timing=Timing(0.002, 1.0, 0.002, 60.0, False))
     for _ in range(10):
-        rack.all_reduce(contributions(rng, 2, [(Operation.SUM, 400)]))
+        rack.all_reduce(contributions(rng, 2, [(ReduceOp.SUM, 400)]))
     assert rack.switch.refused[STALE] > 100
     assert sum(worker.counters.duplicates for worker in rack.workers) > 100
     assert all(worker.counters.refused == {} for worker in rack.workers)
@@ -155,7 +155,7 @@ def test_packets_delayed_over_many_windows_harm_nobody() -> None:
     values=st.sampled_from([1, 3, 8]),
     framing=st.sampled_from(["udp", "raw"]),
     shape=st.lists(
-        st.tuples(st.sampled_from(list(Operation)), st.integers(0, 60)), min_size=1, max_size=4
+        st.tuples(st.sampled_from(list(ReduceOp)), st.integers(0, 60)), min_size=1, max_size=4
     ),
     rounds=st.integers(1, 3),
     loss=st.floats(0, 0.4),
@@ -169,7 +169,7 @@ def test_exact_whatever_happens(
     window: int,
     values: int,
     framing: str,
-    shape: list[tuple[Operation, int]],
+    shape: list[tuple[ReduceOp, int]],
     rounds: int,
     loss: float,
     duplicate: float,
@@ -195,7 +195,7 @@ def test_sequence_wraps_without_a_trace() -> None:
     rack = Rack(2, window=4, first_chunk=2**32 - 50, faults=BAD)
     rng = np.random.default_rng(0)
     for _ in range(3):
-        rack.all_reduce(contributions(rng, 2, [(Operation.SUM, 30 * 4)]))
+        rack.all_reduce(contributions(rng, 2, [(ReduceOp.SUM, 30 * 4)]))
     assert rack.workers[0].next_chunk == 2**32 + 40
     assert rack.registers((2**32 + 39) % 4, (2**32 + 39) // 4 % 2).sequence == 40
 
@@ -230,14 +230,16 @@ def test_stragglers_join_late() -> None:
         for port, host in {**hosts, 3: late}.items():
             frames = host.outgoing(now)
             if len(frames):
-                rack.fabric.send(PacketBatch.uniform(frames, port), now)
-        assert len(rack.fabric.receive(now)) == 0
-        now = rack.fabric.wait(now, min(host.next_deadline() for host in (*hosts.values(), late)))
+                rack.transport.send(PacketBatch.uniform(frames, port), now)
+        assert len(rack.transport.receive(now)) == 0
+        now = rack.transport.wait(
+            now, min(host.next_deadline() for host in (*hosts.values(), late))
+        )
     repeated = rack.workers[0].counters.retransmissions
     assert repeated == 8 * 12  # per slot at 0.01, 0.03, 0.07, 0.15, 0.25, ... 0.95 s
     rack.workers[2].start(given_words[2], now)
-    drive(dict(enumerate(rack.workers, 1)), rack.fabric, now)
-    expected = combine(Operation.SUM, [segments[0].words for segments in given_words])
+    drive(dict(enumerate(rack.workers, 1)), rack.transport, now)
+    expected = combine(ReduceOp.SUM, [segments[0].words for segments in given_words])
     for worker in rack.workers:
         np.testing.assert_array_equal(worker.results()[0], expected)
 
@@ -254,7 +256,7 @@ def test_dead_worker_is_named_within_the_deadline(faults: Faults | None, dead: i
     alive = {port: worker for port, worker in enumerate(rack.workers, 1) if port != dead + 1}
     survivor = next(iter(alive.values()))
     with pytest.raises(StalledError) as caught:
-        drive(alive, rack.fabric, rack.now)
+        drive(alive, rack.transport, rack.now)
     message = str(caught.value)
     assert "job 7, epoch 3, worker" in message
     assert "8 slots wait" in message
@@ -270,9 +272,9 @@ def test_dead_worker_is_named_within_the_deadline(faults: Faults | None, dead: i
 def test_worker_that_sends_less_than_the_others_is_named() -> None:
     rack = Rack(2, timing=Timing(0.01, 2.0, 0.5, give_up=5.0))
     for worker, length in zip(rack.workers, (4, 9), strict=True):
-        worker.start([Segment(Operation.SUM, np.ones(length, np.int32))], 0.0)
+        worker.start([Segment(ReduceOp.SUM, np.ones(length, np.int32))], 0.0)
     with pytest.raises(StalledError, match="worker 0 of 2: slot 0, version 0, sequence 1"):
-        drive(dict(enumerate(rack.workers, 1)), rack.fabric, 0.0)
+        drive(dict(enumerate(rack.workers, 1)), rack.transport, 0.0)
     assert rack.workers[0].diagnose(rack.registers, 5.0).missing == (1,)
     assert rack.switch.refused[DISAGREES] > 0
 
@@ -281,10 +283,10 @@ def test_an_all_reduce_is_never_added_to_another() -> None:
     """Lengths that differ by whole packets, so that no chunk's number of elements tells."""
     rack = Rack(2, timing=Timing(0.01, 2.0, 0.5, give_up=5.0))
     short, long = rack.workers
-    short.start([Segment(Operation.SUM, np.ones(4, np.int32))], 0.0)
-    long.start([Segment(Operation.SUM, np.ones(8, np.int32))], 0.0)
+    short.start([Segment(ReduceOp.SUM, np.ones(4, np.int32))], 0.0)
+    long.start([Segment(ReduceOp.SUM, np.ones(8, np.int32))], 0.0)
     with pytest.raises(StalledError):
-        drive(dict(enumerate(rack.workers, 1)), rack.fabric, 0.0)
+        drive(dict(enumerate(rack.workers, 1)), rack.transport, 0.0)
     assert not short.done
     assert not long.done
 

@@ -11,16 +11,17 @@ import pytest
 from support.mininet import has_bmv2
 from support.switch_cases import program
 
-from innet.errors import ControlError, MissingToolError, StalledError
-from innet.switch import Switch, bmv2, bmv2_choice, load_program
-from innet.switch.bmv2_control import ControlClient
-from innet.switch.bmv2_session import refused
+from innet.bmv2 import choice, simple_switch
+from innet.bmv2.cli import ControlClient
+from innet.bmv2.session import refused
+from innet.core.errors import ControlError, MissingToolError, StalledError
+from innet.switch import Switch, load_program
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
-from innet.switch import bmv2_client
-from innet.switch.bmv2_commands import KNOWN, RuntimeControl
-from innet.switch.command_table import COMMANDS
+from innet.bmv2 import thrift_client
+from innet.bmv2.commands import KNOWN, RuntimeControl
+from innet.switch.control.command_table import COMMANDS
 
 
 class StandIn:
@@ -146,7 +147,7 @@ def test_nobody_there_a_silent_one_and_one_that_goes_are_named(control, stand_in
     with pytest.raises(ControlError, match="control plane is gone"):
         runtime.command(f"register_read {REGISTER} 3")
     there = stand_in()
-    client = bmv2_client.Client(there.port, seconds=0.1)
+    client = thrift_client.Client(there.port, seconds=0.1)
     with pytest.raises(StalledError, match=r"did not answer get_time_elapsed_us in 0\.1 s"):
         client.call("get_time_elapsed_us")
     with pytest.raises(ControlError, match="control plane is gone"):
@@ -203,17 +204,17 @@ def test_commands_that_need_no_tool_are_commands():
 
 
 def test_without_library_and_tool_the_remedy_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(bmv2, "has_thrift", lambda: False)
-    monkeypatch.setattr(bmv2_choice, "has_thrift", lambda: False)
+    monkeypatch.setattr(simple_switch, "has_thrift", lambda: False)
+    monkeypatch.setattr(choice, "has_thrift", lambda: False)
     (tmp_path / "simple_switch").write_text("#!/bin/sh\n")
     (tmp_path / "simple_switch").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
-        bmv2.find_simple_switch()
+        simple_switch.find_simple_switch()
     with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
-        bmv2_choice.Controls({}, 1, None)
-    monkeypatch.setattr(bmv2, "has_thrift", lambda: True)
-    assert bmv2.find_simple_switch() == (tmp_path / "simple_switch", None)
+        choice.Controls({}, 1, None)
+    monkeypatch.setattr(simple_switch, "has_thrift", lambda: True)
+    assert simple_switch.find_simple_switch() == (tmp_path / "simple_switch", None)
 
 
 SAME_ANSWERS = {
@@ -338,7 +339,7 @@ def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
     """What both print is the same; what one refuses, the other refuses."""
     monkeypatch.setattr(ControlClient, "__init__", None)  # no simple_switch_CLI
     own = Switch(load_program(program(name)), "interpret")
-    with bmv2.open_session(program(name), [], [1], thrift=True) as session:
+    with simple_switch.open_session(program(name), [], [1], thrift=True) as session:
         for line in SAME_ANSWERS[name]:
             (theirs,) = session.attempt([line])
             try:

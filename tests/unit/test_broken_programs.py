@@ -16,9 +16,9 @@ import pytest
 from support.broken_json import broken
 
 from innet import programs
-from innet.errors import ProgramError, UnsupportedError
+from innet.core.errors import ProgramError, UnsupportedError
 from innet.switch import Switch, ir, load_program
-from innet.switch.ir_check import check_references
+from innet.switch.ir.check import check_references
 from innet.switch.jit import JitEngine
 
 COUNT = int(os.environ.get("INNET_BROKEN_PROGRAMS", "250"))

@@ -13,14 +13,13 @@ from support.switch_cases import program
 from typer.testing import CliRunner
 
 from innet import programs
-from innet.budget import Severity, estimate
-from innet.budget.effects import effects
-from innet.budget.pieces import Piece
-from innet.budget.stages import place
-from innet.budget.tofino import PIPE
 from innet.cli.app import app
 from innet.switch import ir, load_program
-from innet.switch.loader import read_document
+from innet.switch.frontend.loader import read_document
+from innet.tofino import Severity, estimate
+from innet.tofino.accesses import effects
+from innet.tofino.limits import PIPE
+from innet.tofino.stages import Piece, place
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "budget"
 

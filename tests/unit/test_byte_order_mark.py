@@ -8,14 +8,14 @@ import pytest
 from support.records import a_record
 
 from innet import programs
-from innet.config import AllReduceSettings, load_toml
-from innet.errors import MissingToolError
-from innet.record import DEMO, ExperimentRecord
+from innet.core.errors import MissingToolError
+from innet.core.settings import AllReduceSettings, load_toml
+from innet.mininet.files import commands
+from innet.processes.settings import mapping_in
+from innet.records import DEMO, ExperimentRecord
 from innet.service.daemon import key_of
 from innet.tools import stf_syntax
-from innet.tools.opening import read_commands
-from topo.runtime_json import commands
-from workers.settings import mapping_in
+from innet.tools.files import read_commands
 
 SETTINGS = "workers = 2\nsize = 100\n"
 COMMANDS = "mc_mgrp_create 1\nmc_node_create 0 1\n"
@@ -78,7 +78,7 @@ def test_entries_of_tables(saved):
 
 def test_a_topology(saved):
     try:
-        from topo.files import load  # noqa: PLC0415 - needs Mininet
+        from innet.mininet.files import load  # noqa: PLC0415 - needs Mininet
     except MissingToolError as error:
         pytest.skip(str(error))
     text = json.dumps({"hosts": {"h1": {}}, "switches": {"s1": {}}, "links": [["h1", "s1-p1"]]})

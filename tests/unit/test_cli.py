@@ -20,7 +20,7 @@ from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.allreduce import with_parameters
 from innet.cli.app import app
 from innet.cli.output import say_json
-from innet.errors import ConfigError, InnetError
+from innet.core.errors import ConfigError, InnetError
 
 
 def innet(*arguments):
@@ -249,7 +249,7 @@ class TestWrong:
         def run(*_, **__):
             raise AssertionError("the output cannot be written, so nothing should run")
 
-        monkeypatch.setattr("innet.collective.all_reduce", run)
+        monkeypatch.setattr("innet.allreduce.collective.all_reduce", run)
         with pytest.raises(InnetError, match="cannot write"):
             innet("allreduce", "--size", 10, "--output", tmp_path / path)
 
@@ -382,7 +382,7 @@ class TestEnds:
         assert "Unable to allocate 4.00 TiB" in capsys.readouterr().err
 
     # While packages are imported, and while packets travel: 32 workers take many seconds.
-    @pytest.mark.parametrize("imported", ["numpy", "numba", "innet.collective", ""])
+    @pytest.mark.parametrize("imported", ["numpy", "numba", "innet.allreduce.collective", ""])
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_interrupted(self, tmp_path, imported, number):
         # Says on its first line when it is time; `sleep` makes sure that the signal comes in time.
@@ -444,7 +444,7 @@ def test_allreduce_over_a_bad_network(tmp_path):
     report = json.loads(result.stdout)
     assert report["exact"]
     assert report["retransmissions"] > 0
-    assert report["fabric"] == "memory with faults"
+    assert report["transport"] == "memory with faults"
 
 
 def test_allreduce_goes_on_without_a_dead_worker(tmp_path):

@@ -9,7 +9,12 @@ import typer.main
 from typer.testing import CliRunner
 
 from innet.cli.app import app
-from innet.config import AllReduceSettings, DemoSettings, ThroughputSettings, TrainSettings
+from innet.core.settings import (
+    AllReduceSettings,
+    DemoSettings,
+    ThroughputSettings,
+    TrainSettings,
+)
 
 
 def walk(command, path=()):

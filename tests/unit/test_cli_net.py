@@ -9,7 +9,7 @@ from support.mininet import needs_mininet
 from typer.testing import CliRunner
 
 from innet.cli.app import app
-from innet.errors import InputError
+from innet.core.errors import InputError
 
 OWN = ["--p4", "mine.json", "--cli"]
 FILE = ["--topology", "mine.json", "--cli"]

@@ -9,9 +9,9 @@ import sys
 
 import numpy as np
 import pytest
-from support.service import SECONDS, participants
+from support.service import SECONDS
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.service import join
 from innet.service.daemon import key_of
 
@@ -47,12 +47,14 @@ def wrong(*options):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")
-    command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
+    command = (
+        SERVE if number == signal.SIGTERM else (sys.executable, "-m", "innet.processes.service")
+    )
     options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0", "--window", "8")
     with process(*options, command=command) as (running, address):
         with join(address, job="a", worker=0, workers=1, key="secret", deadline=SECONDS) as member:
             assert member.plan.window == 8
-            (end,) = participants([member])
+            (end,) = make_workers([member])
             total, _ = end.all_reduce(np.full(3, 0.5, np.float32))
             assert total.tolist() == [0.5] * 3
             running.send_signal(number)

@@ -19,7 +19,13 @@ from typer.testing import CliRunner
 from innet.cli import INTERRUPTED
 from innet.cli.app import app
 from innet.cli.switch_explain import tree
-from innet.errors import ControlError, InnetError, InputError, ProgramError, UnknownNameError
+from innet.core.errors import (
+    ControlError,
+    InnetError,
+    InputError,
+    ProgramError,
+    UnknownNameError,
+)
 from innet.switch import ir, load_program
 from innet.tools.captures import CaptureReader
 from innet.tools.explain import explain

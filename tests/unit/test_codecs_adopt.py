@@ -7,7 +7,7 @@ import pytest
 
 import innet
 from innet.codecs import build_codec
-from innet.errors import StateError
+from innet.core.errors import StateError
 
 SIZE = 3000
 

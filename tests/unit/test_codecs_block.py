@@ -12,8 +12,8 @@ from support.lockstep import all_reduce, integer_oracle
 from innet import kernels
 from innet.codecs import build_codec
 from innet.codecs.parts import Contribution
-from innet.errors import ConfigError
-from innet.words import Operation
+from innet.core.errors import ConfigError
+from innet.core.reduce_op import ReduceOp
 
 SPEC = {"carrier": "block"}
 
@@ -28,15 +28,15 @@ def with_ones_at(size, *places):
     return gradient
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
 @pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.02}])
 @given(st.data())
-def test_any_support_arrives(quantiser, selector, data):
+def test_any_support_arrives(quantizer, selector, data):
     job = data.draw(gradients.jobs(max_workers=4))
     block = data.draw(st.sampled_from((1, 3, 16, 256, 1000)))
     spec = {
         "selector": selector,
-        "quantiser": quantiser,
+        "quantizer": quantizer,
         "carrier": {"name": "block", "block": block},
     }
     outcomes = all_reduce(workers(spec, len(job)), job)
@@ -51,9 +51,9 @@ def test_only_the_blocks_of_the_union_travel():
     rounds = []
     outcomes = all_reduce(workers(SPEC, 2), job, watch=rounds.append)
     _, bitmaps, blocks = rounds
-    assert [own[0].operation for own in bitmaps] == [Operation.OR] * 2
+    assert [own[0].operation for own in bitmaps] == [ReduceOp.OR] * 2
     assert [own[0].words.tolist() for own in bitmaps] == [[0b1001], [0b0100]]
-    assert [own[0].operation for own in blocks] == [Operation.SUM] * 2
+    assert [own[0].operation for own in blocks] == [ReduceOp.SUM] * 2
     assert blocks[0][0].words.size == 256 + 256 + 232
     assert outcomes[1].details == {"form": "blocks", "blocks": 4, "union_blocks": 3}
     assert outcomes[1].sum.tolist() == (job[0] + job[1]).tolist()

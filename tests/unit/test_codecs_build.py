@@ -9,7 +9,7 @@ from innet import codecs
 from innet.codecs import build_codec, check_gradient
 from innet.codecs.capabilities import Capabilities, check
 from innet.codecs.carriers.dense import Dense
-from innet.errors import (
+from innet.core.errors import (
     CompositionError,
     ConfigError,
     GradientError,
@@ -60,10 +60,10 @@ def test_descriptions(spec, description):
         ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known.*: .*dense"),
         ({"preset": "x"}, UnknownNameError, "Known.*: .*dense"),
         ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Did you mean 'topk'.*all"),
-        ({"quantiser": "float"}, UnknownNameError, "Known: .*fixed"),
+        ({"quantizer": "float"}, UnknownNameError, "Known: .*fixed"),
         ({"carrier": "pigeon"}, UnknownNameError, "Known: .*dense, .*lhc"),
         ({"feedback": "loud"}, UnknownNameError, "Known: .*none, .*residual"),
-        ({"selectr": "all"}, ConfigError, r"'selectr'\. Did you mean 'selector'\?.*quantiser"),
+        ({"selectr": "all"}, ConfigError, r"'selectr'\. Did you mean 'selector'\?.*quantizer"),
         (
             {"preset": "topk", "selector": {"ratoi": 0.1}},
             ConfigError,
@@ -210,7 +210,7 @@ def test_state_of_another_codec_is_refused(wrong):
         codec.load_state_dict({**codec.state_dict(), **wrong})
 
 
-@pytest.mark.parametrize("parts", [None, {}, {"selector": {}, "quantiser": None}])
+@pytest.mark.parametrize("parts", [None, {}, {"selector": {}, "quantizer": None}])
 def test_what_is_no_whole_state_is_refused(parts):
     codec = build_codec("topk")
     whole = codec.state_dict()

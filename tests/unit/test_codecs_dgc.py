@@ -12,7 +12,7 @@ from support import gradients
 from support.lockstep import all_reduce
 
 from innet.codecs import build_codec
-from innet.errors import CompositionError, ConfigError, GradientError, StateError
+from innet.core.errors import CompositionError, ConfigError, GradientError, StateError
 
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 

@@ -1,4 +1,4 @@
-"""The exact quantiser: the correctly rounded sum, against rational arithmetic."""
+"""The exact quantizer: the correctly rounded sum, against rational arithmetic."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from support.lockstep import all_reduce, sent_oracle
 from innet import kernels
 from innet.codecs import build_codec
 from innet.codecs.parts import Selection
-from innet.codecs.quantisers.exact import ExactScaling
-from innet.errors import GradientError, InputError
-from innet.kernels import Limbs, naive
+from innet.codecs.quantizers.exact import ExactScaling
+from innet.core.errors import GradientError, InputError
+from innet.kernels import Limbs
+from innet.kernels.reference import core
 
 INT32_MAX = 2**31 - 1
 LARGEST, TINIEST = gradients.LARGEST, gradients.TINIEST
@@ -86,7 +87,7 @@ def test_what_cancels_leaves_what_does_not(values, random):
 @pytest.mark.parametrize(
     ("values", "total"),
     [
-        # Ties go to the even neighbour, and what breaks a tie may be 2**-149.
+        # Ties go to the even neighbor, and what breaks a tie may be 2**-149.
         ([1.0, 2.0**-24], 1.0),
         ([1.0, 3 * 2.0**-24], 1.0 + 2.0**-22),
         ([1.0, 2.0**-24, TINIEST], 1.0 + 2.0**-23),
@@ -119,9 +120,9 @@ def test_roundings_that_are_easily_wrong(kernel_set, values, total):
 @pytest.mark.parametrize(
     "spec",
     [
-        {"quantiser": "exact", "carrier": "lhc"},
-        {"quantiser": "exact", "carrier": {"name": "lhc", "cells_per_item": 0.5, "spread": 0.0}},
-        {"preset": "topk", "selector": {"ratio": 0.05}, "quantiser": "exact"},
+        {"quantizer": "exact", "carrier": "lhc"},
+        {"quantizer": "exact", "carrier": {"name": "lhc", "cells_per_item": 0.5, "spread": 0.0}},
+        {"preset": "topk", "selector": {"ratio": 0.05}, "quantizer": "exact"},
     ],
     ids=("lhc", "lhc that stalls", "topk"),
 )
@@ -153,7 +154,7 @@ def test_a_residual_keeps_no_error():
     gradient = rng.standard_normal(1000).astype(np.float32)
     spec = {
         "selector": {"name": "topk", "ratio": 0.1},
-        "quantiser": "exact",
+        "quantizer": "exact",
         "feedback": "residual",
     }
     codec = build_codec(spec)
@@ -169,12 +170,12 @@ def test_a_residual_keeps_no_error():
 def test_no_sum_of_limbs_leaves_int32(workers, largest):
     for grain in (-149, -126, -24, 0, 104):
         x = np.array([largest, -largest], np.float32)
-        if naive.grain(x) < grain:
+        if core.grain(x) < grain:
             continue
-        limbs = Limbs.of(naive.survey(x)[0], grain, workers)
+        limbs = Limbs.of(core.survey(x)[0], grain, workers)
         most = 2**limbs.bits - 1
         assert workers * most <= INT32_MAX < workers * (2 ** (limbs.bits + 1) - 1)
-        assert np.abs(naive.split(x, limbs).astype(np.int64)).max() <= most
+        assert np.abs(core.split(x, limbs).astype(np.int64)).max() <= most
         # As few as possible: one limb less would not hold the largest.
         width = (int(Fraction(largest) / Fraction(2) ** grain)).bit_length()
         assert (limbs.count - 1) * limbs.bits < width <= limbs.count * limbs.bits
@@ -206,18 +207,18 @@ def test_compiled_limbs_are_the_naive_ones(data):
     cpu = kernels.get("cpu")
     grain = cpu.grain(x)
     assert type(grain) is int
-    assert grain == naive.grain(x)
+    assert grain == core.grain(x)
     if not x.any():
         assert grain == 128
         return
-    limbs = Limbs.of(naive.survey(x)[0], grain, data.draw(st.sampled_from(WORKERS)))
+    limbs = Limbs.of(core.survey(x)[0], grain, data.draw(st.sampled_from(WORKERS)))
     if limbs.count * size > 20_000:
         return
     parts = cpu.split(x, limbs)
-    assert parts.tobytes() == naive.split(x, limbs).tobytes()
+    assert parts.tobytes() == core.split(x, limbs).tobytes()
     assert cpu.join(parts, limbs).tobytes() == (x + np.float32(0)).tobytes()  # but for -0.0
     sums = parts + np.roll(parts, 1)
-    assert cpu.join(sums, limbs).tobytes() == naive.join(sums, limbs).tobytes()
+    assert cpu.join(sums, limbs).tobytes() == core.join(sums, limbs).tobytes()
 
 
 def test_zeros_and_nothing_at_all():
@@ -252,7 +253,7 @@ def test_the_support_of_the_census_counts_limbs():
     # The sketch has room for every limb of every element, so that none is left to a repair.
     rng = np.random.default_rng(4)
     job = [np.where(rng.random(20_000) < 0.005, rng.standard_normal(20_000), 0).astype("f4")] * 3
-    spec = {"quantiser": "exact", "carrier": "lhc"}
+    spec = {"quantizer": "exact", "carrier": "lhc"}
     codecs = [build_codec(spec, worker=i) for i in range(3)]
     for _ in range(3):
         outcomes = all_reduce(codecs, job)

@@ -1,4 +1,4 @@
-"""The fixed-point quantiser: no overflow at the extremes, and the error that it promises."""
+"""The fixed-point quantizer: no overflow at the extremes, and the error that it promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import gradients
 
 from innet import kernels
-from innet.codecs.quantisers.fixed import FixedScaling
+from innet.codecs.quantizers.fixed import FixedScaling
 
 INT32_MAX = 2**31 - 1
 WORKERS = (1, 2, 3, 5, 7, 31, 32, 1000, 65_535, 2**31 - 1)
@@ -34,7 +34,7 @@ WORKERS = (1, 2, 3, 5, 7, 31, 32, 1000, 65_535, 2**31 - 1)
 def test_the_extremes_of_all_workers_together_do_not_overflow(name, workers, largest):
     scaling = FixedScaling(kernels.get(name), largest, workers)
     assert np.isfinite(scaling.scale)
-    integers = scaling.quantise(np.array([largest, -largest, 0.0, -0.0], np.float32))
+    integers = scaling.quantize(np.array([largest, -largest, 0.0, -0.0], np.float32))
     bound = INT32_MAX // workers
     # The largest magnitude is the bound itself, so that no bit is wasted.
     assert integers.tolist() == [bound, -bound, 0, 0]
@@ -48,7 +48,7 @@ def test_no_magnitude_exceeds_the_bound(data):
     share = data.draw(st.lists(st.floats(-1, 1, width=32), min_size=1))
     x = (np.array(share) * largest).astype(np.float32)
     x = x[np.abs(x) <= largest]
-    integers = FixedScaling(kernels.get("cpu"), largest, workers).quantise(x)
+    integers = FixedScaling(kernels.get("cpu"), largest, workers).quantize(x)
     assert np.abs(integers.astype(np.int64)).max(initial=0) <= INT32_MAX // workers
 
 
@@ -59,7 +59,7 @@ def test_the_error_is_half_a_step_for_each_worker(data):
     each = [data.draw(gradients.vectors(size)) for _ in range(workers)]
     largest = max(float(np.abs(x).max()) for x in each)
     scaling = FixedScaling(kernels.get("cpu"), largest, workers)
-    total = np.sum([scaling.quantise(x).astype(np.int64) for x in each], axis=0)
+    total = np.sum([scaling.quantize(x).astype(np.int64) for x in each], axis=0)
     decoded = scaling.dequantise(total.astype(np.int32))
     step = Fraction(largest) / (INT32_MAX // workers)
     for i in range(size):
@@ -74,7 +74,7 @@ def test_the_error_is_half_a_step_for_each_worker(data):
 
 def test_a_sum_beyond_float32_is_infinite():
     scaling = FixedScaling(kernels.get("cpu"), gradients.LARGEST, 2)
-    one = scaling.quantise(np.array([gradients.LARGEST, -gradients.LARGEST], np.float32))
+    one = scaling.quantize(np.array([gradients.LARGEST, -gradients.LARGEST], np.float32))
     assert scaling.dequantise(one).tolist() == [gradients.LARGEST, -gradients.LARGEST]
     assert scaling.dequantise(2 * one).tolist() == [np.inf, -np.inf]
     assert not scaling.finite
@@ -91,7 +91,7 @@ def test_what_is_said_to_be_finite_is(largest, workers):
 def test_all_zero_has_scale_zero():
     scaling = FixedScaling(kernels.get("cpu"), 0.0, 4)
     assert scaling.scale == 0
-    assert scaling.quantise(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
+    assert scaling.quantize(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
     assert scaling.dequantise(np.zeros(3, np.int32)).tolist() == [0, 0, 0]
 
 

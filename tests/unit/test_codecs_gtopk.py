@@ -45,7 +45,7 @@ def integers(rng, size):
 def test_the_k_largest_of_the_sum_of_the_selections(count, k):
     rng = np.random.default_rng(count)
     job = [integers(rng, 60).astype(np.float32) for _ in range(count)]
-    outcomes = all_reduce(workers(gtopk(k, quantiser="exact"), count), job)
+    outcomes = all_reduce(workers(gtopk(k, quantizer="exact"), count), job)
     total = np.sum([largest(gradient.tolist(), k) for gradient in job], axis=0)
     for outcome in outcomes:
         assert outcome.sum.tolist() == largest(total.tolist(), k)
@@ -67,7 +67,7 @@ def test_agrees_with_the_papers_tree_where_nothing_is_lost_on_the_way(count, kin
         else:  # the union has at most k coordinates
             gradient[rng.choice(k, 3, replace=False)] = rng.integers(-9, 10, 3)
         job.append(gradient.astype(np.float32))
-    (outcome, *_) = all_reduce(workers(gtopk(k, quantiser="exact"), count), job)
+    (outcome, *_) = all_reduce(workers(gtopk(k, quantizer="exact"), count), job)
     assert outcome.sum.tolist() == tree(job, k)
 
 
@@ -76,20 +76,20 @@ def test_two_workers_are_the_papers_tree(data):
     size, k = data.draw(st.integers(1, 80)), data.draw(st.integers(1, 20))
     rng = np.random.default_rng(data.draw(gradients.seeds))
     job = [rng.integers(-5, 6, size).astype(np.float32) for _ in range(2)]  # ties abound
-    (outcome, _) = all_reduce(workers(gtopk(k, quantiser="exact"), 2), job)
+    (outcome, _) = all_reduce(workers(gtopk(k, quantizer="exact"), 2), job)
     assert outcome.sum.tolist() == tree(job, k)
 
 
 def test_what_the_tree_loses_on_the_way_is_kept():
     # Coordinate 0 is the largest of the sum, and in no pair the largest.
     job = [np.array(x, np.float32) for x in ([3, 0, 0], [0, 4, 0], [3, 0, 0], [0, 0, 4])]
-    (outcome, *_) = all_reduce(workers(gtopk(1, quantiser="exact"), 4), job)
+    (outcome, *_) = all_reduce(workers(gtopk(1, quantizer="exact"), 4), job)
     assert outcome.sum.tolist() == [6, 0, 0]
     assert tree(job, 1) == [0, 4, 0]
 
 
 def test_the_picks_that_lost_return_to_the_residual():
-    codecs = workers(gtopk(1, quantiser="exact"), 3)
+    codecs = workers(gtopk(1, quantizer="exact"), 3)
     job = [np.array(x, np.float32) for x in ([5, 1, 0], [0, 3, 2], [1, 4, 0])]
     outcomes = all_reduce(codecs, job)
     assert [outcome.sum.tolist() for outcome in outcomes] == [[0, 7, 0]] * 3
@@ -122,16 +122,16 @@ def test_what_counted_and_what_is_kept_are_x_bit_for_bit(data):
 
 def test_equal_sums_are_kept_in_order():
     job = [np.array([0, 2, 0, 2, 2], np.float32)] * 2
-    codecs = workers(gtopk(2, quantiser="exact"), 2)
+    codecs = workers(gtopk(2, quantizer="exact"), 2)
     assert all_reduce(codecs, job)[0].sum.tolist() == [0, 4, 0, 4, 0]
     job = [np.array([1, 0, 0, 0], np.float32), np.array([0, 0, 0, 1], np.float32)]
-    (outcome, _) = all_reduce(workers(gtopk(1, quantiser="exact"), 2), job)
+    (outcome, _) = all_reduce(workers(gtopk(1, quantizer="exact"), 2), job)
     assert outcome.sum.tolist() == [1, 0, 0, 0]
 
 
 def test_shares_that_cancel_out_have_arrived_where_there_is_room():
     x = np.array([7, 0, 0], np.float32)
-    codecs = workers(gtopk(1, quantiser="exact"), 2)
+    codecs = workers(gtopk(1, quantizer="exact"), 2)
     outcomes = all_reduce(codecs, [x, -x])
     assert outcomes[0].applied is None
     assert not any(codec.feedback.residual.any() for codec in codecs)
@@ -140,12 +140,12 @@ def test_shares_that_cancel_out_have_arrived_where_there_is_room():
 def test_sums_that_float32_cannot_hold_are_the_largest():
     big = np.array([3e38, 1, 0], np.float32)
     other = np.array([3e38, 0, 2], np.float32)
-    (outcome, _) = all_reduce(workers(gtopk(2, quantiser="exact"), 2), [big, other])
+    (outcome, _) = all_reduce(workers(gtopk(2, quantizer="exact"), 2), [big, other])
     assert outcome.sum.tolist() == [np.inf, 0, 2]
 
 
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_small_gradients_arrive_whole(size):
     job = [np.arange(size, dtype=np.float32)] * 3
-    outcomes = all_reduce(workers(gtopk(5, quantiser="exact"), 3), job)
+    outcomes = all_reduce(workers(gtopk(5, quantizer="exact"), 3), job)
     assert outcomes[2].sum.tolist() == (3 * np.arange(size)).tolist()

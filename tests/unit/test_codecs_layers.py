@@ -10,8 +10,8 @@ import pytest
 import innet
 from innet.codecs import build_codec
 from innet.codecs.selectors.scalecom import rate_of
-from innet.errors import ConfigError, InputError, StateError
-from innet.experiments import cnn, digits
+from innet.core.errors import ConfigError, InputError, StateError
+from innet.experiments.models import cnn, digits
 from innet.experiments.runs import OverNetwork, Trial
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
@@ -75,7 +75,7 @@ def test_the_collective_tells_its_codecs():
 
 
 def test_training_tells_the_networks_layers():
-    settings = innet.config.TrainingSettings(workers=2)
+    settings = innet.core.settings.TrainingSettings(workers=2)
     made = []
 
     class Summing:

@@ -11,9 +11,9 @@ from support.lockstep import all_reduce, integer_oracle, sent_oracle
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.carriers.census import Census, _unit
-from innet.errors import StateError
-from innet.words import Operation
+from innet.codecs.carriers.support_size import SupportSize, _unit
+from innet.core.errors import StateError
+from innet.core.reduce_op import ReduceOp
 
 TOO_SMALL = {"name": "lhc", "cells_per_item": 0.5, "spread": 0.0, "pair_stalls": 1.0}
 
@@ -50,7 +50,7 @@ def test_a_repair_is_one_round_of_the_missing_items_alone():
     assert outcomes[0].rounds == len(rounds) == 3
     assert 0 < details["stalled_items"] <= details["union"] + details["false_positives"]
     (repair,) = rounds[2][0]
-    assert repair.operation is Operation.SUM
+    assert repair.operation is ReduceOp.SUM
     assert repair.words.size == details["repair_words"] < details["stalled_items"]
     np.testing.assert_array_equal(outcomes[3].integer_sum, integer_oracle(outcomes, 20_000))
 
@@ -79,8 +79,8 @@ def test_index_and_sketch_travel_in_one_round():
     job = sparse(np.random.default_rng(1), 10_000, 100, count=3)
     outcomes = all_reduce(workers("lhc", 3), job, watch=rounds.append)
     assert [[segment.operation for segment in own[0]] for own in rounds] == [
-        [Operation.MAX, Operation.SUM],
-        [Operation.OR, Operation.SUM],
+        [ReduceOp.MAX, ReduceOp.SUM],
+        [ReduceOp.OR, ReduceOp.SUM],
     ]
     assert [segment.words.size for segment in rounds[0][0]] == [4, 1]
     assert outcomes[0].details["union"] == np.count_nonzero(np.any(job, axis=0))
@@ -124,7 +124,7 @@ def test_an_overlap_that_vanishes_is_repaired():
 
 
 def test_sparse_gradients_arrive_as_they_were():
-    # What "lossless" means for the preset: the quantiser's half step is all there is.
+    # What "lossless" means for the preset: the quantizer's half step is all there is.
     rng = np.random.default_rng(6)
     job = sparse(rng, 30_000, 900, count=4)
     outcomes = all_reduce(workers("lhc", 4), job)
@@ -145,13 +145,13 @@ def test_stalls_are_rare_at_every_size(items, blocks):
     for _ in range(400):
         size = 64 * items + 640
         dense = np.zeros(size, np.int32)
-        if blocks:  # runs of 16 neighbours, as the rows of an embedding
+        if blocks:  # runs of 16 neighbors, as the rows of an embedding
             starts = 16 * rng.choice(size // 16, -(-items // 16), replace=False)
             places = (starts[:, None] + np.arange(16)).ravel()[:items]
         else:
             places = rng.choice(size, items, replace=False)
         dense[places] = 1
-        layout = carrier.plan(Census(items, items, size)).layout
+        layout = carrier.plan(SupportSize(items, items, size)).layout
         carrier._sketches += 1
         stalls += bool(
             cpu.lhc_peel(*cpu.lhc_encode(None, dense, size, layout), size, layout)[1].any()
@@ -171,8 +171,8 @@ def test_counts_of_all_workers_fit_an_int32(size, count):
 @pytest.mark.parametrize("size", [10**6, 2**31 - 1])
 def test_the_largest_gradients_are_planned_without_overflow(size):
     carrier = build_codec("lhc").carrier
-    assert carrier.plan(Census(size, 32 * size, size)) is None
-    plan = carrier.plan(Census(size // 1000, size // 250, size))
+    assert carrier.plan(SupportSize(size, 32 * size, size)) is None
+    plan = carrier.plan(SupportSize(size // 1000, size // 250, size))
     assert plan is not None
     assert plan.words < size // 100
     assert plan.layout.coupled == (size > 10**6)

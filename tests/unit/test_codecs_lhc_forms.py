@@ -12,12 +12,13 @@ from support.lockstep import all_reduce, integer_oracle
 from innet import kernels
 from innet.codecs import build_codec
 from innet.codecs.capabilities import SAME_INDICES, Capabilities
-from innet.codecs.carriers.census import Census
-from innet.codecs.carriers.sketch_plan import LhcSettings, _root, plan, sketch_layout
+from innet.codecs.carriers.sketch_sizing import LhcSettings, _root, plan, sketch_layout
+from innet.codecs.carriers.support_size import SupportSize
 from innet.codecs.selectors.topk import TopK
-from innet.errors import ConfigError
-from innet.kernels import SketchLayout, naive
-from innet.words import Operation
+from innet.core.errors import ConfigError
+from innet.core.reduce_op import ReduceOp
+from innet.kernels import SketchLayout
+from innet.kernels.reference import core
 
 cpu = kernels.get("cpu")
 
@@ -123,7 +124,7 @@ def test_a_bloom_filter_takes_a_fraction_of_a_bitmap_and_loses_nothing():
     assert details["union"] == np.count_nonzero(np.any(job, axis=0))
     assert details["stalled_items"] == 0
     index, sketch = rounds[1][0]
-    assert index.operation is Operation.OR
+    assert index.operation is ReduceOp.OR
     assert index.words.size * 4 < 200_000 / 32
     assert sketch.words.size < 2 * details["union"]
     np.testing.assert_array_equal(outcomes[3].integer_sum, integer_oracle(outcomes, 200_000))
@@ -149,10 +150,10 @@ class Leader(TopK):
         return indices, x[indices]
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
-def test_shared_indices_go_as_a_list(quantiser):
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
+def test_shared_indices_go_as_a_list(quantizer):
     job = list(np.random.default_rng(2).standard_normal((3, 5000)).astype(np.float32))
-    codecs = workers({}, 3, quantiser=quantiser)
+    codecs = workers({}, 3, quantizer=quantizer)
     for codec in codecs:
         codec.selector = Leader(codec.selector.parameters, codec._context)
     rounds = []
@@ -160,7 +161,7 @@ def test_shared_indices_go_as_a_list(quantiser):
     assert outcomes[0].details["form"] == "list"
     limbs = outcomes[0].contribution.limbs
     (only,) = rounds[1][0]
-    assert (only.operation, only.words.size) == (Operation.SUM, 500 * limbs)
+    assert (only.operation, only.words.size) == (ReduceOp.SUM, 500 * limbs)
     oracle = integer_oracle(outcomes, 5000 * limbs)
     for outcome in outcomes:
         np.testing.assert_array_equal(outcome.integer_sum, oracle)
@@ -190,14 +191,14 @@ def test_what_is_asked_for_is_what_the_core_lacks():
     # Two elements in the same three cells: the value of one gives that of the other.
     for seed in range(2000):
         layout = SketchLayout(2, 1, seed)
-        if (naive.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
+        if (core.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
             break
     asked = cpu.lhc_unlock(np.array([3], np.int32), 2, layout)
     assert asked.tolist() == [1]
 
 
 def test_sums_of_cells_may_leave_int32():
-    # Every worker's every value at the quantiser's bound, many elements to a cell.
+    # Every worker's every value at the quantizer's bound, many elements to a cell.
     job = [np.full(3000, value, np.float32) for value in (1.0, 1.0, 1.0)]
     carrier = {"index": "bitmap", "hashing": "plain", "cells_per_item": 0.3, "spread": 0.0}
     outcomes = all_reduce(workers(carrier, 3), job)
@@ -222,5 +223,5 @@ def test_wrong_parameters_are_named(wrong):
 
 def test_plans_depend_on_the_census_alone():
     one, other = (build_codec("lhc", worker=worker).carrier for worker in range(2))
-    census = Census(100, 400, 100_000)
-    assert one.plan(census) == other.plan(census)
+    support_size = SupportSize(100, 400, 100_000)
+    assert one.plan(support_size) == other.plan(support_size)

@@ -10,11 +10,11 @@ import innet
 from innet.codecs import PARTS, build_codec
 from innet.codecs.capabilities import INT32, ONE_INTEGER, REST, ZEROS, Capabilities
 from innet.codecs.carriers.dense import Dense
-from innet.codecs.parts import Quantiser, Scaling, Selector, Total
-from innet.config import Settings
-from innet.errors import ConfigError, InputError
-from innet.registry import Registry
-from innet.words import Operation, Segment
+from innet.codecs.parts import Quantizer, Scaling, Selector, Total
+from innet.core.errors import ConfigError, InputError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.registry import Registry
+from innet.core.settings import Settings
 
 JOB = [np.arange(1, 31, dtype=np.float32)] * 2
 
@@ -122,14 +122,14 @@ def test_a_choice_of_a_sum_that_is_none():
 class Rounded(Scaling):
     scale = 1.0
 
-    def quantise(self, values):
+    def quantize(self, values):
         return np.rint(values).astype(np.int32)
 
     def dequantise(self, integers):
         return integers / 1
 
 
-class InDoubles(Quantiser):
+class InDoubles(Quantizer):
     name = "in-doubles"
     capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER, ZEROS}))
 
@@ -148,19 +148,19 @@ class InDoubles(Quantiser):
 def test_values_of_another_dtype(carrier, gradient):
     codecs = [build_codec({"carrier": carrier}, worker=worker) for worker in range(2)]
     for codec in codecs:
-        codec.quantiser = InDoubles(Settings(), codec._context)
-    with pytest.raises(InputError, match="values from quantiser 'in-doubles' are float64"):
+        codec.quantizer = InDoubles(Settings(), codec._context)
+    with pytest.raises(InputError, match="values from quantizer 'in-doubles' are float64"):
         all_reduce(codecs, [gradient] * 2)
 
 
 class AsFloats(Rounded):
-    def quantise(self, values):
+    def quantize(self, values):
         return np.sign(values)
 
 
 class OneTooFew(Rounded):
-    def quantise(self, values):
-        return super().quantise(values)[1:]
+    def quantize(self, values):
+        return super().quantize(values)[1:]
 
 
 @pytest.mark.parametrize("carrier", ["dense", "lhc", "union", "block"])
@@ -169,9 +169,9 @@ class OneTooFew(Rounded):
 )
 def test_integers_that_are_none_or_too_few(carrier, scaling, match):
     codec = build_codec({"carrier": carrier})
-    codec.quantiser = InDoubles(Settings(), codec._context)
-    codec.quantiser.agree = lambda answers, workers: scaling()
-    match = f"integers from quantiser 'in-doubles' are {match}; expected is int32 \\(30,\\)"
+    codec.quantizer = InDoubles(Settings(), codec._context)
+    codec.quantizer.agree = lambda answers, workers: scaling()
+    match = f"integers from quantizer 'in-doubles' are {match}; expected is int32 \\(30,\\)"
     with pytest.raises(InputError, match=match):
         all_reduce([codec], JOB[:1])
 
@@ -195,7 +195,7 @@ class OneMoreRound(Dense):
     def carry(self, *arguments):
         total = yield from super().carry(*arguments)
         if self.context.worker == 1:
-            yield [Segment(Operation.SUM, np.ones(5, np.int32))]
+            yield [Segment(ReduceOp.SUM, np.ones(5, np.int32))]
         return total
 
 
@@ -212,7 +212,7 @@ class TestRegistered:
     @pytest.fixture
     def selectors(self, monkeypatch):
         registry = Registry("selector", "innet.nobody")
-        registry.register("all", "innet.codecs.selectors.everything:All")
+        registry.register("all", "innet.codecs.selectors.all:All")
         monkeypatch.setitem(PARTS, "selector", registry)
         return registry
 

@@ -1,4 +1,4 @@
-"""Zeros of gradients that are sparse by themselves: not quantised where nobody sends them."""
+"""Zeros of gradients that are sparse by themselves: not quantized where nobody sends them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet.codecs import build_codec
 from innet.codecs import codec as codecs
-from innet.codecs.feedback.none import NoFeedback
-from innet.codecs.quantisers.fixed import FixedScaling
+from innet.codecs.error_feedback.none import NoFeedback
+from innet.codecs.quantizers.fixed import FixedScaling
 
 SIZE = 5000
 
@@ -25,9 +25,9 @@ def job():
     return list(each)
 
 
-def reduced(carrier, quantiser):
+def reduced(carrier, quantizer):
     """What the workers sent, word by word, and the outcomes."""
-    spec = {"selector": "all", "quantiser": quantiser, "carrier": carrier, "feedback": "none"}
+    spec = {"selector": "all", "quantizer": quantizer, "carrier": carrier, "feedback": "none"}
     rounds = []
     own = [build_codec(spec, worker=worker) for worker in range(3)]
     outcomes = all_reduce(own, job(), watch=rounds.append)
@@ -35,17 +35,17 @@ def reduced(carrier, quantiser):
     return words, outcomes
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
 @pytest.mark.parametrize("carrier", ["lhc", "union"])
-def test_the_same_words_travel_as_if_all_were_quantised(carrier, quantiser, monkeypatch):
-    words, outcomes = reduced(carrier, quantiser)
+def test_the_same_words_travel_as_if_all_were_quantised(carrier, quantizer, monkeypatch):
+    words, outcomes = reduced(carrier, quantizer)
     limbs = outcomes[0].contribution.limbs
     for outcome in outcomes:
         assert outcome.contribution.integers.size <= SIZE * 8 // 100 * limbs
         assert outcome.indices is None
         np.testing.assert_array_equal(outcome.integer_sum, integer_oracle(outcomes, SIZE * limbs))
     monkeypatch.setattr(codecs, "_MANY", SIZE + 1)
-    expected, whole = reduced(carrier, quantiser)
+    expected, whole = reduced(carrier, quantizer)
     assert whole[1].contribution.integers.size == SIZE * limbs
     assert words == expected
     np.testing.assert_array_equal(outcomes[0].sum, whole[0].sum)

@@ -1,4 +1,4 @@
-"""Quantiser ``optimistic``: finer steps while sums fit, the round again while they do not."""
+"""Quantizer ``optimistic``: finer steps while sums fit, the round again while they do not."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import pytest
 from support.lockstep import all_reduce, integer_oracle
 
 from innet.codecs import build_codec
-from innet.codecs.quantisers.fixed import FixedScaling
-from innet.codecs.quantisers.optimistic import OptimisticScaling
-from innet.errors import CompositionError
+from innet.codecs.quantizers.fixed import FixedScaling
+from innet.codecs.quantizers.optimistic import OptimisticScaling
+from innet.core.errors import CompositionError
 from innet.kernels import get
 
-SPEC = {"preset": "dense", "quantiser": "optimistic"}
+SPEC = {"preset": "dense", "quantizer": "optimistic"}
 
 
-def summed(gradients: list[np.ndarray], **quantiser: int):
-    spec = {"preset": "dense", "quantiser": {"name": "optimistic", **quantiser}}
+def summed(gradients: list[np.ndarray], **quantizer: int):
+    spec = {"preset": "dense", "quantizer": {"name": "optimistic", **quantizer}}
     codecs = [build_codec(spec, worker=worker) for worker in range(len(gradients))]
     outcomes = all_reduce(codecs, gradients)
     oracle = integer_oracle(outcomes, gradients[0].size)

@@ -1,4 +1,4 @@
-"""Quantisers that ask nobody: a scale of their own choice, whatever the workers' values are."""
+"""Quantizers that ask nobody: a scale of their own choice, whatever the workers' values are."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from support.lockstep import all_reduce
 
 from innet.codecs import build_codec
 from innet.codecs.capabilities import INT32, ONE_INTEGER, ZEROS, Capabilities
-from innet.codecs.parts import Quantiser, Scaling
-from innet.config import Settings
+from innet.codecs.parts import Quantizer, Scaling
+from innet.core.settings import Settings
 
 
 class Eighths(Scaling):
     scale = 8.0
 
-    def quantise(self, values):
+    def quantize(self, values):
         return np.rint(values * np.float32(8)).astype(np.int32)
 
     def dequantise(self, integers):
         return (integers / 8).astype(np.float32)
 
 
-class InEighths(Quantiser[Settings]):
+class InEighths(Quantizer[Settings]):
     name = "in-eighths"
     capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER, ZEROS}), rounds=(1, 1))
 
@@ -39,7 +39,7 @@ def codecs(carrier, selector="all", feedback="none"):
     for worker in range(3):
         spec = {"selector": selector, "carrier": carrier, "feedback": feedback}
         codec = build_codec(spec, worker=worker)
-        codec.quantiser = InEighths(Settings(), codec._context)
+        codec.quantizer = InEighths(Settings(), codec._context)
         yield codec
 
 

@@ -13,11 +13,10 @@ from support.lockstep import all_reduce, integer_oracle
 from innet import codecs, kernels
 from innet.codecs import build_codec
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
-from innet.codecs.parts import Contribution, Selector
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
-from innet.errors import CompositionError
-from innet.words import combine
+from innet.codecs.parts import Contribution, Selector, Stopwatch
+from innet.core.errors import CompositionError
+from innet.core.reduce_op import combine
+from innet.core.settings import Settings
 
 naive = kernels.get("naive")
 compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
@@ -95,7 +94,7 @@ def test_as_many_workers_as_int32_has_room_for_need_a_word_each():
     ("workers", "levels", "lanes"), [(1, 127, 4), (4, 127, 3), (4, 7, 5), (8, 1, 6), (32, 127, 2)]
 )
 def test_qsgd_sends_so_many_words(workers, levels, lanes):
-    spec = {"preset": "qsgd", "quantiser": {"levels": levels}}
+    spec = {"preset": "qsgd", "quantizer": {"levels": levels}}
     codecs = [build_codec(spec, worker=worker) for worker in range(workers)]
     rng = np.random.default_rng(3)
     job = list(rng.standard_normal((workers, 1000)).astype(np.float32))
@@ -121,7 +120,7 @@ def test_only_shared_indices_save_words(monkeypatch, selector, words):
     if not isinstance(selector, str):
         monkeypatch.setitem(codecs.PARTS["selector"]._loaded, "seventh", selector)
         selector = "seventh"
-    spec = {"selector": selector, "quantiser": "qsgd", "carrier": "packed", "feedback": "residual"}
+    spec = {"selector": selector, "quantizer": "qsgd", "carrier": "packed", "feedback": "residual"}
     rng = np.random.default_rng(3)
     job = list(rng.standard_normal((4, 1000)).astype(np.float32))
     rounds = []
@@ -134,7 +133,7 @@ def test_only_shared_indices_save_words(monkeypatch, selector, words):
     np.testing.assert_array_equal(outcomes[0].integer_sum, integer_oracle(outcomes, 1000))
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
-def test_integers_that_fill_a_word_are_refused(quantiser):
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
+def test_integers_that_fill_a_word_are_refused(quantizer):
     with pytest.raises(CompositionError, match="nothing to pack"):
-        build_codec({"quantiser": quantiser, "carrier": "packed"})
+        build_codec({"quantizer": quantizer, "carrier": "packed"})

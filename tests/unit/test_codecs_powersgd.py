@@ -13,15 +13,15 @@ from support.lockstep import all_reduce
 import innet
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.selectors.low_rank import directions, layers_of, orthonormal
-from innet.errors import ConfigError, StateError
+from innet.codecs.selectors.powersgd import directions, layers_of, orthonormal
+from innet.core.errors import ConfigError, StateError
 
 naive = kernels.get("naive")
 compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
 
 
-def codecs(count, layers=None, seed=0, quantiser="fixed", **selector):
-    spec = {"preset": "powersgd", "selector": selector, "quantiser": quantiser}
+def codecs(count, layers=None, seed=0, quantizer="fixed", **selector):
+    spec = {"preset": "powersgd", "selector": selector, "quantizer": quantizer}
     return [build_codec(spec, worker=w, layers=layers, seed=seed) for w in range(count)]
 
 
@@ -140,10 +140,10 @@ def test_a_gradient_of_unknown_shape_is_a_square():
 # ------------------------------------------------------------------ the iteration
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
-def test_a_matrix_of_low_rank_arrives_at_once(quantiser):
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
+def test_a_matrix_of_low_rank_arrives_at_once(quantizer):
     job = [low_rank(60, 40, 2) * np.float32(weight) for weight in (1, 2, -5)]
-    outcomes = all_reduce(codecs(3, [(60, 40)], quantiser=quantiser), job)
+    outcomes = all_reduce(codecs(3, [(60, 40)], quantizer=quantizer), job)
     expected = np.sum(job, axis=0)
     np.testing.assert_allclose(outcomes[0].sum, expected, atol=1e-5 * np.abs(expected).max())
 
@@ -194,7 +194,7 @@ def test_what_is_sent_and_what_stays_make_the_whole():
         np.testing.assert_allclose((sent * rest).sum(axis=0), 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("others", [{"quantiser": "thc"}, {"quantiser": "qsgd"}])
+@pytest.mark.parametrize("others", [{"quantizer": "thc"}, {"quantizer": "qsgd"}])
 def test_the_factors_may_be_quantised_further(others):
     spec = {"preset": "powersgd", "carrier": "packed", **others}
     gradient = [low_rank(200, 100, 2)] * 2

@@ -1,4 +1,4 @@
-"""Quantiser qsgd: no overflow at the extremes, the promised mean, and its random numbers."""
+"""Quantizer qsgd: no overflow at the extremes, the promised mean, and its random numbers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from support.lockstep import all_reduce
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.quantisers.qsgd import QsgdScaling
-from innet.errors import ConfigError, StateError
+from innet.codecs.quantizers.qsgd import QsgdScaling
+from innet.core.errors import ConfigError, StateError
 
 INT32_MAX = 2**31 - 1
 LEVELS = (1, 3, 127, 2**20 - 1, 2**20)
@@ -28,8 +28,8 @@ LARGEST = (
 )
 
 
-def codecs(count, seed=0, **quantiser):
-    spec = {"preset": "qsgd", "quantiser": quantiser}
+def codecs(count, seed=0, **quantizer):
+    spec = {"preset": "qsgd", "quantizer": quantizer}
     return [build_codec(spec, seed=seed, worker=worker) for worker in range(count)]
 
 
@@ -38,7 +38,7 @@ def codecs(count, seed=0, **quantiser):
 @pytest.mark.parametrize("largest", LARGEST)
 def test_the_extremes_stay_within_the_levels_and_zeros_remain(name, levels, largest):
     x = np.tile(np.array([largest, -largest, 0.0, -0.0], np.float32), 500)
-    integers = QsgdScaling(kernels.get(name), largest, levels, 5).quantise(x)
+    integers = QsgdScaling(kernels.get(name), largest, levels, 5).quantize(x)
     assert np.abs(integers).max() == levels
     assert (np.sign(integers[np.abs(integers) > 0]) == np.sign(x[np.abs(integers) > 0])).all()
     assert not integers[x == 0].any()
@@ -52,7 +52,7 @@ def test_no_magnitude_exceeds_the_levels_and_no_value_is_a_step_off(data):
     x = (np.array(share) * largest).astype(np.float32)
     x = x[np.abs(x) <= largest]
     key = data.draw(st.integers(0, 2**64 - 1))
-    integers = QsgdScaling(kernels.get("cpu"), largest, levels, key).quantise(x)
+    integers = QsgdScaling(kernels.get("cpu"), largest, levels, key).quantize(x)
     assert np.abs(integers).max(initial=0) <= levels
     assert (np.abs(integers - x.astype(np.float64) / largest * levels) <= 1 + 2.0**-30).all()
 
@@ -62,7 +62,7 @@ def test_no_magnitude_exceeds_the_levels_and_no_value_is_a_step_off(data):
 def test_the_levels_make_room_for_the_workers(workers, levels):
     (codec,) = codecs(1, levels=levels)
     one = [np.array([1.0], np.float32).view(np.int32)]
-    chosen = codec.quantiser.agree(one, workers).scale
+    chosen = codec.quantizer.agree(one, workers).scale
     assert chosen == min(levels, INT32_MAX // workers)
     assert chosen * workers <= INT32_MAX
 
@@ -99,7 +99,7 @@ def test_workers_seeds_and_all_reduces_round_independently():
 
 def test_neighbours_round_independently():
     x = np.full(100_001, 0.5, np.float32)
-    up = QsgdScaling(kernels.get("cpu"), 1.0, 1, 9).quantise(x) - 0.5
+    up = QsgdScaling(kernels.get("cpu"), 1.0, 1, 9).quantize(x) - 0.5
     for distance in (1, 2, 32, 1000):
         assert abs(np.mean(up[distance:] * up[:-distance])) < 0.25 * 5 / math.sqrt(99_000)
 
@@ -114,7 +114,7 @@ def test_levels_out_of_range_are_refused(levels):
 def test_a_state_that_is_no_count_is_refused(step):
     (codec,) = codecs(1)
     state = codec.state_dict()
-    assert state["parts"]["quantiser"] == {"step": 0}
-    state["parts"]["quantiser"]["step"] = step
+    assert state["parts"]["quantizer"] == {"step": 0}
+    state["parts"]["quantizer"]["step"] = step
     with pytest.raises(StateError, match="not a count"):
         codec.load_state_dict(state)

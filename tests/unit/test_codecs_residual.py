@@ -10,7 +10,7 @@ from support import gradients
 from support.lockstep import all_reduce
 
 from innet.codecs import build_codec
-from innet.errors import GradientError, StateError
+from innet.core.errors import GradientError, StateError
 
 
 def dense_of(outcome, size):

@@ -11,8 +11,8 @@ from support.lockstep import all_reduce
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.errors import ConfigError, GradientError, InputError, StateError
-from innet.words import Operation
+from innet.core.errors import ConfigError, GradientError, InputError, StateError
+from innet.core.reduce_op import ReduceOp
 
 
 def workers(spec, count, **keywords):
@@ -44,25 +44,25 @@ def test_the_leaders_indices_travel_as_a_round_of_k_words():
     job = job_of(np.random.default_rng(1), 3, 1000)
     all_reduce(workers("scalecom", 3), job, watch=rounds.append)
     choice, opening, words = rounds
-    assert [own[0].operation for own in choice] == [Operation.OR] * 3
+    assert [own[0].operation for own in choice] == [ReduceOp.OR] * 3
     assert [own[0].words.size for own in choice] == [10] * 3  # counted, whoever leads
     assert [bool(own[0].words.any()) for own in choice] == [True, False, False]
-    assert [segment.operation for segment in opening[0]] == [Operation.MAX]
-    assert [(each.operation, each.words.size) for each in words[0]] == [(Operation.SUM, 10)]
+    assert [segment.operation for segment in opening[0]] == [ReduceOp.MAX]
+    assert [(each.operation, each.words.size) for each in words[0]] == [(ReduceOp.SUM, 10)]
 
 
 @pytest.mark.parametrize("exact", [False, True])
 @given(st.data())
 def test_to_choose_and_to_average_are_exchangeable(exact, data):
     """compress(mean(x)) == mean(compress(x)), where compress is what the leader's choice I makes
-    of any vector: its elements at I, zeros elsewhere. With quantiser ``exact`` the sums are exact.
+    of any vector: its elements at I, zeros elsewhere. With quantizer ``exact`` the sums are exact.
     """
     size = data.draw(st.integers(1, 300))
     count = data.draw(st.sampled_from((2, 4, 8)))  # a division by these is exact
     rng = np.random.default_rng(data.draw(gradients.seeds))
     job = list(rng.integers(-1000, 1001, (count, size)).astype(np.float32))
     spec = {**scalecom(rate=data.draw(st.sampled_from((1, 3, 7, 400))), exact=exact)}
-    spec |= {"quantiser": "exact"}
+    spec |= {"quantizer": "exact"}
     (outcome, *_) = all_reduce(workers(spec, count), job)
     mean = np.sum(job, axis=0) / np.float32(count)
     chosen = slice(None) if outcome.indices is None else outcome.indices
@@ -113,7 +113,7 @@ def test_what_is_chosen(parameters, size, expected):
 @pytest.mark.parametrize("feedback", ["none", "residual", "lowpass"])
 @pytest.mark.parametrize("spec", [{"warmup": 2}, {"rate": 1}, {"layers": [4, 6], "rates": [1, 1]}])
 def test_where_everything_is_sent_nothing_is_asked(spec, feedback):
-    codecs = workers({**scalecom(**spec), "quantiser": "exact", "feedback": feedback}, 2)
+    codecs = workers({**scalecom(**spec), "quantizer": "exact", "feedback": feedback}, 2)
     job = job_of(np.random.default_rng(3), 2, 10)
     outcomes = [all_reduce(codecs, job)[0] for _ in range(3)]
     assert [outcome.indices is None for outcome in outcomes[:2]] == [True, True]
@@ -249,7 +249,7 @@ def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
 
 def test_where_everything_is_sent_a_part_of_the_memory_stays():
     feedback = {"name": "lowpass", "beta": 0.25}
-    codec = build_codec({**scalecom(warmup=1), "quantiser": "exact", "feedback": feedback})
+    codec = build_codec({**scalecom(warmup=1), "quantizer": "exact", "feedback": feedback})
     x = np.array([1, -3, 2, -4], np.float32)
     exchange = codec.exchange(x, 1)
     next(exchange)

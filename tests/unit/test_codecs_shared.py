@@ -10,8 +10,8 @@ from innet import codecs
 from innet.codecs import build_codec
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
 from innet.codecs.parts import Selector
-from innet.config import Settings
-from innet.words import Operation
+from innet.core.reduce_op import ReduceOp
+from innet.core.settings import Settings
 
 
 class EverySeventh(Selector[Settings]):
@@ -34,13 +34,13 @@ def workers(spec, count, **keywords):
     return [build_codec(spec, worker=worker, **keywords) for worker in range(count)]
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
 @pytest.mark.parametrize("feedback", ["none", "residual"])
 @pytest.mark.parametrize("size", [1, 6, 8, 1000])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_sum_is_that_of_the_chosen(quantiser, feedback, size, count):
+def test_the_sum_is_that_of_the_chosen(quantizer, feedback, size, count):
     spec = {
-        "selector": "seventh", "quantiser": quantiser, "carrier": "shared", "feedback": feedback
+        "selector": "seventh", "quantizer": quantizer, "carrier": "shared", "feedback": feedback
     }  # fmt: skip
     rng = np.random.default_rng(size)
     # Integers, whose sum float32 holds.
@@ -52,7 +52,7 @@ def test_the_sum_is_that_of_the_chosen(quantiser, feedback, size, count):
     expected = np.zeros(size, np.float32)
     expected[::7] = np.sum(job, axis=0)[::7]
     for outcome in outcomes:
-        if quantiser == "exact":
+        if quantizer == "exact":
             np.testing.assert_array_equal(outcome.sum, expected)
         np.testing.assert_allclose(outcome.sum, expected, rtol=0, atol=1e-5)
         np.testing.assert_array_equal(
@@ -63,12 +63,12 @@ def test_the_sum_is_that_of_the_chosen(quantiser, feedback, size, count):
         }  # fmt: skip
     assert [len(own) for own in rounds[-1]] == [1] * count
     (segment,) = rounds[-1][0]
-    assert segment.operation is Operation.SUM
+    assert segment.operation is ReduceOp.SUM
     assert segment.words.size == chosen * outcomes[0].contribution.limbs
 
 
 def test_several_limbs_keep_their_places():
-    spec = {"selector": "seventh", "quantiser": "exact", "carrier": "shared"}
+    spec = {"selector": "seventh", "quantizer": "exact", "carrier": "shared"}
     job = [np.full(20, value, np.float32) for value in (1e30, 1.0, -1e30, 2.0**-60)]
     (outcome, *_) = all_reduce(workers(spec, 4), job)
     assert outcome.contribution.limbs > 1
@@ -85,9 +85,9 @@ def test_where_everything_is_chosen_the_form_is_dense():
     np.testing.assert_allclose(outcome.sum, 2 * job[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact"])
-def test_extremes_of_the_integers_do_not_overflow(quantiser):
-    spec = {"selector": "seventh", "quantiser": quantiser, "carrier": "shared"}
+@pytest.mark.parametrize("quantizer", ["fixed", "exact"])
+def test_extremes_of_the_integers_do_not_overflow(quantizer):
+    spec = {"selector": "seventh", "quantizer": quantizer, "carrier": "shared"}
     job = [np.full(15, np.finfo(np.float32).max / 64, np.float32)] * 32
     outcomes = all_reduce(workers(spec, 32), job)
     oracle = integer_oracle(outcomes, outcomes[0].contribution.size)

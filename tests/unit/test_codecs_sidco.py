@@ -14,8 +14,8 @@ from support.lockstep import all_reduce
 
 from innet import kernels as kernel_sets
 from innet.codecs import build_codec
-from innet.codecs.selectors import tails
-from innet.errors import StateError
+from innet.codecs.selectors import sidco
+from innet.core.errors import StateError
 
 NAMES = ("sidco-e", "sidco-gp", "sidco-p")
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
@@ -40,7 +40,7 @@ def samples(data, seed, size=10**6):
 
 def tail(x):
     """All of x, which has no zero."""
-    return tails.Tail.of(CPU, x, 1e-45)
+    return sidco.Tail.of(CPU, x, 1e-45)
 
 
 @given(st.data())
@@ -92,19 +92,19 @@ def test_the_pareto_quantile_is_that_of_the_distribution_with_these_moments():
         scale = mean * (1 - fitted)
         for share in (0.5, 0.01, 1e-5):
             expected = 1 + stats.genpareto.isf(share, fitted, scale=scale)
-            assert tails.pareto(tail(x), share) == pytest.approx(expected, rel=1e-6)
+            assert sidco.pareto(tail(x), share) == pytest.approx(expected, rel=1e-6)
 
 
 def test_pareto_without_a_tail_is_exponential():
     """Magnitudes 1 and 1 + 2m in equal numbers have mean = deviation, hence kappa = 0."""
     x = np.tile(np.array([1, 3], np.float32), 500)
-    assert tails.pareto(tail(x), 0.01) == pytest.approx(1 - math.log(0.01))
-    assert tails.exponential(tail(x), 0.01) == pytest.approx(1 - math.log(0.01))
+    assert sidco.pareto(tail(x), 0.01) == pytest.approx(1 - math.log(0.01))
+    assert sidco.exponential(tail(x), 0.01) == pytest.approx(1 - math.log(0.01))
 
 
 def test_the_gamma_quantile_is_that_of_the_data():
     x = np.random.default_rng(2).gamma(0.7, 3.0, 200_000).astype(np.float32)
-    assert tails.gamma(tail(x), 0.25) == pytest.approx(np.quantile(x, 0.75), rel=0.02)
+    assert sidco.gamma(tail(x), 0.25) == pytest.approx(np.quantile(x, 0.75), rel=0.02)
 
 
 # Selected / wanted at a ratio of 0.001 of 10**6 elements, for 1 to 4 stages. Those of "sidco-e" and

@@ -14,9 +14,10 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.errors import ConfigError, InputError, StateError
-from innet.kernels import CountLayout, naive_count
-from innet.words import Operation
+from innet.core.errors import ConfigError, InputError, StateError
+from innet.core.reduce_op import ReduceOp
+from innet.kernels import CountLayout
+from innet.kernels.reference import count_sketch
 
 FROZEN = "e24b41fe3ea8070e449adf7bb4909aaf8bda2332d14974381119ba3f88704b34"
 SELECTORS = ("gs-sgd", "sketched-sgd")
@@ -27,7 +28,7 @@ each_kernels = pytest.mark.parametrize("each", [kernels.get(name) for name in ke
 def spec_of(name, **parameters):
     return {
         "selector": {"name": name, **parameters},
-        "quantiser": "exact",
+        "quantizer": "exact",
         "carrier": "shared",
         "feedback": "residual",
     }
@@ -125,7 +126,7 @@ def test_cells_beyond_float32_are_held_at_its_largest(each):
 def test_rows_and_signs_are_as_good_as_random(columns):
     layout = CountLayout(5, columns, 1)
     size, lanes = 200_000, layout.lanes
-    places, negative = naive_count._places(size, layout)
+    places, negative = count_sketch._places(size, layout)
     signs = np.where(negative, -1.0, 1.0)
     deviation = np.sqrt(size)
     # Columns are drawn by the block: what they add up to varies as if there were fewer.
@@ -154,7 +155,7 @@ def test_estimates_are_right_on_average_and_vary_as_they_should(columns):
     for seed in range(200):
         layout = CountLayout(3, columns, seed)
         cells = cpu.count_sketch(x, layout).reshape(3, -1)[0]
-        column, negative = (each[0] for each in naive_count._places(x.size, layout))
+        column, negative = (each[0] for each in count_sketch._places(x.size, layout))
         errors.append(np.where(negative, -1, 1) * cells[column] - x)
     expected = np.square(x, dtype=np.float64).sum() / columns
     assert abs(np.mean(errors)) < 5 * np.sqrt(expected / 200 / 2000)
@@ -240,15 +241,15 @@ def test_of_the_candidates_the_k_largest_count_and_the_others_stay():
 def test_rounds_and_words(name):
     rounds = []
     job = shares(np.random.default_rng(9), zipf(np.random.default_rng(9), 50_000), 3)
-    codecs = workers({**spec_of(name, k=20, rows=3, columns=400), "quantiser": "fixed"}, 3)
+    codecs = workers({**spec_of(name, k=20, rows=3, columns=400), "quantizer": "fixed"}, 3)
     outcomes = all_reduce(codecs, job, watch=rounds.append)
     sent = [[(each.operation, each.words.size) for each in own[1]] for own in rounds]
     values = 80 if name == "sketched-sgd" else 20
     assert sent == [
-        [(Operation.MAX, 1)],
-        [(Operation.SUM, 1200)],
-        [(Operation.MAX, 2 + 1)],
-        [(Operation.SUM, values)],
+        [(ReduceOp.MAX, 1)],
+        [(ReduceOp.SUM, 1200)],
+        [(ReduceOp.MAX, 2 + 1)],
+        [(ReduceOp.SUM, values)],
     ]
     assert outcomes[0].rounds == 4
     assert codecs[0].capabilities()["rounds"] == [1, 4]
@@ -264,7 +265,7 @@ def test_the_sum_of_the_sketches_cannot_overflow(name, count):
     exact = []
 
     def add_up(segments):
-        if segments[0][0].operation is Operation.SUM:
+        if segments[0][0].operation is ReduceOp.SUM:
             exact.append(np.sum([own[0].words.astype(np.int64) for own in segments], axis=0))
 
     outcomes = all_reduce(workers(spec, count), [x] * count, watch=add_up)

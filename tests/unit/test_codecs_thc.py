@@ -1,4 +1,4 @@
-"""Quantiser thc: its table, its rotation, its error, its bounds, and what is fed back."""
+"""Quantizer thc: its table, its rotation, its error, its bounds, and what is fed back."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from support.lockstep import all_reduce, shares
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.quantisers.thc import ThcSettings
-from innet.codecs.quantisers.thc_table import reach_of, table
-from innet.errors import CompositionError, ConfigError, InputError
-from innet.kernels.hadamard_layout import padded
+from innet.codecs.quantizers.thc import ThcSettings, reach_of, table
+from innet.core.errors import CompositionError, ConfigError, InputError
+from innet.kernels.layout.hadamard import padded
 
 naive = kernels.get("naive")
 compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
 each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
 
 
-def codecs(count, seed=0, **quantiser):
-    spec = {"preset": "thc", "quantiser": quantiser}
+def codecs(count, seed=0, **quantizer):
+    spec = {"preset": "thc", "quantizer": quantizer}
     return [build_codec(spec, seed=seed, worker=worker) for worker in range(count)]
 
 
@@ -63,9 +62,9 @@ def test_the_kernels_are_those_of_the_oracle(fast, data):
     )
     entries = np.array(data.draw(st.sampled_from(([0, 1], [0, 2, 5, 9], range(16)))), np.int32)
     coarse = 3 / (scales * math.sqrt(block))
-    quantised = naive.quantise_to_table(rotated, coarse, entries, block, key)
-    assert_same(fast.quantise_to_table(rotated, coarse, entries, block, key), quantised)
-    assert set(quantised) <= set(entries)
+    quantized = naive.quantise_to_table(rotated, coarse, entries, block, key)
+    assert_same(fast.quantise_to_table(rotated, coarse, entries, block, key), quantized)
+    assert set(quantized) <= set(entries)
 
 
 @given(st.data())

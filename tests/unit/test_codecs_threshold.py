@@ -11,7 +11,7 @@ from support.lockstep import all_reduce
 
 from innet import kernels as kernel_sets
 from innet.codecs import build_codec
-from innet.errors import ConfigError, GradientError
+from innet.core.errors import ConfigError, GradientError
 
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 EACH_SET = pytest.mark.parametrize("name", kernel_sets.names())

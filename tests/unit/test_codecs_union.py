@@ -10,10 +10,9 @@ from support import gradients
 from support.lockstep import all_reduce, integer_oracle
 
 from innet.codecs import build_codec
-from innet.codecs.parts import Contribution
-from innet.codecs.stopwatch import Stopwatch
-from innet.errors import StateError
-from innet.words import Operation
+from innet.codecs.parts import Contribution, Stopwatch
+from innet.core.errors import StateError
+from innet.core.reduce_op import ReduceOp
 
 SPEC = {"carrier": "union"}
 TOPK = {"preset": "topk", "carrier": "union"}
@@ -31,15 +30,15 @@ def sparse(seed, size, items, count):
     return list(each)
 
 
-@pytest.mark.parametrize("quantiser", ["fixed", "exact", "optimistic"])
+@pytest.mark.parametrize("quantizer", ["fixed", "exact", "optimistic"])
 @pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.02}])
 @given(st.data())
-def test_any_support_arrives(quantiser, selector, data):
+def test_any_support_arrives(quantizer, selector, data):
     job = data.draw(gradients.jobs(max_workers=4))
     index = data.draw(st.sampled_from(("auto", "bitmap", "bloom")))
     spec = {
         "selector": selector,
-        "quantiser": quantiser,
+        "quantizer": quantizer,
         "carrier": {"name": "union", "index": index},
     }
     outcomes = all_reduce(workers(spec, len(job)), job)
@@ -56,11 +55,11 @@ def test_the_index_goes_first_and_then_the_sums_of_the_union():
     outcomes = all_reduce(workers({"carrier": {"name": "union", "index": "bitmap"}}, 2), job,
                           watch=rounds.append)  # fmt: skip
     _, indices, values = rounds
-    assert [own[0].operation for own in indices] == [Operation.OR] * 2
+    assert [own[0].operation for own in indices] == [ReduceOp.OR] * 2
     assert [own[0].words.view(np.uint32).tolist() for own in indices] == [
         [1 << 3, 1 << 18, 0, 0], [0, 1 << 18, 0, 1 << 3]
     ]  # fmt: skip
-    assert [own[0].operation for own in values] == [Operation.SUM] * 2
+    assert [own[0].operation for own in values] == [ReduceOp.SUM] * 2
     assert [np.sign(own[0].words).tolist() for own in values] == [[1, -1, 0], [0, -1, 1]]
     assert outcomes[0].sum[[3, 50, 99]].tolist() == [1, -2, 0.5]
     assert outcomes[1].details["union"] == 3

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import innet
-from innet.collective import Collective, all_reduce
-from innet.errors import (
+from innet.allreduce.collective import Collective, all_reduce
+from innet.core.errors import (
     GradientError,
     InputError,
     StalledError,
     StateError,
     UnknownNameError,
 )
-from innet.fabric import Faults
+from innet.network import Faults
 from innet.protocol import Timing
 
 CODECS = ["dense", "lhc", "topk"]
@@ -398,8 +398,8 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("wrong", "remedy"),
         [
-            ({"faults": {"loss": 0.1}}, r"faults is \{'loss': 0.1\}; give innet.fabric.Faults"),
-            ({"faults": 0.1}, "faults is 0.1; give innet.fabric.Faults"),
+            ({"faults": {"loss": 0.1}}, r"faults is \{'loss': 0.1\}; give innet.network.Faults"),
+            ({"faults": 0.1}, "faults is 0.1; give innet.network.Faults"),
             ({"timing": 1.0}, "timing is 1.0; give innet.protocol.Timing"),
             ({"program": None}, "unknown program None. Known: harvest"),
             ({"engine": None}, "unknown switch engine None. Known: interpret"),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from innet import Collective
-from innet.errors import GradientError, InputError, StalledError, StateError
-from innet.fabric import Faults, Outage
-from innet.plan.tree import Tree
+from innet.core.errors import GradientError, InputError, StalledError, StateError
+from innet.network import Faults, Outage
 from innet.protocol import Timing
+from innet.topology.tree import Tree
 
 WORKERS = 3
 SIZE = 32 * 40
@@ -294,7 +294,7 @@ def test_no_attempt_is_no_number_of_attempts(monkeypatch) -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("workers", [2, 5, 32])
 def test_overflow_is_seen_and_the_round_repeated(workers: int, loss: float) -> None:
-    codec = {"preset": "dense", "quantiser": {"name": "optimistic", "headroom": 1}}
+    codec = {"preset": "dense", "quantizer": {"name": "optimistic", "headroom": 1}}
     faults = Faults(loss=loss) if loss else None
     network = collective(codec=codec, workers=workers, faults=faults)
     rng = np.random.default_rng(1)

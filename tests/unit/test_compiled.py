@@ -15,13 +15,13 @@ import numba
 import pytest
 from numba.core.typed_passes import NativeLowering
 
-from innet.compiled import njit, undisturbed
+from innet.core.numba_cache import njit, undisturbed
 from innet.switch.jit.pipeline import StraightPipeline
 
 ROOT = Path(__file__).parents[2]
 
 CALLED = """
-from innet.compiled import njit
+from innet.core.numba_cache import njit
 from innet.constants import STEP
 @njit(cache=True)
 def step(x):
@@ -31,7 +31,7 @@ CALLER = """
 from innet.called import (
     step,
 )
-from innet.compiled import njit
+from innet.core.numba_cache import njit
 @njit(cache=True)
 def twice(x):
     return step(step(x))

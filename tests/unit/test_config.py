@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from innet.config import AllReduceSettings, DemoSettings, load_toml, validate
-from innet.errors import ConfigError
+from innet.core.errors import ConfigError
+from innet.core.settings import AllReduceSettings, DemoSettings, load_toml, validate
 
 
 class Inner(BaseModel):

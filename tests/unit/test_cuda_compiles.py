@@ -50,7 +50,7 @@ KERNELS = {
     "filters._fill": "insu",
     "filters._members": "unnsu",
     "fixed._dequantise": "idf",
-    "fixed._quantise": "fdi",
+    "fixed._quantize": "fdi",
     "fixed._quantise_randomly": "fdsi",
     "fixed._scatter": "iii",
     "hadamard._block_squares": "fnD",

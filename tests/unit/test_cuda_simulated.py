@@ -12,7 +12,7 @@ import pytest
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.errors import MissingToolError
+from innet.core.errors import MissingToolError
 from innet.kernels import gpu
 
 TESTS = Path(__file__).parents[1]

@@ -1,4 +1,6 @@
-"""innet.dissect: scapy and innet.wire read and write the same bytes; pcap files read back equal."""
+"""innet.wire.scapy_layers: scapy and innet.wire read and write the same bytes; pcap files read
+back equal.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import PcapNgWriter, wrpcap
 
-from innet.dissect import Innet, read_pcap, write_pcap
-from innet.errors import InputError, PacketError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError, PacketError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
 from innet.wire import (
     HEADER,
     MAX_VALUES,
@@ -30,7 +32,7 @@ from innet.wire import (
     parse,
     parse_strict,
 )
-from innet.words import Operation
+from innet.wire.scapy_layers import Innet, read_pcap, write_pcap
 
 LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
 FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "width", "checksum"}]
@@ -38,7 +40,7 @@ FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "wid
 
 def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:
     if name == "operation":
-        return st.sampled_from([int(each) for each in Operation])
+        return st.sampled_from([int(each) for each in ReduceOp])
     if name == "slot_version":
         return st.integers(0, 1)
     if name == "elements":
@@ -142,7 +144,7 @@ def test_shows_what_a_person_wants_to_see() -> None:
         Endpoint.of_worker(0),
         Endpoint.of_switch(),
         values,
-        operation=Operation.MAX,
+        operation=ReduceOp.MAX,
         job=3,
         epoch=1,
         sequence=9,
@@ -251,17 +253,18 @@ def test_unwritable_path_is_refused(tmp_path: Path) -> None:
 
 def test_import_is_quiet_and_leaves_logging_alone() -> None:
     code = (
-        "import logging; logging.getLogger('scapy').setLevel(logging.INFO); import innet.dissect; "
+        "import logging; logging.getLogger('scapy').setLevel(logging.INFO); "
+        "import innet.wire.scapy_layers; "
         "assert logging.getLogger('scapy').level == logging.INFO"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("first", ["scapy.all", "innet.dissect"])
+@pytest.mark.parametrize("first", ["scapy.all", "innet.wire.scapy_layers"])
 def test_found_by_scapy_in_any_order_of_imports(first: str) -> None:
     """Scapy's own VXLAN layer claims UDP port 48879 too."""
-    second = {"scapy.all": "innet.dissect", "innet.dissect": "scapy.all"}[first]
+    second = {"scapy.all": "innet.wire.scapy_layers", "innet.wire.scapy_layers": "scapy.all"}[first]
     frame = pack(
         Layout(4),
         Endpoint.of_worker(0),

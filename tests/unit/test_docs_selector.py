@@ -10,7 +10,7 @@ import pytest
 from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 
 from innet.codecs import PARTS, SELECTORS, build_codec
-from innet.registry import Registry
+from innet.core.registry import Registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 GRADIENTS = {

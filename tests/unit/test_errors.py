@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from innet.errors import InnetError, MissingToolError, UnknownNameError
+from innet.core.errors import InnetError, MissingToolError, UnknownNameError
 
 ERRORS = [
     UnknownNameError("codec", "dens", ["dense", "topk"], of="a list"),

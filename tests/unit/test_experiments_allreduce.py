@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from innet.config import AllReduceSettings
-from innet.errors import InputError
+from innet.core.errors import InputError
+from innet.core.settings import AllReduceSettings
 from innet.experiments.allreduce import generate, gradients, read
 
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from innet.errors import MissingToolError
-from innet.experiments import cnn
-from innet.experiments.digits import FRAMEWORKS
+from innet.core.errors import MissingToolError
+from innet.experiments.models import cnn
+from innet.experiments.models.digits import FRAMEWORKS
 
 RNG_SEED = 3
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 from innet.cli import TERMINATED, main
 from innet.cli.app import app
 from innet.codecs.carriers.lhc import Lhc
-from innet.config import TrainSettings
-from innet.errors import ConfigError, DivergedError, InnetError, InputError
-from innet.experiments import cnn, comparison, digits
-from innet.record import TRAIN, ExperimentRecord
-from innet.report.training import training_table
+from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
+from innet.core.settings import TrainSettings
+from innet.experiments import comparison
+from innet.experiments.models import cnn, digits
+from innet.records import TRAIN, ExperimentRecord
+from innet.report.tables import training_table
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
 

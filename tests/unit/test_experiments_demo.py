@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support.summing import OracleSumming
 
-from innet.config import DemoSettings
-from innet.dissect import read_pcap
-from innet.errors import InputError, MissingToolError, UnknownNameError
+from innet.core.errors import InputError, MissingToolError, UnknownNameError
+from innet.core.settings import DemoSettings
 from innet.experiments import demo
-from innet.record import DEMO, ExperimentRecord, Progress
+from innet.records import DEMO, ExperimentRecord, Progress
+from innet.wire.scapy_layers import read_pcap
 
 CREATED = datetime(2030, 1, 2, tzinfo=UTC)
 SHORT = DemoSettings(iterations=24)
@@ -91,7 +91,7 @@ def test_the_record_is_kept_where_no_capture_can_be_written(
     def write_pcap(*_: Any) -> None:
         raise InputError("no room")
 
-    monkeypatch.setattr("innet.dissect.write_pcap", write_pcap)
+    monkeypatch.setattr("innet.wire.scapy_layers.write_pcap", write_pcap)
     with pytest.raises(InputError, match="no room"):
         demo.run(SHORT, tmp_path, created=CREATED, make=OracleSumming)
     assert len(ExperimentRecord.load(tmp_path / demo.RECORD, DEMO).runs) == 3

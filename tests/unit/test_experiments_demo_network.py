@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from innet.config import DemoSettings
-from innet.dissect import read_pcap
+from innet.core.settings import DemoSettings
 from innet.experiments import demo
+from innet.wire.scapy_layers import read_pcap
 
 SETTINGS = DemoSettings(iterations=12)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.experiments.outputs import check_writable
 
 

@@ -8,11 +8,11 @@ import threading
 import numpy as np
 import pytest
 
-from innet.errors import InputError
-from innet.experiments.digits import model as digits
+from innet.core.errors import InputError
+from innet.experiments.models.digits import model as digits
 from innet.experiments.runs import one_thread
 from innet.experiments.training import Schedule, plain_sum, replica, train
-from innet.record import Report, Seconds
+from innet.records import Report, Seconds
 
 WORKERS = 3
 SCHEDULE = Schedule(workers=WORKERS, iterations=4, batch_size=40, learning_rate=0.05, momentum=0.9)
@@ -22,7 +22,7 @@ NOTHING = Report(
     codec="",
     program="",
     engine="",
-    fabric="",
+    transport="",
     values_per_packet=32,
     elements=0,
     rounds=1,

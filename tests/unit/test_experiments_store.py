@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from innet.config import TrainSettings
-from innet.errors import DivergedError, InputError
+from innet.core.errors import DivergedError, InputError
+from innet.core.settings import TrainSettings
 from innet.experiments import store as store_module
 from innet.experiments.comparison import ways
 from innet.experiments.store import Store

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from innet.cli import app
-from innet.config import ThroughputSettings
-from innet.errors import InnetError, InputError
+from innet.core.errors import InnetError, InputError
+from innet.core.settings import ThroughputSettings
 from innet.experiments import throughput
-from innet.record.throughput import Point, ThroughputRecord
+from innet.records.throughput import Point, ThroughputRecord
 from innet.report.throughput import draw_throughput, throughput_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.records import a_report
 
-from innet.errors import ConfigError, InputError
-from innet.experiments import cnn
-from innet.experiments import digits as digits_cnn
-from innet.experiments.model import MODELS, data_of, model_of
+from innet.core.errors import ConfigError, InputError
+from innet.experiments.models import cnn
+from innet.experiments.models import digits as digits_cnn
+from innet.experiments.models.model import MODELS, data_of, model_of
 from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
 from innet.experiments.training import Schedule, plain_sum, replica, train
-from innet.record import Report
+from innet.records import Report
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.errors import InputError
-from innet.fabric import Faults, FaultyFabric, MemoryFabric, Outage
-from innet.fabric.damage import LONGEST_BURST, corrupt, mark, truncate
-from innet.packets import PacketBatch
+from innet.core.errors import InputError
+from innet.core.packets import PacketBatch
+from innet.network import Faults, FaultyTransport, MemoryTransport, Outage
+from innet.network.faults import LONGEST_BURST, corrupt, mark, truncate
 from innet.wire import CONGESTED, Endpoint, Layout, Refusal, pack, parse
 
 LAYOUT = Layout(4)
@@ -120,22 +120,22 @@ def echo(batch: PacketBatch) -> PacketBatch:
 
 
 def through(faults: Faults, batch: PacketBatch, now: float = 0.0, **more):
-    fabric = FaultyFabric(
-        MemoryFabric(echo, [1, 2]),
+    transport = FaultyTransport(
+        MemoryTransport(echo, [1, 2]),
         faults,
         np.random.default_rng(1),
         to_hosts=Faults(tick=0.0),
         **more,
     )
-    fabric.send(batch, now)
-    return fabric, fabric.receive(now)
+    transport.send(batch, now)
+    return transport, transport.receive(now)
 
 
 @pytest.mark.parametrize("name", ["corrupt", "truncate", "mark"])
 def test_probabilities_are_met_and_counted(name: str) -> None:
-    fabric, arrived = through(Faults(**{name: 0.3}), packets(5000))
+    transport, arrived = through(Faults(**{name: 0.3}), packets(5000))
     counted = {"corrupt": "corrupted", "truncate": "truncated", "mark": "marked"}[name]
-    number = getattr(fabric.to_switch_faults, counted)
+    number = getattr(transport.to_switch_faults, counted)
     assert 1300 < number < 1700
     assert len(arrived) == 5000
     batch = parse(LAYOUT, arrived)
@@ -161,24 +161,24 @@ def test_outages_cut_their_hosts_off_for_their_time() -> None:
     faults = Faults(outages=(Outage(1.0, 2.0, (2,)), Outage(5.0)), tick=0.0)
     sent = PacketBatch(packets(4).data, packets(4).length, np.array([1, 2, 1, 2], np.int32))
     for now, arrived in ((0.9, 4), (1.0, 2), (1.9, 2), (2.0, 4), (5.0, 0), (1e9, 0)):
-        fabric, came = through(faults, sent, now)
+        transport, came = through(faults, sent, now)
         assert len(came) == arrived
-        assert fabric.to_switch_faults.cut_off == 4 - arrived
-        assert fabric.to_switch_faults.lost == 0
+        assert transport.to_switch_faults.cut_off == 4 - arrived
+        assert transport.to_switch_faults.lost == 0
 
 
 def test_restarts_happen_once_each_at_their_time() -> None:
     happened: list[float] = []
     clock = [0.0]
-    fabric = FaultyFabric(
-        MemoryFabric(echo, [1]),
+    transport = FaultyTransport(
+        MemoryTransport(echo, [1]),
         Faults(restarts=(2.0, 1.0)),
         np.random.default_rng(0),
         on_restart=lambda: happened.append(clock[0]),
     )
     for now in (0.5, 1.0, 1.5, 3.0, 9.0):
         clock[0] = now
-        fabric.receive(now)
+        transport.receive(now)
     assert happened == [1.0, 3.0]
 
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from innet.errors import InputError, NetworkError
-from innet.fabric.messages import Outbox, SegmentInbox, knows_segments, takes_segments
-from innet.fabric.peers import Address, PeerCounts, PeerPorts, Stray
-from innet.fabric.rows import Senders, by_port, keep_known, place_of
-from innet.fabric.system_calls import Arrival
-from innet.fabric.udp import UdpFabric
-from innet.packets import PacketBatch
+from innet.core.errors import InputError, NetworkError
+from innet.core.packets import PacketBatch
+from innet.transport.messages import Outbox, SegmentInbox, knows_segments, takes_segments
+from innet.transport.peers import Address, PeerCounts, PeerPorts, Stray
+from innet.transport.system_calls import Arrival, Senders, by_port, keep_known, place_of
+from innet.transport.udp import UdpTransport
 from innet.wire import ETHERNET_HEADER, Endpoint, Layout
 
 SEGMENT = 160
@@ -66,7 +65,7 @@ def received(inbox, sock, wanted):
 def test_as_many_frames_can_wait_as_there_is_said_to_be_room_for(values, monkeypatch):
     """Each in a datagram of its own, at a socket as a user who is not root gets it."""
     monkeypatch.setattr(
-        "innet.fabric.peers.widen_buffers",
+        "innet.transport.peers.widen_buffers",
         lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 106_496),
     )
     layout = Layout(values, "raw")
@@ -230,12 +229,12 @@ def test_the_type_of_service_and_a_missing_checksum_are_those_of_the_first_frame
     with pair() as (here, there):
         there.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         there.settimeout(5)
-        fabric = UdpFabric(worker, switch, layout, sock=here, segments=segments)
+        transport = UdpTransport(worker, switch, layout, sock=here, segments=segments)
         for service, checksum in ((2, 0), (2, 7), (0x2E << 2 | 1, 0), (0, 0)):
             frame = bytearray(layout.frame_size)
             frame[ETHERNET_HEADER.itemsize + 1] = service
             frame[layout.header_offset - 1] = checksum
-            fabric.send(PacketBatch.from_packets([(0, bytes(frame))]), 0.0)
+            transport.send(PacketBatch.from_packets([(0, bytes(frame))]), 0.0)
             told = {each[:2]: each[2] for each in there.recvmsg(4096, 64)[1]}
             assert told[socket.IPPROTO_IP, socket.IP_TOS][0] == service
             # Many frames as one datagram always have one.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from innet.fabric.waiting import readable, writable
+from innet.transport.messages import readable, writable
 
 
 @pytest.fixture(params=[0, 1024], ids=["few", "many"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import InputError
-from innet.files import missing, whole
+from innet.core.errors import InputError
+from innet.core.files import missing, whole
 
 
 def fill_up(place):

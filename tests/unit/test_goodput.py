@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.goodput import LOSSES, SNAPSHOT, WINDOWS, goodput
-from innet.fabric import Faults
-from innet.plan import Emulation, Request, make_plan
-from innet.words import Operation, Segment
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
+from innet.topology import Emulation, Request, make_plan
 
 
 def snapshot() -> dict[tuple[float, int], str]:
@@ -41,6 +41,6 @@ def test_time_is_that_of_all_links_there_and_back(
     plan = make_plan(program, 64, Request(workers=2, racks=racks, window=4))
     network = Emulation(plan, faults=Faults(delay=3e-4, tick=tick), seed=1)
     for worker in network.workers:
-        worker.start([Segment(Operation.SUM, np.ones(32 * 64, np.int32))], 0.0)
+        worker.start([Segment(ReduceOp.SUM, np.ones(32 * 64, np.int32))], 0.0)
     network.run()
     assert network.now == pytest.approx(8 * 2 * links * 3e-4, rel=1e-9)

@@ -9,7 +9,7 @@ import pytest
 from support import fuzz
 
 from innet.switch import Switch, load_program
-from innet.switch.guided import Guide
+from innet.tools.fuzz import Fuzzer
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from innet.switch.guided import Guide
 )
 def test_packets_take_many_ways(name, place):
     program = load_program(fuzz.document(name))
-    guide = Guide(program, np.random.default_rng(1))
+    guide = Fuzzer(program, np.random.default_rng(1))
     switch = Switch(program, "interpret")
     kinds = Counter(data[place] for _, data in switch.process(guide.packets(400)) if data)
     assert len(kinds) >= 5, kinds
@@ -25,7 +25,7 @@ def test_packets_take_many_ways(name, place):
 
 def test_a_value_set_is_hit():
     program = load_program(fuzz.document("fuzz_parser"))
-    guide = Guide(program, np.random.default_rng(2))
+    guide = Fuzzer(program, np.random.default_rng(2))
     switch = Switch(program, "interpret")
     switch.commands("pvs_add nines 0x0aa")
     guide.members = [sorted(each) for each in switch.state.value_sets]
@@ -39,14 +39,14 @@ def test_an_action_profile_that_no_table_uses_stays_empty():
         {"name": "I.unused", "id": 99, "max_size": 16}
     )
     switch = Switch.load(document, "interpret")
-    Guide(switch.program, np.random.default_rng(1)).fill([switch.state], entries=4)
+    Fuzzer(switch.program, np.random.default_rng(1)).fill([switch.state], entries=4)
     assert [len(each.members) for each in switch.state.profiles][-1] == 0
     assert len(switch.state.profiles[0].members) > 0
 
 
 def test_some_are_mangled():
     program = load_program(fuzz.document("fuzz_varbit"))
-    guide = Guide(program, np.random.default_rng(3))
+    guide = Fuzzer(program, np.random.default_rng(3))
     packet = guide.packet()
     lengths = [len(guide.damaged(packet)) - len(packet) for _ in range(2000)]
     assert min(lengths) == -len(packet)

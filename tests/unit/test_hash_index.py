@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.switch.hash_index import (
+from innet.switch.state.hash_index import (
     FOR_CONTROL,
     FOR_PACKETS,
     DirectIndex,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import ProgramError
+from innet.core.errors import ProgramError
+from innet.switch.frontend.loader import load_program
 from innet.switch.jit import cache
-from innet.switch.loader import load_program
 
 pytestmark = pytest.mark.xdist_group("kept programs")  # which is set up once, not by each process
 
@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
 import numpy as np
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
 from innet.switch.jit import JitEngine
-from innet.switch.loader import load_program
+from innet.switch.frontend.loader import load_program
 program = load_program("tests/programs/tools_clock.json")
 engine = JitEngine(program, SwitchState(program, np.random.default_rng(0)))
 out = engine.process(PacketBatch.from_packets([(1, bytes(64))]))
@@ -133,7 +133,7 @@ def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
 def test_a_forked_process_leaves_the_directory_alone(tmp_path: Path) -> None:
     script = """
 import os, sys, pathlib
-from innet.errors import ProgramError
+from innet.core.errors import ProgramError
 from innet.switch.jit import cache
 path = cache.directory()
 child = os.fork()

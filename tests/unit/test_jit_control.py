@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from innet.switch import ir
-from innet.switch.jit import plan
-from innet.switch.jit.control import structure
+from innet.switch.jit import lowered
+from innet.switch.jit.lower.control_flow import structure
 
 Graph = dict[int, tuple[int | None, ...]]
 
 
-def written(graph: Graph) -> plan.Body:
+def written(graph: Graph) -> lowered.Body:
     """Each step counts itself in register <step>; with two successors it asks flag f<step>."""
 
-    def write(step: int, bodies: tuple[plan.Body, ...]) -> plan.Body:
-        mark = plan.Count(step, ir.Const(0))
+    def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
+        mark = lowered.Count(step, ir.Const(0))
         if len(bodies) == 1:
             return (mark,)
-        return (mark, plan.If(plan.Flag(f"f{step}"), bodies[0], bodies[1]))
+        return (mark, lowered.If(lowered.Flag(f"f{step}"), bodies[0], bodies[1]))
 
     return structure(0, graph.__getitem__, write)
 
@@ -34,20 +34,20 @@ def run_graph(graph: Graph, flags: dict[str, bool], limit: int) -> list[int]:
     return path
 
 
-def run_body(body: plan.Body, flags: dict[str, bool], limit: int) -> list[int]:
+def run_body(body: lowered.Body, flags: dict[str, bool], limit: int) -> list[int]:
     path: list[int] = []
 
-    def run(statements: plan.Body) -> int:
+    def run(statements: lowered.Body) -> int:
         goto = -1
         for statement in statements:
             match statement:
-                case plan.Count(step):
+                case lowered.Count(step):
                     path.append(step)
-                case plan.If(plan.Flag(name), then, otherwise):
+                case lowered.If(lowered.Flag(name), then, otherwise):
                     goto = run(then if flags[name] else otherwise)
-                case plan.Goto(block):
+                case lowered.Goto(block):
                     goto = block
-                case plan.Blocks(first, blocks):
+                case lowered.Blocks(first, blocks):
                     at = first
                     while at >= 0 and len(path) < limit:
                         at = run(dict(blocks)[at])
@@ -80,9 +80,11 @@ def test_same_steps_in_the_same_order(seed: int, cyclic: bool) -> None:
 def test_diamond_is_nested_without_repetition() -> None:
     body = written({0: (1, 2), 1: (3,), 2: (3,), 3: (None,)})
     assert body == (
-        plan.Count(0, ir.Const(0)),
-        plan.If(plan.Flag("f0"), (plan.Count(1, ir.Const(0)),), (plan.Count(2, ir.Const(0)),)),
-        plan.Count(3, ir.Const(0)),
+        lowered.Count(0, ir.Const(0)),
+        lowered.If(
+            lowered.Flag("f0"), (lowered.Count(1, ir.Const(0)),), (lowered.Count(2, ir.Const(0)),)
+        ),
+        lowered.Count(3, ir.Const(0)),
     )
 
 
@@ -95,7 +97,7 @@ def test_ladder_falls_back_to_blocks() -> None:
         last = i == rungs - 1
         graph[left] = (None, None) if last else (left + 2, right + 2)
         graph[right] = (None, None) if last else (right + 2, left + 2)
-    assert isinstance(written(graph)[0], plan.Blocks)
+    assert isinstance(written(graph)[0], lowered.Blocks)
 
 
 def test_empty() -> None:

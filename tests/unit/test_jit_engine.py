@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.engines import agree
-from support.guided import Guide
+from support.guided import Fuzzer
 
-from innet.errors import InputError, UnsupportedError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError, UnsupportedError
+from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter import InterpretEngine
-from innet.switch.jit import JitEngine, compiler, embedded
-from innet.switch.loader import load_program
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.jit import JitEngine, compiler, inline
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -144,7 +144,7 @@ def run_embedded(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int
     program = embedding.begin()
     sent, parts, first = [], 0, 0
     while first < len(packets):
-        first, produced, failed = embedded.run(program, first, len(packets), 77)
+        first, produced, failed = inline.run(program, first, len(packets), 77)
         assert failed == 0
         out = PacketBatch(program.out, program.out_length, program.out_port)
         sent += out.take(np.arange(produced)).to_packets()
@@ -156,7 +156,7 @@ def run_embedded(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int
 @pytest.mark.parametrize("name", ["jit_tables", "jit_runs"])
 def test_embedded_in_compiled_code(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.json")
-    guide = Guide(program, np.random.default_rng(3))
+    guide = Fuzzer(program, np.random.default_rng(3))
     memory = PacketBatch(
         np.zeros((64, 10_000), np.uint8), np.zeros(64, np.int32), np.zeros(64, np.int32)
     )

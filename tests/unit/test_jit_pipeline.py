@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import int64, njit
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.jit.pipeline import StraightPipeline
 

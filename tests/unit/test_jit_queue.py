@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.guided import Guide
+from support.guided import Fuzzer
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.engine import MAX_LOOPS, SwitchState
-from innet.switch.interpreter import InterpretEngine
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.switch.loader import load_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -81,16 +81,16 @@ def test_a_packet_that_grows_without_end_is_dropped() -> None:
 
 
 @pytest.fixture
-def engines() -> tuple[list[SwitchState], InterpretEngine, JitEngine, Guide]:
+def engines() -> tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer]:
     program = load_program(PROGRAMS / "jit_copies.json")
-    guide = Guide(program, np.random.default_rng(3))
+    guide = Fuzzer(program, np.random.default_rng(3))
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     guide.fill(states, entries=12)
     return states, InterpretEngine(program, states[0]), JitEngine(program, states[1]), guide
 
 
 def test_packets_of_a_batch_do_not_know_of_each_other(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Guide],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
 ) -> None:
     """However they are cut into batches, and in which order, each leads to the same."""
     _, _, jit, guide = engines
@@ -107,7 +107,7 @@ def test_packets_of_a_batch_do_not_know_of_each_other(
 
 
 def test_mirror_sessions_change_between_batches(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Guide],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
 ) -> None:
     states, interpret, jit, guide = engines
     seen = set()
@@ -127,7 +127,7 @@ def test_mirror_sessions_change_between_batches(
 
 
 def test_a_batch_of_nothing(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Guide],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
 ) -> None:
     _, _, jit, _ = engines
     for batch in (

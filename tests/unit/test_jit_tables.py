@@ -12,22 +12,17 @@ from numba import njit
 from support.guided import number
 from support.tables import random_match, table_of
 
-from innet.errors import ControlError
+from innet.core.errors import ControlError
 from innet.switch import ir
-from innet.switch.jit import (
-    cover_arrays,
-    cover_tree,
-    runtime,
-    runtime_cover,
-    runtime_masks,
-    runtime_prefixes,
-)
-from innet.switch.jit.prefix_arrays import copied
-from innet.switch.jit.table_arrays import replica_arrays, table_arguments
-from innet.switch.loader import load_program
-from innet.switch.replication import Replication
-from innet.switch.table_words import is_direct, key_words
-from innet.switch.tables import Generation, RuntimeEntry, TableState
+from innet.switch.frontend.loader import load_program
+from innet.switch.jit.runtime import box_tree as search
+from innet.switch.jit.runtime import core, prefixes
+from innet.switch.jit.tables import box_tree
+from innet.switch.jit.tables.arrays import replica_arrays, table_arguments
+from innet.switch.jit.tables.prefixes import copied
+from innet.switch.state.replication import Replication
+from innet.switch.state.table_words import is_direct, key_words
+from innet.switch.state.tables import Generation, RuntimeEntry, TableState
 
 KIND = ir.MatchKind
 
@@ -39,26 +34,26 @@ def base() -> ir.Program:
 
 @njit
 def exact(keys: Any, rows: Any, seed: Any, key: Any) -> Any:
-    return runtime.find_exact(keys, rows, seed, key)
+    return core.find_exact(keys, rows, seed, key)
 
 
 @njit
 def prefix(
     entries: Any, sample: Any, rows: Any, parents: Any, key: Any, step: Any, apart: Any, width: Any
 ) -> Any:
-    return runtime_prefixes.find_prefix(entries, sample, rows, parents, key, step, apart, width)
+    return prefixes.find_prefix(entries, sample, rows, parents, key, step, apart, width)
 
 
 @njit
 def masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
-    return runtime_masks.find_masked(entries, masks, best, rows, key)
+    return masks.find_masked(entries, masks, best, rows, key)
 
 
 @njit
 def covering(
     entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: Any, starts: Any
 ) -> Any:
-    return runtime_cover.find_covering(entries, order, heads, bounds, key, words, starts)
+    return search.find_covering(entries, order, heads, bounds, key, words, starts)
 
 
 def signed(value: int) -> int:
@@ -194,8 +189,8 @@ def test_trees_of_ranges(
     base: ir.Program, shape: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if count == 40:
-        monkeypatch.setattr(cover_tree, "LEAF", 3)
-        monkeypatch.setattr(cover_tree, "KEPT", 1)
+        monkeypatch.setattr(box_tree, "LEAF", 3)
+        monkeypatch.setattr(box_tree, "KEPT", 1)
     rng = np.random.default_rng([count, list(RANGES).index(shape)])
     state = table_of(base, *RANGES[shape])
     for _ in range(count):
@@ -243,7 +238,7 @@ def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
         matches = [ir.TernaryMatch(0, 0), ir.RangeMatch(low, high)]
         with contextlib.suppress(ControlError):
             state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(9)))
-    order, heads, bounds = cover_arrays.cover_arrays(state.columns)
+    order, heads, bounds = box_tree.cover_arrays(state.columns)
     entries = {entry.index + 1: entry for entry in state}
     ranks = {entry.index + 1: rank for rank, entry in enumerate(state.ordered())}
     assert sorted(order.tolist()) == sorted(entries)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from innet.errors import UnsupportedError
-from innet.packets import PacketBatch
+from innet.core.errors import UnsupportedError
+from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter import InterpretEngine
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.switch.loader import load_program
 
 PATH = Path(__file__).parents[1] / "programs/jit_varbit.json"
 PROGRAM = load_program(PATH)

@@ -1,4 +1,4 @@
-"""Runs are recognised where they are, and mean what they meant before."""
+"""Runs are recognized where they are, and mean what they meant before."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from innet.switch import ir
-from innet.switch.jit import plan
-from innet.switch.jit.lower_program import lower_program
+from innet.switch.frontend.loader import load_program
+from innet.switch.jit import lowered
+from innet.switch.jit.lower.program import lower_program
+from innet.switch.jit.lower.vectorize import instantiate, roll
 from innet.switch.jit.tree import rebuild, walk
 from innet.switch.jit.unsupported import structural_reasons
-from innet.switch.jit.vectorise import instantiate, roll
-from innet.switch.loader import load_program
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = [
@@ -22,13 +22,13 @@ PROGRAMS = [
 ]
 
 
-def unrolled(body: plan.Body) -> plan.Body:
+def unrolled(body: lowered.Body) -> lowered.Body:
     """``body`` with its loops written out."""
 
-    def expand(statements: plan.Body) -> plan.Body:
-        flat: list[plan.Statement] = []
+    def expand(statements: lowered.Body) -> lowered.Body:
+        flat: list[lowered.Statement] = []
         for statement in statements:
-            if isinstance(statement, plan.Loop):
+            if isinstance(statement, lowered.Loop):
                 for k in range(statement.count):
                     flat.extend(instantiate(statement.body, k))
             else:
@@ -37,12 +37,12 @@ def unrolled(body: plan.Body) -> plan.Body:
 
     def replace(node: object) -> object:
         match node:
-            case plan.If(condition, then, otherwise):
-                return plan.If(condition, expand(then), expand(otherwise))
-            case plan.Dispatch(table, bodies):
-                return plan.Dispatch(table, tuple(map(expand, bodies)))
-            case plan.Blocks(first, blocks):
-                return plan.Blocks(first, tuple((n, expand(inner)) for n, inner in blocks))
+            case lowered.If(condition, then, otherwise):
+                return lowered.If(condition, expand(then), expand(otherwise))
+            case lowered.Dispatch(table, bodies):
+                return lowered.Dispatch(table, tuple(map(expand, bodies)))
+            case lowered.Blocks(first, blocks):
+                return lowered.Blocks(first, tuple((n, expand(inner)) for n, inner in blocks))
             case _:
                 return node
 
@@ -57,9 +57,9 @@ def test_rolled_up_means_the_same(path: Path) -> None:
         assert unrolled(roll(program, body)) == body
 
 
-def loops(program: ir.Program) -> list[plan.Loop]:
+def loops(program: ir.Program) -> list[lowered.Loop]:
     rolled = [roll(program, body) for body in lower_program(program).bodies]
-    return [node for node in walk(tuple(rolled)) if isinstance(node, plan.Loop)]
+    return [node for node in walk(tuple(rolled)) if isinstance(node, lowered.Loop)]
 
 
 @pytest.mark.parametrize("values", [32, 64, 256])
@@ -76,20 +76,22 @@ def test_slots_program_is_few_loops(values: int) -> None:
 def test_runs_of_every_kind() -> None:
     program = load_program(ROOT / "tests/programs/jit_runs.json")
     found = loops(program)
-    strides = {node.stride for node in walk(tuple(found)) if isinstance(node, plan.Lane)}
+    strides = {node.stride for node in walk(tuple(found)) if isinstance(node, lowered.Lane)}
     assert strides >= {1, 2}
     register_strides = {
         node.stride
         for node in walk(tuple(found))
-        if isinstance(node, plan.RegisterRead | plan.RegisterWrite)
+        if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite)
     }
     assert register_strides >= {-1, 0, 1}
-    assert any(isinstance(node, plan.If) for loop in found for node in walk(loop))
-    assert any(isinstance(node, plan.Counting) for loop in found for node in walk(loop))
+    assert any(isinstance(node, lowered.If) for loop in found for node in walk(loop))
+    assert any(isinstance(node, lowered.Counting) for loop in found for node in walk(loop))
 
 
-def assignments(fields: list[tuple[int, int]]) -> plan.Body:
-    return tuple(plan.Assign(ir.FieldRef(header, field), ir.Const(7)) for header, field in fields)
+def assignments(fields: list[tuple[int, int]]) -> lowered.Body:
+    return tuple(
+        lowered.Assign(ir.FieldRef(header, field), ir.Const(7)) for header, field in fields
+    )
 
 
 def test_short_and_broken_runs_stay() -> None:
@@ -98,10 +100,10 @@ def test_short_and_broken_runs_stay() -> None:
     seven = assignments([(header, i) for i in range(7)])
     assert roll(program, seven) == seven
     gap = assignments([(header, i) for i in (0, 1, 2, 3, 5, 6, 7, 8, 9)])
-    assert not any(isinstance(each, plan.Loop) for each in roll(program, gap))
+    assert not any(isinstance(each, lowered.Loop) for each in roll(program, gap))
     eight = assignments([(header, i) for i in range(8)])
     assert roll(program, eight) == (
-        plan.Loop(8, (plan.Assign(plan.Lane(header, 0, 1), ir.Const(7)),)),
+        lowered.Loop(8, (lowered.Assign(lowered.Lane(header, 0, 1), ir.Const(7)),)),
     )
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 from innet.switch import ir
-from innet.switch.interpreter_expressions import OPERATORS
-from innet.switch.jit import runtime, wide, wide_functions
+from innet.switch.interpreter.expressions import OPERATORS
+from innet.switch.jit.runtime import core, wide, wide_functions
 
 WIDTHS = [128, 192, 1024]
 KEPT = 77
@@ -21,8 +21,8 @@ KEPT = 77
 #: One kernel for each width: every operation of two numbers and an amount, as rows of words.
 KERNEL = """
 from numba import njit
-from innet.switch.jit.wide import *
-from innet.switch.jit.wide_functions import *
+from innet.switch.jit.runtime.wide import *
+from innet.switch.jit.runtime.wide_functions import *
 
 @njit(error_model="numpy")
 def kernel(numbers, amount, out):
@@ -124,15 +124,15 @@ def test_operations(bits: int) -> None:
 
 @njit
 def sums(value: Any, other: Any) -> Any:
-    total = runtime.wrapped_add(value, runtime.SIGN)
-    product = runtime.wrapped_multiply(value, other)
-    return total, runtime.wrapped_subtract(other, value), product
+    total = core.wrapped_add(value, core.SIGN)
+    product = core.wrapped_multiply(value, other)
+    return total, core.wrapped_subtract(other, value), product
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 63), (1 << 63) - 1))
 def test_overflow_wraps_around(value: int, other: int) -> None:
     """LLVM turns an int64 sum with ``SIGN`` into an or, since it need not care about overflow."""
-    found = [value + runtime.SIGN, other - value, value * other]
+    found = [value + core.SIGN, other - value, value * other]
     assert list(sums(value, other)) == [signed(each, 64) for each in found]
 
 

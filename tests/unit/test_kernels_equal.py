@@ -10,7 +10,7 @@ from support import gradients
 from support.kernels import assert_same, bitmap_of, sparse_integers
 
 from innet import kernels
-from innet.errors import InputError, UnknownNameError
+from innet.core.errors import InputError, UnknownNameError
 from innet.kernels import Filter, SketchLayout
 
 cpu, naive = kernels.get("cpu"), kernels.get("naive")
@@ -103,8 +103,8 @@ def test_results_that_pass_the_caches(size):
     taken, _ = naive.add_scaled(residual, gradient, 0.1)
     filtered = naive.low_pass(residual, gradient, 0.1, chosen[0], taken)
     assert_same(cpu.low_pass(residual, gradient, 0.1, chosen[0], taken.copy()), filtered)
-    integers = naive.quantise(gradient, 1e6)
-    assert_same(cpu.quantise(gradient, 1e6), integers)
+    integers = naive.quantize(gradient, 1e6)
+    assert_same(cpu.quantize(gradient, 1e6), integers)
     assert_same(cpu.dequantise(integers, 0.3), naive.dequantise(integers, 0.3))
     indices, integers = chosen[0], chosen[1].view(np.int32)
     assert_same(cpu.scatter(indices, integers, size), naive.scatter(indices, integers, size))
@@ -116,8 +116,8 @@ def test_fixed_point(fast, data):
     x = data.draw(gradients.vectors(data.draw(gradients.sizes())))
     largest = float(np.abs(x).max(initial=0)) or 1.0
     scale = data.draw(st.sampled_from((2**31 - 1, 2**26 - 1, 1000.5, 2.5))) / largest
-    integers = fast.quantise(x, scale)
-    assert_same(integers, naive.quantise(x, scale))
+    integers = fast.quantize(x, scale)
+    assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
         assert_same(fast.dequantise(integers, step), naive.dequantise(integers, step))
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from innet import kernels
-from innet.kernels import Filter, SketchLayout, naive
+from innet.kernels import Filter, SketchLayout
+from innet.kernels.reference import core
 
 cpu = kernels.get("cpu")
 
@@ -26,7 +27,7 @@ FROZEN_COUPLED = [
 def unit_sketch(item, size, layout):
     dense = np.zeros(size, np.int32)
     dense[item] = 1
-    return naive.lhc_encode(None, dense, size, layout)[1].reshape(layout.rows, layout.lanes)
+    return core.lhc_encode(None, dense, size, layout)[1].reshape(layout.rows, layout.lanes)
 
 
 @pytest.mark.parametrize("lanes", [1, 16, 128])
@@ -124,7 +125,7 @@ def test_the_peeling_threshold(items, ratio, least, most, rounds):
     for seed in range(20):
         case = peel_random_items(items, ratio, 1, seed)
         lost.append(cpu.popcount(cpu.lhc_peel(*case)[1]) / items)
-        needed.append(naive.peel_rounds(*case)[2])
+        needed.append(core.peel_rounds(*case)[2])
     assert least <= np.mean(lost) <= most
     assert np.mean(needed) <= rounds
 
@@ -142,7 +143,7 @@ def test_turned_lanes_peel_as_one_hypergraph():
 def assert_peels_as_the_oracle(dense, layout):
     bitmap, sketch = cpu.lhc_encode(None, dense, dense.size, layout)
     (items, integers), missing = cpu.lhc_peel(bitmap, sketch, dense.size, layout)
-    (_, expected), left = naive.lhc_peel(bitmap, sketch, dense.size, layout)
+    (_, expected), left = core.lhc_peel(bitmap, sketch, dense.size, layout)
     np.testing.assert_array_equal(integers, expected)
     np.testing.assert_array_equal(missing, left)
     return (

@@ -7,16 +7,16 @@ import threading
 import numpy as np
 import pytest
 
-from innet import memory
+from innet.core import buffers
 
 LARGE = 1 << 20  # int32: 4 MiB
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    memory._unused.clear()
+    buffers._unused.clear()
     yield
-    memory._unused.clear()
+    buffers._unused.clear()
 
 
 def address(array):
@@ -24,10 +24,10 @@ def address(array):
 
 
 def test_what_is_gone_is_used_again():
-    first = memory.empty(LARGE, np.int32)
+    first = buffers.empty(LARGE, np.int32)
     place = address(first)
     del first
-    second = memory.empty(LARGE - 5, np.float32)
+    second = buffers.empty(LARGE - 5, np.float32)
     assert address(second) == place
     assert (second.dtype, second.shape) == (np.float32, (LARGE - 5,))
     assert second.flags.writeable
@@ -46,32 +46,32 @@ def test_what_is_gone_is_used_again():
     ids=("slice", "type", "row", "buffer", "array of a buffer"),
 )
 def test_a_view_keeps_it_from_being_used_again(view):
-    seen = view(memory.zeros(LARGE, np.int32))
-    other = memory.empty(LARGE, np.int32)
+    seen = view(buffers.zeros(LARGE, np.int32))
+    other = buffers.empty(LARGE, np.int32)
     other.fill(-1)
     assert not np.asarray(seen).any()
-    assert not memory._unused
+    assert not buffers._unused
 
 
 def test_zeros_are_zeros_again():
-    memory.zeros(LARGE, np.int32).fill(7)
-    assert not memory.zeros(LARGE, np.int32).any()
+    buffers.zeros(LARGE, np.int32).fill(7)
+    assert not buffers.zeros(LARGE, np.int32).any()
 
 
 def test_small_arrays_and_pieces_far_too_large_are_not_bothered_with():
-    del (array := {0: memory.empty(LARGE, np.int32)})[0]
+    del (array := {0: buffers.empty(LARGE, np.int32)})[0]
     assert not array
-    assert len(memory._unused) == 1
-    memory.empty(10, np.int32)
-    memory.zeros(10, np.int32)
-    memory.empty(LARGE // 3, np.int32)
-    assert sorted(piece.nbytes for piece in memory._unused) == [4 * (LARGE // 3), 4 * LARGE]
+    assert len(buffers._unused) == 1
+    buffers.empty(10, np.int32)
+    buffers.zeros(10, np.int32)
+    buffers.empty(LARGE // 3, np.int32)
+    assert sorted(piece.nbytes for piece in buffers._unused) == [4 * (LARGE // 3), 4 * LARGE]
 
 
 def test_few_are_kept():
-    arrays = [memory.empty(LARGE, np.int8) for _ in range(3 * memory._KEPT)]
+    arrays = [buffers.empty(LARGE, np.int8) for _ in range(3 * buffers._KEPT)]
     arrays.clear()
-    assert len(memory._unused) == memory._KEPT
+    assert len(buffers._unused) == buffers._KEPT
 
 
 def test_threads_never_share_memory():
@@ -79,7 +79,7 @@ def test_threads_never_share_memory():
 
     def work(mark):
         for _ in range(200):
-            array = memory.empty(LARGE, np.int8)
+            array = buffers.empty(LARGE, np.int8)
             array[:: 1 << 16] = mark
             if (array[:: 1 << 16] != mark).any():
                 wrong.append(mark)

@@ -13,8 +13,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from innet import kernels, memory
-from innet.codecs.carriers.sketch_plan import LhcSettings, sketch_layout
+from innet import kernels
+from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
+from innet.core import buffers
 from innet.kernels import CountLayout, Filter, Kernels, Limbs
 
 cpu = kernels.get("cpu")
@@ -24,7 +25,7 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal(SIZE).astype(np.float32)
 Y = rng.standard_normal(SIZE).astype(np.float32)
 ONES = np.ones(SIZE, np.float32)
-INTEGERS = cpu.quantise(X, 1e6)
+INTEGERS = cpu.quantize(X, 1e6)
 DENSE = np.where(rng.random(SIZE) < 0.2, INTEGERS, np.int32(0))  # a fifth is not zero
 INDICES = np.flatnonzero(DENSE).astype(np.int32)
 VALUES = DENSE[INDICES]
@@ -62,7 +63,7 @@ CASES = {
     "smallest": lambda: cpu.smallest(X, 0.5),
     "moments": lambda: cpu.moments(X, 0.5, 0.5),
     "product": lambda: cpu.product(X),
-    "quantise": lambda: cpu.quantise(X, 1e6),
+    "quantize": lambda: cpu.quantize(X, 1e6),
     "quantise_randomly": lambda: cpu.quantise_randomly(X, 20.0, 1),
     "dequantise": lambda: cpu.dequantise(INTEGERS, 1e-6),
     "grain": lambda: cpu.grain(X),
@@ -117,7 +118,7 @@ def test_every_kernel_is_measured():
 @pytest.mark.parametrize("case", CASES)
 def test_scratch_stays_below_twice_the_gradient(case):
     CASES[case]()  # compiled before it is measured
-    memory._unused.clear()
+    buffers._unused.clear()
     tracemalloc.start()
     results = CASES[case]()
     peak = tracemalloc.get_traced_memory()[1]

@@ -7,7 +7,7 @@ import pytest
 
 from innet import kernels
 from innet.kernels.cpu import topk
-from innet.kernels.cpu.candidates import list_reaching, new_lists
+from innet.kernels.cpu.topk import list_reaching, new_lists
 
 SIZE = 100_003
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from support.networks import BAD, MIXED, all_reduce, contributions, mute, network, watch
 
-from innet.errors import StalledError
-from innet.fabric import Faults
-from innet.packets import PacketBatch
+from innet.core.errors import StalledError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
 from innet.protocol import Timing
-from innet.protocol.server import ParameterServer
+from innet.protocol.parameter_server import ParameterServer
 from innet.wire import Endpoint, Flag, Layout, internet_checksum, pack, parse
-from innet.words import Operation, Segment
 
 SHAPES = [
     ("tree", 1, {}),
@@ -57,7 +57,7 @@ def test_sums_that_leave_int32_say_so(program):
     words = np.full(40, 2**30 + 1, np.int32)  # four times that is 4, modulo 2**32
     words[::2] = 1
     for end in net.workers:
-        end.start([Segment(Operation.SUM, words)], net.now)
+        end.start([Segment(ReduceOp.SUM, words)], net.now)
     net.run()
     for end in net.workers:
         assert Flag.OVERFLOW in end.result_flags
@@ -90,7 +90,7 @@ def test_a_worker_that_dies_later_is_named(phase):
 
         net.workers[1].outgoing = dying
         with pytest.raises(StalledError, match="waits for worker 1"):
-            all_reduce(net, contributions(np.random.default_rng(0), 3, [(Operation.SUM, 900)]))
+            all_reduce(net, contributions(np.random.default_rng(0), 3, [(ReduceOp.SUM, 900)]))
 
 
 def test_a_dead_server_is_pointed_to():
@@ -125,7 +125,7 @@ def lose(net, switch: str, wanted) -> list[int]:
 
 def one_chunk(net) -> None:
     count = len(net.workers)
-    all_reduce(net, contributions(np.random.default_rng(0), count, [(Operation.SUM, 30)]))
+    all_reduce(net, contributions(np.random.default_rng(0), count, [(ReduceOp.SUM, 30)]))
 
 
 def test_tree_a_result_lost_below_the_leaf_is_repeated_by_the_leaf():
@@ -174,7 +174,7 @@ def test_tree_a_leaf_without_registers_learns_from_the_result():
 
 def test_tree_a_restarted_root_is_diagnosed_or_recovered():
     net = network("tree", 4, racks=2, timing=Timing(timeout=0.01, give_up=1.0))
-    given = contributions(np.random.default_rng(0), 4, [(Operation.SUM, 900)])
+    given = contributions(np.random.default_rng(0), 4, [(ReduceOp.SUM, 900)])
     inner = net.switches["s1"].process_batch
     calls = [0]
 
@@ -236,7 +236,7 @@ def test_hashed_a_default_window_hardly_collides_with_itself():
     net = network("hashed", 2, window=512)
     rng = np.random.default_rng(2)
     for _ in range(2):
-        all_reduce(net, contributions(rng, 2, [(Operation.SUM, 32 * 1500)]))
+        all_reduce(net, contributions(rng, 2, [(ReduceOp.SUM, 32 * 1500)]))
     assert collided(net) < 2 * 2 * 1500 // 20
 
 
@@ -287,7 +287,7 @@ def test_hashed_a_late_copy_does_not_keep_an_aggregator():
     assert not keys.any()
     switch.process(seen["s1"][:1])
     keys[:] = keys[np.flatnonzero(keys)]  # as if all places had been left so
-    all_reduce(net, contributions(rng, 1, [(Operation.SUM, 32 * 3)]))
+    all_reduce(net, contributions(rng, 1, [(ReduceOp.SUM, 32 * 3)]))
     assert collided(net) == 1  # the chunk that is not yet two windows ahead
 
 
@@ -299,7 +299,7 @@ def strange(net, worker: int, port: int, switch: str, **changes) -> int:
     layout: Layout = net.plan.layout
     job = net.plan.job
     fields = {
-        "operation": Operation.SUM,
+        "operation": ReduceOp.SUM,
         "job": job.number,
         "epoch": job.epoch,
         "sequence": 1,

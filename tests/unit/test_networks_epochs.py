@@ -10,11 +10,11 @@ import os
 import numpy as np
 import pytest
 
-from innet.collective import Collective
-from innet.errors import StalledError
-from innet.fabric import Faults, Outage
-from innet.plan.wiring import shape_of
+from innet.allreduce.collective import Collective
+from innet.core.errors import StalledError
+from innet.network import Faults, Outage
 from innet.protocol import Timing
+from innet.topology.wiring import shape_of
 
 SIZE = 400
 SHAPES = [

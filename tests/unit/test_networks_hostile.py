@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from support.networks import all_reduce, contributions, network
 
-from innet.packets import PacketBatch
-from innet.plan import Emulation
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
+from innet.topology import Emulation
 from innet.wire import Endpoint, Flag, pack, seal
-from innet.words import Operation
 
 # INNET_MANGLED=1000000 is the long run; docs/tree.md says what it gave.
 MANGLED = int(os.environ.get("INNET_MANGLED", "100000"))
 BATCH = 10_000
-SHAPE = [(Operation.SUM, 500), (Operation.MAX, 100), (Operation.OR, 40)]
+SHAPE = [(ReduceOp.SUM, 500), (ReduceOp.MAX, 100), (ReduceOp.OR, 40)]
 
 
 def refused(net: Emulation, switch: str) -> int:
@@ -93,7 +93,7 @@ def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
                 f"table_add {family}.position {family}.root {number} 0 => 1 {number} 8 7 0",
             ]
         else:
-            near, down = "HashedIngress.neighbours", "HashedIngress.downward"
+            near, down = "HashedIngress.neighbors", "HashedIngress.downward"
             lines = [
                 f"table_add {near}.workers {near}.worker {port} {number} 0 0 => 1",
                 # It says that three more are to come, so that what it takes is never complete.

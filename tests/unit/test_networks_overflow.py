@@ -10,12 +10,12 @@ import pytest
 from support.networks import network
 
 from innet import Collective, programs
-from innet.fabric import Faults
-from innet.plan import AGGREGATIONS, Request, make_plan
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
 from innet.protocol import Timing
 from innet.switch import Switch
+from innet.topology import AGGREGATIONS, Request, make_plan
 from innet.wire import Endpoint, Flag, pack, parse_strict
-from innet.words import Operation, Segment
 
 # The fewest that each program is compiled for.
 VALUES = {
@@ -75,7 +75,7 @@ def test_what_leaves_int32_is_detected(program, shape, collides):
         for end, word in zip(net.workers, words, strict=True):
             vector = np.zeros(32, np.int32)
             vector[(place * 5) % 32] = word
-            end.start([Segment(Operation.SUM, vector)], net.now)
+            end.start([Segment(ReduceOp.SUM, vector)], net.now)
         net.run()
         said = {bool(end.result_flags & Flag.OVERFLOW) for end in net.workers}
         assert len(said) == 1  # all workers are told the same
@@ -90,7 +90,7 @@ def test_what_leaves_int32_is_detected(program, shape, collides):
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
 def test_only_sums_can_leave_it(program, shape):
     net = network(program, 4, values=VALUES[program], **shape)
-    for operation, expected in ((Operation.MAX, HIGH), (Operation.OR, -1)):
+    for operation, expected in ((ReduceOp.MAX, HIGH), (ReduceOp.OR, -1)):
         for end, word in zip(net.workers, (HIGH, LOW, HIGH, LOW), strict=True):
             end.start([Segment(operation, np.full(40, word, np.int32))], net.now)
         net.run()
@@ -105,7 +105,7 @@ def test_it_is_rescaled_and_repeated(program, shape, loss):
     """Words that are as large as they can be: the round again with a step that fits, and exact."""
     network = Collective(
         workers=4,
-        codec={"preset": "dense", "quantiser": {"name": "optimistic", "headroom": 1}},
+        codec={"preset": "dense", "quantizer": {"name": "optimistic", "headroom": 1}},
         program=program,
         values_per_packet=VALUES[program],
         window=8,
@@ -159,7 +159,7 @@ def test_hashed_tells_of_it_wherever_it_happens(word, one, two, taken, switches)
     for worker, end in enumerate(net.workers):
         vector = np.zeros(32, np.int32)
         vector[5] = {two[0]: word, two[1]: one}.get(worker, 0)
-        end.start([Segment(Operation.SUM, vector)], net.now)
+        end.start([Segment(ReduceOp.SUM, vector)], net.now)
     net.run()
     assert all(end.result_flags & Flag.OVERFLOW for end in net.workers)
     assert seen_by(net) == switches
@@ -171,7 +171,7 @@ def test_hashed_tells_of_it_wherever_it_happens(word, one, two, taken, switches)
 def test_hashed_is_exact_when_that_is_rescaled(two, taken, switches):
     collective = Collective(
         workers=4,
-        codec={"preset": "dense", "quantiser": {"name": "optimistic", "headroom": 1}},
+        codec={"preset": "dense", "quantizer": {"name": "optimistic", "headroom": 1}},
         program="hashed",
         values_per_packet=32,
         window=8,
@@ -211,7 +211,7 @@ def test_compiled_so_it_saturates():
                 Endpoint.of_worker(0),
                 Endpoint.of_switch(),
                 np.repeat(np.int32([pair]).T, 32, axis=1),
-                operation=Operation.SUM,
+                operation=ReduceOp.SUM,
                 job=1,
                 epoch=0,
                 sequence=chunk + 1,

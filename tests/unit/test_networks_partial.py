@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from support.networks import mute, network
 
-from innet.errors import StalledError
-from innet.fabric import Faults, Outage
-from innet.plan import Emulation
+from innet.core.errors import StalledError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.protocol.server import ParameterServer
+from innet.protocol.parameter_server import ParameterServer
+from innet.topology import Emulation
 from innet.wire import Flag
-from innet.words import Operation, Segment
 
 VALUES = 32
 CHUNKS = 24
@@ -39,7 +39,7 @@ def words_of(workers: int) -> list[np.ndarray]:
 def run(net: Emulation, words: list[np.ndarray]) -> str:
     """One all-reduce; what was said if it stalled."""
     for end, each in zip(net.workers, words, strict=True):
-        end.start([Segment(Operation.SUM, each.reshape(-1))], net.now)
+        end.start([Segment(ReduceOp.SUM, each.reshape(-1))], net.now)
     try:
         net.run()
     except StalledError as error:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.switch_cases import program
 
-from innet.errors import InputError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError
+from innet.core.packets import PacketBatch
 from innet.switch import Switch
 
 DATA = np.zeros((2, 20), np.uint8)

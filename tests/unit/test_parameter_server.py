@@ -11,13 +11,13 @@ import pytest
 from support.udp_switch import UdpSwitch, on_loopback
 
 import innet
-from innet.errors import ConfigError, InputError
-from innet.fabric import Faults
-from innet.participant import Participant, connect, connect_host
-from innet.plan import Request, aggregation_of, make_plan
+from innet.allreduce.worker import Worker, connect, connect_host
+from innet.core.errors import ConfigError, InputError
+from innet.network import Faults
+from innet.processes import parameter_server
+from innet.processes.settings import ServerSettings, read_server
 from innet.protocol import Timing
-from workers import parameter_server
-from workers.settings import ServerSettings, read_server
+from innet.topology import Request, aggregation_of, make_plan
 
 WORKERS = 2
 
@@ -28,10 +28,10 @@ def serving(plan):
     host = parameter_server.server_of(plan)
     end = aggregation_of("hashed").server_end(plan, host)
     over = threading.Event()
-    with connect_host(plan, host) as fabric:
+    with connect_host(plan, host) as transport:
         thread = threading.Thread(
             target=parameter_server.serve,
-            args=(end, fabric, lambda: "" if over.is_set() else None),
+            args=(end, transport, lambda: "" if over.is_set() else None),
             daemon=True,
         )
         thread.start()
@@ -53,11 +53,11 @@ def test_equal_to_the_collective_bit_for_bit(codec):
         stack.enter_context(UdpSwitch(plan))
         end = stack.enter_context(serving(plan))
         pair = [
-            Participant(
+            Worker(
                 plan,
                 worker,
                 codec=codec,
-                fabric=stack.enter_context(connect(plan, worker)),
+                transport=stack.enter_context(connect(plan, worker)),
                 faults=lossy,
                 timing=patient,
                 seed=3,
@@ -88,6 +88,6 @@ def test_the_process_says_what_is_wrong(tmp_path, capsys):
 
 
 def test_a_server_of_another_kind_is_named(monkeypatch):
-    monkeypatch.setattr("innet.plan.hashed.Hashed.server_end", lambda *_: object())
+    monkeypatch.setattr("innet.topology.hashed.Hashed.server_end", lambda *_: object())
     with pytest.raises(InputError, match="server of hashed is of type object; this process runs"):
         parameter_server.run(ServerSettings(program="hashed"), lambda: "")

@@ -11,16 +11,16 @@ import pytest
 from support.udp_switch import Leader, UdpSwitch, on_loopback
 
 import innet
+from innet.allreduce.worker import Worker, connect
 from innet.codecs import build_codec
-from innet.errors import GradientError, InputError, NetworkError, StalledError, StateError
-from innet.fabric import Faults
-from innet.fabric.ethernet import RawFabric
-from innet.fabric.udp import UdpFabric
-from innet.participant import Participant, connect
-from innet.plan import Request, make_plan
+from innet.core.errors import GradientError, InputError, NetworkError, StalledError, StateError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
 from innet.protocol import Timing
+from innet.topology import Request, make_plan
+from innet.transport.raw import RawTransport
+from innet.transport.udp import UdpTransport
 from innet.wire import Endpoint, Layout
-from innet.words import Operation, Segment
 
 WORKERS = 2
 CODECS = ("topk", "scalecom")
@@ -42,12 +42,12 @@ def gradients(size=700):
 
 
 @contextlib.contextmanager
-def participants(plan, codec, **options):
+def workers(plan, codec, **options):
     with contextlib.ExitStack() as stack:
         made = []
         for worker in range(WORKERS):
-            fabric = stack.enter_context(connect(plan, worker))
-            made.append(Participant(plan, worker, codec=codec, fabric=fabric, seed=3, **options))
+            transport = stack.enter_context(connect(plan, worker))
+            made.append(Worker(plan, worker, codec=codec, transport=transport, seed=3, **options))
         yield made
 
 
@@ -64,7 +64,7 @@ def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
     )
     with (
         UdpSwitch(plan) as network,
-        participants(plan, codec, faults=faults, timing=QUICK) as pair,
+        workers(plan, codec, faults=faults, timing=QUICK) as pair,
     ):
         received = 0
         for _ in range(2):  # the second has what the codecs held back
@@ -75,7 +75,7 @@ def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
                 np.testing.assert_array_equal(total, expected)
                 assert report.rounds == in_memory.rounds
                 assert report.bytes_sent == report.packets_sent * plan.layout.frame_size
-                assert report.fabric == ("udp" if faults is None else "udp with faults")
+                assert report.transport == ("udp" if faults is None else "udp with faults")
                 assert report.seconds.total >= report.seconds.network > 0
         sent = sum(report.packets_sent for _, report in results)
         again = sum(report.retransmissions for _, report in results)
@@ -87,7 +87,7 @@ def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
 
 
 def test_who_is_missing_is_named(plan):
-    with UdpSwitch(plan) as network, participants(plan, "dense", timing=IMPATIENT) as pair:
+    with UdpSwitch(plan) as network, workers(plan, "dense", timing=IMPATIENT) as pair:
         with pytest.raises(StalledError, match="worker 0 of 2"):
             pair[0].all_reduce(gradients()[0])
         registers = network.switch.registers
@@ -116,11 +116,11 @@ def test_the_others_go_on_without_whoever_is_late(codec):
     with UdpSwitch(plan) as network, contextlib.ExitStack() as stack:
         leader = Leader(network)
         made = [
-            Participant(
+            Worker(
                 plan,
                 worker,
                 codec=codec,
-                fabric=stack.enter_context(connect(plan, worker)),
+                transport=stack.enter_context(connect(plan, worker)),
                 timing=GOING_ON,
                 seed=3,
                 renew=leader.renew,
@@ -142,7 +142,7 @@ def test_the_others_go_on_without_whoever_is_late(codec):
 
 def test_a_stall_is_tried_again_under_the_next_epoch(plan):
     """The switch loses its registers when one worker has its result and the other has not."""
-    with UdpSwitch(plan) as network, participants(plan, "dense", timing=IMPATIENT) as pair:
+    with UdpSwitch(plan) as network, workers(plan, "dense", timing=IMPATIENT) as pair:
         expected = all_reduce(pair, gradients())[0][0]
         with pytest.raises(StalledError):  # the other one is not there
             pair[0].all_reduce(gradients()[0])
@@ -154,7 +154,7 @@ def test_a_stall_is_tried_again_under_the_next_epoch(plan):
     with UdpSwitch(plan) as network:
         leader = Leader(network)
         options = {"timing": IMPATIENT, "renew": leader.renew, "attempts": 2}
-        with participants(plan, "dense", **options) as pair:
+        with workers(plan, "dense", **options) as pair:
             network.switch.registers["SlotsIngress.pool.chunk"][:] = 1 << 48
             network.switch.command("table_clear SlotsIngress.admission.admission")
             for total, _ in all_reduce(pair, gradients()):
@@ -172,7 +172,7 @@ def test_it_is_tried_no_more_often_than_asked(plan):
 
     hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=0.1)
     options = {"timing": hasty, "renew": renew, "attempts": 3}
-    with UdpSwitch(plan), participants(plan, "dense", **options) as pair:
+    with UdpSwitch(plan), workers(plan, "dense", **options) as pair:
         with pytest.raises(StalledError, match="worker 0 of 2"):
             pair[0].all_reduce(gradients()[0])
         assert asked == [(), ()]
@@ -180,11 +180,11 @@ def test_it_is_tried_no_more_often_than_asked(plan):
 
 def test_workers_at_different_all_reduces_get_no_sum_from_each_other(plan):
     """One has completed an all-reduce that the other has not, and an epoch begins for both."""
-    with UdpSwitch(plan) as network, participants(plan, "dense", timing=IMPATIENT) as pair:
+    with UdpSwitch(plan) as network, workers(plan, "dense", timing=IMPATIENT) as pair:
         all_reduce(pair, gradients())
         following = network.next_epoch(frozenset())
-        restarted = Participant(
-            plan, 1, codec="dense", fabric=pair[1]._fabric, seed=3, timing=IMPATIENT
+        restarted = Worker(
+            plan, 1, codec="dense", transport=pair[1]._transport, seed=3, timing=IMPATIENT
         )
         for each in (pair[0], restarted):
             each.begin_epoch(following)
@@ -198,12 +198,12 @@ def test_workers_at_different_all_reduces_get_no_sum_from_each_other(plan):
 def test_who_may_not_go_on(plan):
     for attempts in (0, 2):
         with pytest.raises(InputError, match=f"{attempts} attempts"):
-            Participant(plan, 0, codec="dense", fabric=None, attempts=attempts)
+            Worker(plan, 0, codec="dense", transport=None, attempts=attempts)
     for worker, attempts in (("0", 1), (0, "1"), (True, 1)):
         with pytest.raises(InputError, match="give an integer"):
-            Participant(plan, worker, codec="dense", fabric=None, attempts=attempts)
+            Worker(plan, worker, codec="dense", transport=None, attempts=attempts)
     hasty = Timing(timeout=0.02, max_timeout=0.1, give_up=20.0, partial_after=0.1)
-    with UdpSwitch(plan), participants(plan, "dense", timing=hasty) as pair:
+    with UdpSwitch(plan), workers(plan, "dense", timing=hasty) as pair:
         with pytest.raises(StalledError, match="lack the workers 1, who were late"):
             pair[0].all_reduce(gradients()[0])
         with pytest.raises(StalledError, match="the others went on without worker 1"):
@@ -219,7 +219,7 @@ def test_one_participant_reduces_tensors_with_codecs_of_their_own(plan):
         for name in CODECS
     }
     sizes = {"topk": 300, "scalecom": 500}
-    with UdpSwitch(plan), participants(plan, "dense", timing=QUICK) as pair:
+    with UdpSwitch(plan), workers(plan, "dense", timing=QUICK) as pair:
         for _ in range(2):
             for name in CODECS:
                 given = gradients(sizes[name])
@@ -239,10 +239,10 @@ def test_one_participant_reduces_tensors_with_codecs_of_their_own(plan):
 def test_an_all_reduce_is_not_harmed_by_one_of_another_thread(plan):
     given = gradients()
     expected, _ = innet.Collective(workers=WORKERS, values_per_packet=32, seed=3).all_reduce(given)
-    words = [Segment(Operation.OR, np.zeros(1, np.int32))]
+    words = [Segment(ReduceOp.OR, np.zeros(1, np.int32))]
     with (
         UdpSwitch(plan),
-        participants(plan, "dense", timing=QUICK) as pair,
+        workers(plan, "dense", timing=QUICK) as pair,
         concurrent.futures.ThreadPoolExecutor() as pool,
     ):
         first = pool.submit(pair[0].all_reduce, given[0])
@@ -260,10 +260,8 @@ def test_an_all_reduce_is_not_harmed_by_one_of_another_thread(plan):
 
 
 def test_rounds_without_a_codec(plan):
-    with UdpSwitch(plan), participants(plan, "dense", timing=QUICK) as pair:
-        segments = [
-            [Segment(Operation.OR, np.array([1 << w, 4], np.int32))] for w in range(WORKERS)
-        ]
+    with UdpSwitch(plan), workers(plan, "dense", timing=QUICK) as pair:
+        segments = [[Segment(ReduceOp.OR, np.array([1 << w, 4], np.int32))] for w in range(WORKERS)]
         with concurrent.futures.ThreadPoolExecutor() as pool:
             found = list(pool.map(lambda each, words: each.combine(words), pair, segments))
         for (words,) in found:
@@ -272,8 +270,8 @@ def test_rounds_without_a_codec(plan):
 
 
 def test_a_round_that_stalled_is_the_end_of_the_epoch(plan):
-    with UdpSwitch(plan), participants(plan, "dense", timing=IMPATIENT) as pair:
-        words = [Segment(Operation.OR, np.zeros(1, np.int32))]
+    with UdpSwitch(plan), workers(plan, "dense", timing=IMPATIENT) as pair:
+        words = [Segment(ReduceOp.OR, np.zeros(1, np.int32))]
         with pytest.raises(StalledError, match="worker 0 of 2"):
             pair[0].combine(words)
         with pytest.raises(StateError, match="half-way"):
@@ -281,7 +279,7 @@ def test_a_round_that_stalled_is_the_end_of_the_epoch(plan):
 
 
 def test_gradients_are_checked(plan):
-    with participants(plan, "dense") as pair:
+    with workers(plan, "dense") as pair:
         with pytest.raises(GradientError, match="float32"):
             pair[0].all_reduce(np.zeros(3))
         with pytest.raises(GradientError, match="worker 0 is a masked array"):
@@ -295,7 +293,7 @@ def test_a_gradient_that_is_refused_is_as_if_it_had_not_been_given(plan, codec):
     reference = innet.Collective(workers=WORKERS, codec=codec, values_per_packet=32, seed=3)
     bad = gradients()[1]
     bad[7] = np.nan
-    with UdpSwitch(plan), participants(plan, codec, timing=QUICK) as pair:
+    with UdpSwitch(plan), workers(plan, codec, timing=QUICK) as pair:
         for _ in range(2):
             with pytest.raises(GradientError, match="worker 1 is nan at index 7"):
                 pair[1].all_reduce(bad)
@@ -306,7 +304,7 @@ def test_a_gradient_that_is_refused_is_as_if_it_had_not_been_given(plan, codec):
 
 def test_a_gradient_of_another_size_is_as_if_it_had_not_been_given(plan):
     reference = innet.Collective(workers=WORKERS, codec="topk", values_per_packet=32, seed=3)
-    with UdpSwitch(plan), participants(plan, "topk", timing=QUICK) as pair:
+    with UdpSwitch(plan), workers(plan, "topk", timing=QUICK) as pair:
         for _ in range(2):
             expected, _ = reference.all_reduce(gradients())
             for total, _ in all_reduce(pair, gradients()):
@@ -335,11 +333,11 @@ def test_a_port_in_use_is_refused(plan):
 def test_what_cannot_be_connected():
     here = Endpoint("02:00:00:00:00:01", "127.0.0.1", 40000)
     with pytest.raises(InputError, match="framing 'raw'"):
-        UdpFabric(here, here, Layout(32, "raw"))
+        UdpTransport(here, here, Layout(32, "raw"))
     raw = make_plan("slots", 32, Request(workers=2, framing="raw"))
     with pytest.raises(InputError, match="needs an interface"):
         connect(raw, 0)
     with pytest.raises(NetworkError, match="nowhere0"):
-        RawFabric("nowhere0")
+        RawTransport("nowhere0")
     with pytest.raises(InputError, match="no worker 2"):
-        Participant(raw, 2, codec="dense", fabric=None)
+        Worker(raw, 2, codec="dense", transport=None)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from innet.errors import InputError, UnknownNameError
-from innet.plan import (
+from innet.core.errors import InputError, UnknownNameError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.topology import (
     AGGREGATIONS,
     Emulation,
     Link,
@@ -18,7 +19,6 @@ from innet.plan import (
     aggregation_of,
     make_plan,
 )
-from innet.words import Operation, Segment
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_star_is_one_switch_with_the_workers_at_its_ports(star):
 def test_a_plan_carried_out_sums(star):
     network = Emulation(star, engine="interpret")
     for worker, end in enumerate(network.workers):
-        end.start([Segment(Operation.SUM, np.arange(100, dtype=np.int32) + worker)], network.now)
+        end.start([Segment(ReduceOp.SUM, np.arange(100, dtype=np.int32) + worker)], network.now)
     network.run()
     for end in network.workers:
         np.testing.assert_array_equal(end.results()[0], 3 * np.arange(100) + 3)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.errors import InputError
-from innet.plan import Port, Request, make_plan
-from innet.plan.shape import tree_of
+from innet.core.errors import InputError
+from innet.topology import Port, Request, make_plan
+from innet.topology.wiring import tree_of
 
 
 @given(workers=st.integers(1, 32), racks=st.integers(1, 32), depth=st.integers(1, 5))

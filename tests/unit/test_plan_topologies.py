@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.networks import BAD, MIXED, PATIENT, all_reduce, contributions, network
 
-from innet.errors import InputError
-from innet.fabric import FaultyFabric, NetworkFabric, SwitchPort, drive
-from innet.plan import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
-from innet.plan.topologies import dumbbell, fat_tree
-from innet.plan.wiring import shape_of
+from innet.core.errors import InputError
+from innet.core.reduce_op import combine
+from innet.network import FaultyTransport, NetworkTransport, SwitchPort, drive
 from innet.switch import Switch, load_program
-from innet.words import combine
+from innet.topology import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
+from innet.topology.topologies import dumbbell, fat_tree
+from innet.topology.wiring import shape_of
 
 
 @given(half=st.integers(1, 6), data=st.data())
@@ -178,12 +178,12 @@ def joined(shared: SharedPlan):
             mine[number] = aggregation_of(plan.aggregation).worker_end(plan, host, PATIENT)
         ends |= mine
         whose.append(list(mine.values()))
-    fabric = NetworkFabric(
+    transport = NetworkTransport(
         {name: switch.process_batch for name, switch in switches.items()},
         places,
         [(SwitchPort(*a), SwitchPort(*b)) for a, b in shared.jobs[0].trunks()],
     )
-    return fabric, ends, whose
+    return transport, ends, whose
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def joined(shared: SharedPlan):
 def test_jobs_at_once_have_their_own_sums(program, shape, jobs):
     rng = np.random.default_rng(jobs)
     shared = plan_jobs(program, 32, Request(workers=4, window=8, **shape), jobs)
-    fabric, ends, whose = joined(shared)
-    bad = FaultyFabric(fabric, BAD, rng)
+    transport, ends, whose = joined(shared)
+    bad = FaultyTransport(transport, BAD, rng)
     now = 0.0
     for _ in range(2):
         given = [contributions(rng, 4, MIXED) for _ in whose]

@@ -12,11 +12,11 @@ import pytest
 
 import innet
 from innet import programs
-from innet.errors import ConfigError, InputError, ProgramError, UnknownNameError
-from innet.plan import Aggregation
-from innet.plan.star import Star
-from innet.registry import Registry
-from innet.tools.opening import open_document
+from innet.core.errors import ConfigError, InputError, ProgramError, UnknownNameError
+from innet.core.registry import Registry
+from innet.tools.files import open_document
+from innet.topology import Aggregation
+from innet.topology.star import Star
 
 LIST = """
 [mine]
@@ -32,11 +32,11 @@ SOURCE = '#include "parts/own.p4"\n#include "include/repeat.p4"\n'
 def registry(monkeypatch):
     """Of programs' folders, empty; networks run ``mine`` as ``slots``."""
     folders = Registry("program", "innet.nobody")
-    monkeypatch.setattr("innet.programs.compiled.FOLDERS", folders)
+    monkeypatch.setattr("innet.programs.catalog.FOLDERS", folders)
     aggregations = Registry("aggregation", "innet.nobody")
-    aggregations.register("slots", "innet.plan.star:Star")
-    aggregations.register("mine", "innet.plan.star:Star")
-    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", aggregations)
+    aggregations.register("slots", "innet.topology.star:Star")
+    aggregations.register("mine", "innet.topology.star:Star")
+    monkeypatch.setattr("innet.topology.aggregation.AGGREGATIONS", aggregations)
     return folders
 
 
@@ -77,7 +77,7 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
     registry.register("mine", folder)
     monkeypatch.setattr("innet.programs.FOLDERS", registry)
     none = Registry("aggregation", "innet.aggregations")
-    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", none)
+    monkeypatch.setattr("innet.topology.aggregation.AGGREGATIONS", none)
     match = "how a network runs program 'mine'.* entry point 'mine' in the group 'innet.aggregatio"
     with pytest.raises(ConfigError, match=match):
         innet.Collective(program="mine", values_per_packet=32)
@@ -95,7 +95,7 @@ def test_a_network_that_is_no_class_of_its_kind(registry, folder, monkeypatch, t
     registry.register("mine", folder)
     networks = Registry("aggregation", "innet.aggregations")
     networks.register("mine", target)
-    monkeypatch.setattr("innet.plan.aggregation.AGGREGATIONS", networks)
+    monkeypatch.setattr("innet.topology.aggregation.AGGREGATIONS", networks)
     with pytest.raises(ConfigError, match=match):
         innet.Collective(program="mine", values_per_packet=32)
 

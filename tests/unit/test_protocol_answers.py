@@ -10,12 +10,10 @@ from support.naive_answers import fields_of, taken
 from support.naive_answers import overtaken as naively_overtaken
 from support.naive_wire import packed
 
-from innet.packets import PacketBatch
-from innet.protocol.answers import overtaken, take
-from innet.protocol.chunks import fill
-from innet.protocol.serial import sequence_of
-from innet.protocol.slots import SlotState
-from innet.protocol.verdicts import Tally, Verdict
+from innet.core.packets import PacketBatch
+from innet.protocol.compiled import Stats, Verdict, fill, overtaken, take
+from innet.protocol.message import sequence_of
+from innet.protocol.slot_client import SlotState
 from innet.wire import CONGESTED, HEADER, Endpoint, Flag, Layout, Refusal, pack, seal
 from innet.wire.parsing import frames_of, rules
 
@@ -97,20 +95,20 @@ def test_taken_as_naively(framing, seed, base):
     packets = results_by_chance(rng, layout, 30, member, slots, chunks)
     naive_slots, naive_chunks = fields_of(slots), fields_of(chunks)
     expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
-    tally = np.zeros(Tally.LENGTH, np.int64)
-    tally[Tally.MARKED] = -1
+    stats = np.zeros(Stats.LENGTH, np.int64)
+    stats[Stats.MARKED] = -1
     clock = np.array([*CLOCK, -1.0, -np.inf, -1.0])
     terms = rules(layout), member
     answers = take(
-        frames_of(packets), terms, tuple(slots.values()), tuple(chunks.values()), (tally, clock)
+        frames_of(packets), terms, tuple(slots.values()), tuple(chunks.values()), (stats, clock)
     )
     assert answers == expected.verdicts.count(Verdict.ANSWER)
-    assert tally[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
-    refused = tally[Tally.REFUSED : Tally.REFUSED + len(Refusal)]
+    assert stats[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
+    refused = stats[Stats.REFUSED : Stats.REFUSED + len(Refusal)]
     assert refused.tolist() == [expected.refusals.count(each) for each in Refusal]
-    assert tally[Tally.FLAGS] == expected.flags
-    assert tally[Tally.MARKED] == expected.marked
-    assert slots.pop("queue")[: tally[Tally.QUEUED]].tolist() == expected.queue
+    assert stats[Stats.FLAGS] == expected.flags
+    assert stats[Stats.MARKED] == expected.marked
+    assert slots.pop("queue")[: stats[Stats.QUEUED]].tolist() == expected.queue
     assert clock[2] == expected.waited
     assert tuple(clock[3:]) == expected.newest
     for name, array in (slots | chunks).items():

@@ -7,18 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.errors import InputError
-from innet.protocol.message import Message
-from innet.protocol.serial import sequence_of, serial_distance, serial_distances
-from innet.words import Operation, Segment
+from innet.core.errors import InputError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.protocol.message import Message, sequence_of, serial_distance, serial_distances
 
 
-def segment(length: int, operation: Operation = Operation.SUM, first: int = 1) -> Segment:
+def segment(length: int, operation: ReduceOp = ReduceOp.SUM, first: int = 1) -> Segment:
     return Segment(operation, np.arange(first, first + length, dtype=np.int32))
 
 
 def test_chunks_do_not_span_segments_and_are_filled_with_zeros() -> None:
-    message = Message([segment(5), segment(0), segment(4, Operation.MAX, 11)], 4)
+    message = Message([segment(5), segment(0), segment(4, ReduceOp.MAX, 11)], 4)
     assert message.chunks == 3
     assert message.words.tolist() == [1, 2, 3, 4, 5, 0, 0, 0, 11, 12, 13, 14]
     assert message.combined.shape == (3, 4)
@@ -27,8 +26,8 @@ def test_chunks_do_not_span_segments_and_are_filled_with_zeros() -> None:
 
 
 def test_words_that_compiled_code_would_not_take_are_copied() -> None:
-    strided = Segment(Operation.SUM, np.arange(10, dtype=np.int32)[::2])
-    fixed = Segment(Operation.OR, np.frombuffer(bytes(range(16)), np.int32))
+    strided = Segment(ReduceOp.SUM, np.arange(10, dtype=np.int32)[::2])
+    fixed = Segment(ReduceOp.OR, np.frombuffer(bytes(range(16)), np.int32))
     for given_ in (strided, fixed):
         flags = Message([given_], 4).words.flags
         assert flags.c_contiguous
@@ -65,7 +64,7 @@ def test_results_return_what_was_stored(lengths: list[int], values: int, random)
 
 def test_a_single_segment_is_not_copied() -> None:
     words = np.arange(7, dtype=np.int32)
-    message = Message([Segment(Operation.SUM, words)], 4)
+    message = Message([Segment(ReduceOp.SUM, words)], 4)
     assert np.shares_memory(message.words, words)
     assert message.elements.tolist() == [4, 3]
     message.combined[:] = -1
@@ -74,15 +73,15 @@ def test_a_single_segment_is_not_copied() -> None:
 
 def test_strided_words_are_fine() -> None:
     words = np.arange(10, dtype=np.int32)[::2]
-    assert Message([Segment(Operation.OR, words)], 5).words.tolist() == [0, 2, 4, 6, 8]
+    assert Message([Segment(ReduceOp.OR, words)], 5).words.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_unusable_segments_are_named() -> None:
     good = segment(1)
     with pytest.raises(InputError, match=r"segment 1 holds int64 of shape \(3,\)"):
-        Message([good, Segment(Operation.SUM, np.zeros(3, np.int64))], 4)  # type: ignore[arg-type]
+        Message([good, Segment(ReduceOp.SUM, np.zeros(3, np.int64))], 4)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"segment 0 holds int32 of shape \(2, 2\)"):
-        Message([Segment(Operation.SUM, np.zeros((2, 2), np.int32))], 4)
+        Message([Segment(ReduceOp.SUM, np.zeros((2, 2), np.int32))], 4)
     with pytest.raises(InputError, match=r"segment 0 has the operation 4; choose .* SUM, OR, MAX"):
         Message([Segment(4, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
 
@@ -93,7 +92,7 @@ def test_a_round_is_a_list(wrong: object) -> None:
         Message(wrong, 4)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [np.int32(3), Segment(Operation.SUM, [1, 2])])  # type: ignore[arg-type]
+@pytest.mark.parametrize("wrong", [np.int32(3), Segment(ReduceOp.SUM, [1, 2])])  # type: ignore[arg-type]
 def test_what_is_no_segment(wrong: object) -> None:
     with pytest.raises(InputError, match=r"segment 1 is .*; expected innet\.words\.Segment"):
         Message([segment(1), wrong], 4)  # type: ignore[list-item]

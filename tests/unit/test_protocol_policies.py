@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.slot_oracle import LATE, SlotOracle
 
-from innet.errors import InputError, StalledError, StateError
-from innet.fabric import Faults, FaultyFabric, MemoryFabric, drive
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotWorker, Timing
+from innet.core.errors import InputError, StalledError, StateError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults, FaultyTransport, MemoryTransport, drive
+from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.congestion import Window
-from innet.protocol.hashed import HashedWorker
+from innet.protocol.hashed_client import HashedClient
 from innet.protocol.timers import PROBES, RoundTrip
 from innet.wire import (
     CONGESTED,
@@ -26,15 +27,14 @@ from innet.wire import (
     pack,
     parse_strict,
 )
-from innet.words import Operation, Segment
 
 LAYOUT = Layout(4)
 
 
 def worker_of(
     timing: Timing, worker: int = 0, workers: int = 2, window: int = 8, framing: str = "udp"
-) -> SlotWorker:
-    return SlotWorker(
+) -> SlotClient:
+    return SlotClient(
         Layout(4, framing),
         Membership(worker, workers, job=7, epoch=3, window=window),
         source=Endpoint.of_worker(worker),
@@ -50,7 +50,7 @@ def result(chunk: int, window: int = 8, worker: int = 0, framing: str = "udp", *
         Endpoint.of_switch(),
         Endpoint.of_worker(worker),
         np.zeros((1, 4), np.int32),
-        operation=Operation.SUM,
+        operation=ReduceOp.SUM,
         job=7,
         epoch=3,
         sequence=chunk + 1,
@@ -62,7 +62,7 @@ def result(chunk: int, window: int = 8, worker: int = 0, framing: str = "udp", *
 
 
 def words(chunks: int) -> list[Segment]:
-    return [Segment(Operation.SUM, np.arange(4 * chunks, dtype=np.int32))]
+    return [Segment(ReduceOp.SUM, np.arange(4 * chunks, dtype=np.int32))]
 
 
 # ---------------------------------------------------------------- timers
@@ -179,7 +179,7 @@ def test_a_probe_waits_for_two_round_trips_and_no_longer_than_a_time_out() -> No
 def test_without_an_expected_order_nothing_is_overtaken() -> None:
     for worker in (
         worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False)),
-        HashedWorker(
+        HashedClient(
             LAYOUT,
             Membership(0, 2, job=7, epoch=3, window=8),
             source=Endpoint.of_worker(0),
@@ -261,7 +261,7 @@ def test_peers_that_come_late_are_no_slow_network() -> None:
 WIDE = 64  # slots
 
 
-def late_worker(partial_after: float | None = None) -> SlotWorker:
+def late_worker(partial_after: float | None = None) -> SlotClient:
     """One that has sent a window of chunks at 0 s, whose peers have not begun."""
     timing = Timing(timeout=1.0, max_timeout=4.0, adaptive=False, partial_after=partial_after)
     worker = worker_of(timing, window=WIDE)
@@ -431,7 +431,7 @@ def test_the_oldest_chunk_is_sent_though_newer_ones_fill_the_window() -> None:
 def test_aimd_workers_finish_where_results_are_marked_and_lost(seed: int) -> None:
     rack = Rack(3, Timing(timeout=0.01, give_up=5.0, window_control="aimd"))
     faults = Faults(loss=0.02, mark=0.2)
-    rack.fabric = FaultyFabric(rack.fabric, faults, np.random.default_rng(seed))
+    rack.transport = FaultyTransport(rack.transport, faults, np.random.default_rng(seed))
     rack.reduce(2000, [0, 1, 2])
     for worker in rack.workers:
         np.testing.assert_array_equal(worker.results()[0], 3 * np.arange(8000))
@@ -460,7 +460,7 @@ def test_aimd_workers_of_different_windows_finish() -> None:
         data[rows, 24], data[rows, 25] = sums >> 8, sums & 0xFF
         return PacketBatch(data, answers.length, answers.port)
 
-    rack.fabric = MemoryFabric(marking, [1, 2, 3])
+    rack.transport = MemoryTransport(marking, [1, 2, 3])
     rack.reduce(100, [0, 1, 2])
     assert window.size == 1
     assert rack.workers[0].window.size == 8
@@ -476,7 +476,7 @@ class Rack:
         members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
         self.job = Job(members, number=7, epoch=3, slots=8)
         self.switch = SlotOracle(4, self.job.commands())
-        self.fabric = MemoryFabric(self.switch.process, range(1, workers + 1))
+        self.transport = MemoryTransport(self.switch.process, range(1, workers + 1))
         self.workers = [worker_of(timing, i, workers) for i in range(workers)]
         self.now = 0.0
 
@@ -484,7 +484,7 @@ class Rack:
         for worker in self.workers:
             worker.start(words(chunks), self.now)
         driven = {index + 1: self.workers[index] for index in alive}
-        self.now = drive(driven, self.fabric, self.now)
+        self.now = drive(driven, self.transport, self.now)
 
 
 def test_the_others_go_on_without_a_dead_worker() -> None:
@@ -503,7 +503,7 @@ def test_the_others_go_on_without_a_dead_worker() -> None:
 class Dying:
     """A worker that dies after so many turns to send."""
 
-    def __init__(self, worker: SlotWorker, turns: int) -> None:
+    def __init__(self, worker: SlotClient, turns: int) -> None:
         self._worker = worker
         self._turns = turns
 
@@ -533,7 +533,7 @@ def test_who_wants_all_or_none_stops_at_the_first_sum_that_lacks_somebody() -> N
             worker.all_or_none = all_or_none
             worker.start(words(400), 0.0)
         hosts = {1: first, 2: Dying(dying, 20), 3: last}
-        spent.append(drive(hosts, rack.fabric, 0.0))
+        spent.append(drive(hosts, rack.transport, 0.0))
         assert first.missing == last.missing == (1,)
         assert first.late == last.late == ((1,) if all_or_none else ())
     assert spent[0] > 20 * spent[1]  # each window of chunks has waited for the dead worker
@@ -552,7 +552,7 @@ def test_all_who_stop_early_name_who_died_under_loss() -> None:
         for worker in rack.workers:
             worker.all_or_none = True
             worker.start(words(100), 0.0)
-        lossy = FaultyFabric(rack.fabric, Faults(loss=0.1), np.random.default_rng(seed))
+        lossy = FaultyTransport(rack.transport, Faults(loss=0.1), np.random.default_rng(seed))
         drive({1: first, 2: Dying(dying, 30), 3: last}, lossy, 0.0)
         assert first.late == last.late == (1,)
 
@@ -568,7 +568,7 @@ def test_a_late_worker_gets_the_result_that_all_have() -> None:
     first, late = rack.workers
     rack.reduce(5, [0])
     assert first.missing == (1,)
-    rack.now = drive({2: late}, rack.fabric, rack.now)
+    rack.now = drive({2: late}, rack.transport, rack.now)
     assert rack.switch.refused[LATE] == 5
     assert late.bitmaps.tolist() == first.bitmaps.tolist() == [0b01] * 5
     np.testing.assert_array_equal(late.results()[0], first.results()[0])

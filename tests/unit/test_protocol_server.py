@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.errors import InputError
-from innet.protocol.server import EVERYBODY, ParameterServer
+from innet.core.errors import InputError
+from innet.core.reduce_op import ReduceOp
+from innet.protocol.parameter_server import EVERYBODY, ParameterServer
 from innet.wire import Endpoint, Flag, Layout, pack, parse
-from innet.words import Operation
 
 LAYOUT = Layout(4)
 WINDOW = 4
@@ -31,7 +31,7 @@ def server(workers: int = 3) -> ParameterServer:
 
 def packet(bits: int, word: int, chunk: int = 0, **changes) -> np.ndarray:
     fields = {
-        "operation": Operation.SUM,
+        "operation": ReduceOp.SUM,
         "job": 7,
         "epoch": 3,
         "sequence": (chunk + 1) % 2**32,
@@ -136,13 +136,13 @@ def test_urgency_alone_closes_nothing():
 @pytest.mark.parametrize(
     ("operation", "words", "expected", "marks"),
     [
-        (Operation.SUM, (LARGEST, 1), -LARGEST - 1, Flag.OVERFLOW),
-        (Operation.SUM, (-LARGEST, -2), LARGEST, Flag.OVERFLOW),
-        (Operation.SUM, (LARGEST, -1), LARGEST - 1, 0),
-        (Operation.SUM, (1, -3), -2, 0),
-        (Operation.SUM, (-1, 3), 2, 0),
-        (Operation.MAX, (-5, 3), 3, 0),
-        (Operation.OR, (0b1100, 0b0101), 0b1101, 0),
+        (ReduceOp.SUM, (LARGEST, 1), -LARGEST - 1, Flag.OVERFLOW),
+        (ReduceOp.SUM, (-LARGEST, -2), LARGEST, Flag.OVERFLOW),
+        (ReduceOp.SUM, (LARGEST, -1), LARGEST - 1, 0),
+        (ReduceOp.SUM, (1, -3), -2, 0),
+        (ReduceOp.SUM, (-1, 3), 2, 0),
+        (ReduceOp.MAX, (-5, 3), 3, 0),
+        (ReduceOp.OR, (0b1100, 0b0101), 0b1101, 0),
     ],
 )
 def test_operations_and_overflow(operation, words, expected, marks):
@@ -203,7 +203,7 @@ def test_the_sequence_may_wrap():
         ({"slot_version": 1}, "slot"),
         ({"flags": Flag.RESULT}, "a result"),
         ({"message": 6}, "disagrees"),
-        ({"operation": Operation.MAX}, "disagrees"),
+        ({"operation": ReduceOp.MAX}, "disagrees"),
         ({"elements": 3}, "disagrees"),
     ],
     ids=lambda item: str(item)[:40],

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from innet.errors import InputError, StalledError, StateError
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotRegisters, SlotState, SlotWorker, Timing
+from innet.core.errors import InputError, StalledError, StateError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.protocol import Membership, SlotClient, SlotRegisters, SlotState, Timing
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
-from innet.words import Operation, Segment
 
 LAYOUT = Layout(4)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=4)
@@ -17,8 +17,8 @@ ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
 TIMING = Timing(timeout=1.0, backoff=2.0, max_timeout=3.0, give_up=20.0, adaptive=False)
 
 
-def new_worker(first_chunk: int = 0) -> SlotWorker:
-    return SlotWorker(
+def new_worker(first_chunk: int = 0) -> SlotClient:
+    return SlotClient(
         LAYOUT, MEMBER, source=ME, switch=SWITCH, timing=TIMING, first_chunk=first_chunk
     )
 
@@ -27,16 +27,16 @@ def words(chunks: int, first: int = 0) -> np.ndarray:
     return np.arange(first, first + 4 * chunks, dtype=np.int32)
 
 
-def started(chunks: int, first_chunk: int = 0) -> SlotWorker:
+def started(chunks: int, first_chunk: int = 0) -> SlotClient:
     worker = new_worker(first_chunk)
-    worker.start([Segment(Operation.SUM, words(chunks))], 0.0)
+    worker.start([Segment(ReduceOp.SUM, words(chunks))], 0.0)
     return worker
 
 
 def result(chunk: int, value: int = 0, **changed: int) -> np.ndarray:
     """What the switch answers for ``chunk``: four times ``value``."""
     fields = {
-        "operation": Operation.SUM,
+        "operation": ReduceOp.SUM,
         "job": 7,
         "epoch": 9,
         "sequence": (chunk + 1) % 2**32,
@@ -108,7 +108,7 @@ def test_results_are_put_together_whatever_their_order() -> None:
 
 def test_partial_last_chunk_and_several_segments() -> None:
     worker = new_worker()
-    worker.start([Segment(Operation.OR, words(1)[:3]), Segment(Operation.MAX, words(1, 50))], 0.0)
+    worker.start([Segment(ReduceOp.OR, words(1)[:3]), Segment(ReduceOp.MAX, words(1, 50))], 0.0)
     frames = worker.outgoing(0.0)
     assert header(frames, "operation") == [2, 3]
     assert header(frames, "elements") == [3, 4]
@@ -124,7 +124,7 @@ def test_cursor_goes_on_with_the_next_all_reduce() -> None:
     worker.receive(np.concatenate([result(chunk, chunk) for chunk in range(3)]), 0.0)
     (first,) = worker.results()
     assert worker.next_chunk == 3
-    worker.start([Segment(Operation.SUM, words(5))], 1.0)
+    worker.start([Segment(ReduceOp.SUM, words(5))], 1.0)
     frames = worker.outgoing(1.0)
     assert header(frames, "sequence") == [4, 5, 6, 7]
     assert header(frames, "slot") == [3, 0, 1, 2]
@@ -158,7 +158,7 @@ def test_sequence_wraps_and_slots_go_on_evenly() -> None:
 
 def test_nothing_to_reduce_is_done_at_once() -> None:
     worker = new_worker()
-    for segments in ([], [Segment(Operation.SUM, words(0))]):
+    for segments in ([], [Segment(ReduceOp.SUM, words(0))]):
         worker.start(segments, 0.0)
         assert worker.done
         assert worker.next_deadline() is None
@@ -372,7 +372,7 @@ def test_state_table() -> None:
     """Every row of the table in the module's docstring, by the public methods and slot 0."""
     at_work = {SlotState.QUEUED: 0.0, SlotState.WAITING: 0.0}
 
-    def in_state(state: SlotState, chunks: int) -> SlotWorker:
+    def in_state(state: SlotState, chunks: int) -> SlotClient:
         worker = started(chunks)
         if state is not SlotState.QUEUED:
             worker.outgoing(0.0)
@@ -389,7 +389,7 @@ def test_state_table() -> None:
     assert not len(idle.outgoing(1e9))
     assert idle.receive(result(0), 0.0) == 0
     assert idle.counters.duplicates == 1
-    idle.start([Segment(Operation.SUM, words(4))], 0.0)
+    idle.start([Segment(ReduceOp.SUM, words(4))], 0.0)
     assert idle._state.tolist() == [SlotState.QUEUED] * 4
 
     queued = in_state(SlotState.QUEUED, 1)

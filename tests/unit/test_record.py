@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 from support.records import a_record, a_report, a_run
 
-from innet.errors import InputError
-from innet.record import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step, merge
+from innet.core.errors import InputError
+from innet.records import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step, merge
 
 
 class TestReport:
@@ -25,7 +25,7 @@ class TestReport:
         report = a_report(details={"peel_rounds": 7})
         document = json.loads(report.model_dump_json())
         promised = (
-            "exact workers codec program engine fabric elements rounds packets_sent "
+            "exact workers codec program engine transport elements rounds packets_sent "
             "packets_received bytes_sent bytes_dense compression retransmissions seconds "
             "max_abs_error"
         )

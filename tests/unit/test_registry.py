@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from innet.errors import ConfigError, UnknownNameError
-from innet.registry import Registry
+from innet.core.errors import ConfigError, UnknownNameError
+from innet.core.registry import Registry
 
 ENTRY_POINTS = """[innet.things]
 theirs = innet_test_things:THING

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from innet import kernels
-from innet.kernels.layout import HASHES
-from innet.rehearsal import rehearse
+from innet.allreduce.warm_up import warm_up
+from innet.kernels.layout.lhc import HASHES
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_a_rehearsal_needs_no_network_and_mends_what_cannot_be_peeled(codec, rep
         return unlock(bitmap, size, layout)
 
     monkeypatch.setattr(cpu, "lhc_unlock", recorded)
-    rehearse(codec, np.random.default_rng(0).standard_normal(1000, np.float32))
+    warm_up(codec, np.random.default_rng(0).standard_normal(1000, np.float32))
     assert sorted(mended) == sorted(repaired)

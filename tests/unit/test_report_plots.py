@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
-from innet.errors import InputError, MissingToolError
-from innet.record import Step
+from innet.core.errors import InputError, MissingToolError
+from innet.records import Step
 from innet.report.plots import demo_figure, draw_demo
 
 pytest.importorskip("matplotlib")

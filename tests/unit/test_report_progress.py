@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from support.records import a_report
 
-from innet.record import Progress, Step
+from innet.records import Progress, Step
 from innet.report.progress import ProgressDisplay
 
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from support.records import a_record, a_report, a_run
 
-from innet.record import ACCURACY, PERPLEXITY, Seconds, Step
-from innet.report import numbers
+from innet.records import ACCURACY, PERPLEXITY, Seconds, Step
+from innet.report import tables
 from innet.report.tables import demo_table, report_table
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -45,7 +45,7 @@ class TestNumbers:
         ],
     )
     def test_size(self, value: float, expected: str) -> None:
-        assert numbers.size(value) == expected
+        assert tables.size(value) == expected
 
     @pytest.mark.parametrize(
         ("value", "expected"),
@@ -58,7 +58,7 @@ class TestNumbers:
         ],
     )
     def test_rate(self, value: float, expected: str) -> None:
-        assert numbers.rate(value) == expected
+        assert tables.rate(value) == expected
 
     @pytest.mark.parametrize(
         ("value", "expected"),
@@ -73,14 +73,14 @@ class TestNumbers:
         ],
     )
     def test_duration(self, value: float, expected: str) -> None:
-        assert numbers.duration(value) == expected
+        assert tables.duration(value) == expected
 
     def test_the_rest(self) -> None:
-        assert numbers.count(1234567) == "1,234,567"
-        assert numbers.percent(0.9777) == "97.8 %"
-        said = [numbers.several(each, "worker") for each in (1, 4, 1024, None)]
+        assert tables.count(1234567) == "1,234,567"
+        assert tables.percent(0.9777) == "97.8 %"
+        said = [tables.several(each, "worker") for each in (1, 4, 1024, None)]
         assert said == ["1 worker", "4 workers", "1,024 workers", "? workers"]
-        assert [numbers.times(x) for x in (0.987, 11.04, 1234.0)] == [
+        assert [tables.times(x) for x in (0.987, 11.04, 1234.0)] == [
             f"0.99{TIMES}",
             f"11.0{TIMES}",
             f"1,234{TIMES}",
@@ -89,8 +89,8 @@ class TestNumbers:
     def test_scores_that_are_no_shares_have_three_digits_whatever_their_size(self) -> None:
         scores = (4.2, 123.4, 0.994, 0.00123, 0.0, -0.5, -12.34)
         said = ["4.20", "123", "0.994", "0.00123", "0", "-0.5", "-12.3"]
-        assert [numbers.score(score, PERPLEXITY) for score in scores] == said
-        assert numbers.score(0.9777, ACCURACY) == "97.8 %"
+        assert [tables.score(score, PERPLEXITY) for score in scores] == said
+        assert tables.score(0.9777, ACCURACY) == "97.8 %"
 
 
 class TestDemoTable:
@@ -125,11 +125,11 @@ class TestDemoTable:
             for iteration, error in enumerate((0.0, 3e-8, None), 1)
         ]
         lines = lines_of(demo_table(a_record(runs=[a_run("dense", steps)])))
-        assert row(lines, "Largest quantisation error") == ["3.0e-08"]
+        assert row(lines, "Largest quantization error") == ["3.0e-08"]
         lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[:1])])))
-        assert row(lines, "Largest quantisation error") == ["0"]
+        assert row(lines, "Largest quantization error") == ["0"]
         lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[2:], renumber=True)])))
-        assert row(lines, "Largest quantisation error") == ["not compared"]
+        assert row(lines, "Largest quantization error") == ["not compared"]
 
     def test_fits_a_terminal_of_80_columns_without_wrapping(self) -> None:
         seconds = Seconds(encode=1e-4, network=7e-3, decode=1e-4, total=8e-3, switch=3e-4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from innet.plan import Request, make_plan, plan_jobs
 from innet.report.topology import draw_plan, layout
+from innet.topology import Request, make_plan, plan_jobs
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
-from innet.record import PERPLEXITY, TRAIN, Metric
-from innet.report import figures
-from innet.report.curves import draw_training, training_figure
-from innet.report.training import cells, spread_of_scores, title, ways_of
+from innet.records import PERPLEXITY, TRAIN, Metric
+from innet.report import plots
+from innet.report.plots import draw_training, training_figure
+from innet.report.tables import cells, spread_of_scores, title, ways_of
 
 pytest.importorskip("matplotlib")
 
@@ -132,10 +132,10 @@ def test_every_number_at_a_logarithmic_axis_has_its_unit(less):
 )
 def test_a_logarithmic_axis_is_labelled_whatever_its_range(low, high):
     """By the formatter of the axis alone: powers of ten beside it would lie one over the other."""
-    figure = figures.new_figure(4, 3)
+    figure = plots.new_figure(4, 3)
     axes = figure.subplots()
     axes.plot([low, high], [1, 2])
-    figures.log_scale(axes, "x", figures.bytes_tick)
+    plots.log_scale(axes, "x", plots.bytes_tick)
     figure.draw_without_rendering()
     left, right = axes.get_xlim()
     ticks = [tick for tick in axes.xaxis.get_major_ticks() if left <= tick.get_loc() <= right]

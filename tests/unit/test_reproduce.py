@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from innet.cli.app import app
 from innet.codecs import build_codec
-from innet.codecs.catalogue import PRESETS
-from innet.config import validate
-from innet.errors import ConfigError, DivergedError, InputError, UnknownNameError
+from innet.codecs.presets import PRESETS
+from innet.core.errors import ConfigError, DivergedError, InputError, UnknownNameError
+from innet.core.settings import validate
 from innet.experiments import measures, reproduce
-from innet.experiments.model import MODELS
+from innet.experiments.models.model import MODELS
 from innet.experiments.offline import Offline
 from innet.experiments.papers import (
     Aggregation,
@@ -32,7 +32,7 @@ from innet.experiments.papers import (
     paper_of,
     papers,
 )
-from innet.record import PERPLEXITY, Reproduction
+from innet.records import PERPLEXITY, Reproduction
 from innet.report.reproduction import reproduction_figure, reproduction_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

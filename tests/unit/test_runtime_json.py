@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import ConfigError, UnknownNameError
+from innet.core.errors import ConfigError, UnknownNameError
+from innet.mininet.files import commands
 from innet.switch import Switch
-from topo.runtime_json import commands
 
 ROOT = Path(__file__).parents[2]
 FORWARD = json.loads((ROOT / "p4/examples/forward.json").read_text())

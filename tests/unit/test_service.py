@@ -18,7 +18,7 @@ from support.service import (
     SECONDS,
     all_reduce,
     joined,
-    participants,
+    make_workers,
     serving,
     together,
     wait_until_empty,
@@ -26,7 +26,8 @@ from support.service import (
 )
 
 import innet
-from innet.errors import (
+from innet.allreduce.worker import Worker
+from innet.core.errors import (
     ControlError,
     InputError,
     MembershipError,
@@ -34,13 +35,12 @@ from innet.errors import (
     StalledError,
     StateError,
 )
-from innet.fabric.peers import Address
-from innet.participant import Participant
 from innet.protocol import Timing
-from innet.service import client, control, join
-from innet.service import fabric as service_fabric
+from innet.service import client, join, protocol
+from innet.service import transport as service_fabric
 from innet.service.channel import Channel
 from innet.service.server import ServiceSettings, SwitchService
+from innet.transport.peers import Address
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
     reference = innet.Collective(
         workers=workers, codec=codec, values_per_packet=32, engine="jit", seed=3
     )
-    ends = participants(joined(service, stack, workers), codec)
+    ends = make_workers(joined(service, stack, workers), codec)
     for _ in range(2):  # the second has what the codecs held back
         expected, in_memory = reference.all_reduce(gradients(workers))
         for total, report in all_reduce(ends, gradients(workers)):
@@ -85,15 +85,15 @@ def test_harvest_is_served_as_slots_is(stack, values):
     """Two jobs, and an epoch without a worker, on the programs with several passes."""
     service = stack.enter_context(serving(program="harvest", values=values))
     trio = joined(service, stack, 3)
-    others = participants(joined(service, stack, 2, job="other"))
-    ends = participants(trio, "lhc")
+    others = make_workers(joined(service, stack, 2, job="other"))
+    ends = make_workers(trio, "lhc")
     expected, _ = innet.all_reduce(gradients(3), codec="lhc", program="harvest", seed=3)
     results = all_reduce(ends + others, gradients(3) + gradients(2, 900))
     for total, report in results[:3]:
         np.testing.assert_array_equal(total, expected)
         assert report.program == f"harvest-{values}"
     together([lambda each=each: each.renew(SECONDS, without=[1]) for each in (trio[0], trio[2])])
-    pair = participants([trio[0], trio[2]])
+    pair = make_workers([trio[0], trio[2]])
     expected, _ = innet.all_reduce(gradients(2), program="harvest", seed=3)
     for total, _ in all_reduce(pair, gradients(2)):
         np.testing.assert_array_equal(total, expected)
@@ -102,12 +102,12 @@ def test_harvest_is_served_as_slots_is(stack, values):
 def test_a_window_that_follows_congestion_is_refused(service, stack):
     (alone,) = joined(service, stack, 1)
     with pytest.raises(InputError, match="a switch service gives none"):
-        participants([alone], timing=Timing(window_control="aimd"))
+        make_workers([alone], timing=Timing(window_control="aimd"))
 
 
 def test_jobs_share_the_switch_without_noticing(service, stack):
-    ours = participants(joined(service, stack, 2, job="ours"))
-    theirs = participants(joined(service, stack, 3, job="theirs"))
+    ours = make_workers(joined(service, stack, 2, job="ours"))
+    theirs = make_workers(joined(service, stack, 3, job="theirs"))
     for seed in range(3):
         x, y = gradients(2, 5000, seed), gradients(3, 4000, 100 + seed)
         results = all_reduce(ours + theirs, x + y)
@@ -119,7 +119,7 @@ def test_jobs_share_the_switch_without_noticing(service, stack):
 def test_a_job_is_spread_over_two_switches(service, stack):
     other = stack.enter_context(serving())
     places = [joined(each, stack, 2, job="spread") for each in (service, other)]
-    ends = [participants(place, "lhc") for place in places]  # by switch, by worker
+    ends = [make_workers(place, "lhc") for place in places]  # by switch, by worker
     buckets = [gradients(size=size, seed=size) for size in (700, 300)]
 
     def work(worker):
@@ -152,7 +152,7 @@ def test_a_second_worker_of_an_index_is_refused(service, stack):
 
 def test_a_worker_that_is_gone_is_named_at_once(service, stack):
     pair = joined(service, stack)
-    ends = participants(pair)
+    ends = make_workers(pair)
     all_reduce(ends, gradients())
     pair[1].close()
     begun = time.monotonic()
@@ -190,7 +190,7 @@ def test_a_process_that_was_forked_does_not_end_the_connection(service, stack, m
     copy = Channel(channel._socket.dup())
     monkeypatch.setattr(copy, "_owner", os.getpid() + 1)
     copy.close()
-    for total, _ in all_reduce(participants(pair, "exact"), gradients()):
+    for total, _ in all_reduce(make_workers(pair, "exact"), gradients()):
         np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
     assert not pair[1].gone
 
@@ -201,31 +201,31 @@ def test_a_worker_that_left_is_named(service, stack, monkeypatch):
     pair = joined(service, stack)
     pair[0].leave()
     with pytest.raises(MembershipError, match="worker 0 left job 'test'"):
-        participants(pair)[1].all_reduce(gradients()[1])
+        make_workers(pair)[1].all_reduce(gradients()[1])
     with pytest.raises(StateError, match="left its job"):
-        pair[0].fabric.now()
+        pair[0].transport.now()
     with pytest.raises(StateError, match="not in job 'test' any more"):
         pair[0].read_register("s1", "SlotsIngress.pool.count", 0)
 
 
 def test_who_left_on_purpose_is_waited_for_longer():
     departed = {}
-    fabric = service_fabric.ServiceFabric(0, lambda: -1, lambda: None, departed)
-    assert fabric.watch(10.0).until == 11.0  # nobody sleeps longer
+    transport = service_fabric.ServiceTransport(0, lambda: -1, lambda: None, departed)
+    assert transport.watch(10.0).until == 11.0  # nobody sleeps longer
     departed[1] = service_fabric.Departure("left", on_purpose=True)
-    assert fabric.watch(12.5).until == 13.5
-    assert fabric.watch(15.0).until == 12.5 + 3.0
-    fabric.heard()
+    assert transport.watch(12.5).until == 13.5
+    assert transport.watch(15.0).until == 12.5 + 3.0
+    transport.heard()
     departed[2] = service_fabric.Departure("died")
-    assert fabric.watch(15.0).until == 15.0 + 0.5
-    assert fabric.watch(15.2).until == 15.0 + 0.5
+    assert transport.watch(15.0).until == 15.0 + 0.5
+    assert transport.watch(15.2).until == 15.0 + 0.5
 
 
 def test_a_seat_is_taken_over_and_all_go_on(service, stack):
     pair = joined(service, stack)
     pair[1].close()
     with pytest.raises(MembershipError):
-        participants(pair)[0].all_reduce(gradients()[0])
+        make_workers(pair)[0].all_reduce(gradients()[0])
     first = pair[0].epoch
     again = together(
         [
@@ -237,7 +237,7 @@ def test_a_seat_is_taken_over_and_all_go_on(service, stack):
     assert again[1].epoch == pair[0].epoch == (first + 1) % 0x10000
     assert pair[0].gone == frozenset()
     expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
-    for total, _ in all_reduce(participants([pair[0], again[1]]), gradients()):
+    for total, _ in all_reduce(make_workers([pair[0], again[1]]), gradients()):
         np.testing.assert_array_equal(total, expected)
 
 
@@ -246,17 +246,17 @@ def test_who_asks_for_the_next_epoch_calls_the_others(service, stack):
     with pytest.raises(StalledError, match="waited for worker 1 of job 'test'"):
         pair[0].renew(1)
     with pytest.raises(MembershipError, match="worker 0 asks for the next epoch"):
-        participants(pair)[1].all_reduce(gradients()[1])
+        make_workers(pair)[1].all_reduce(gradients()[1])
     together([lambda each=each: each.renew(SECONDS) for each in pair])
-    all_reduce(participants(pair), gradients())
+    all_reduce(make_workers(pair), gradients())
 
 
 def test_the_others_go_on_without_a_worker_that_is_late(service, stack):
     trio = joined(service, stack, 3)
     patience = Timing(timeout=0.05, max_timeout=0.2, give_up=60, partial_after=1.5)
     ends = [
-        Participant(
-            each.plan, each.worker, codec="dense", fabric=each.fabric, timing=patience,
+        Worker(
+            each.plan, each.worker, codec="dense", transport=each.transport, timing=patience,
             renew=lambda late, each=each: each.renew(SECONDS, without=late),
         )
         for each in trio[:2]
@@ -272,7 +272,7 @@ def test_the_others_go_on_without_a_worker_that_is_late(service, stack):
     together([lambda each=each: each.renew(SECONDS) for each in trio])
     assert trio[0].plan.job.absent == frozenset()
     assert trio[1].newcomers == {2}
-    all_reduce(participants(trio), gradients(3))
+    all_reduce(make_workers(trio), gradients(3))
 
 
 def test_the_others_go_on_without_a_worker_that_is_gone(service, stack):
@@ -280,8 +280,8 @@ def test_the_others_go_on_without_a_worker_that_is_gone(service, stack):
     trio[1].close()
     rest = [trio[0], trio[2]]
     ends = [
-        Participant(
-            each.plan, each.worker, codec="dense", fabric=each.fabric, attempts=2, seed=3,
+        Worker(
+            each.plan, each.worker, codec="dense", transport=each.transport, attempts=2, seed=3,
             renew=lambda late, each=each: each.renew(SECONDS, without={*late, *each.gone}),
         )
         for each in rest
@@ -296,13 +296,13 @@ def test_who_was_left_out_is_told_and_may_go(service, stack):
     trio = joined(service, stack, 3)
     together([lambda each=each: each.renew(SECONDS, without=[2]) for each in trio[:2]])
     with pytest.raises(MembershipError, match="worker 2 was left out by the others of job"):
-        participants(trio)[2].all_reduce(gradients(3)[2])
+        make_workers(trio)[2].all_reduce(gradients(3)[2])
     trio[2].close()
     deadline = time.monotonic() + SECONDS
     while trio[0].gone != {2}:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert trio[0].fabric._departed == {}  # else it would wait less long for worker 1
+    assert trio[0].transport._departed == {}  # else it would wait less long for worker 1
 
 
 def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stack):
@@ -311,9 +311,9 @@ def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stac
         pair[0].renew(1)
     late = together([lambda: pair[1].renew(SECONDS)])[0]  # begins, since worker 0 has asked
     with pytest.raises(MembershipError, match="worker 0 has not gone on to the next epoch"):
-        participants(pair)[0].all_reduce(gradients()[0])
+        make_workers(pair)[0].all_reduce(gradients()[0])
     assert pair[0].renew(SECONDS).job.epoch == late.job.epoch
-    all_reduce(participants(pair), gradients())
+    all_reduce(make_workers(pair), gradients())
 
 
 def test_whose_packets_are_not_like_those_of_the_others_is_told_why_it_is_missing(service, stack):
@@ -321,7 +321,7 @@ def test_whose_packets_are_not_like_those_of_the_others_is_told_why_it_is_missin
     pair = joined(service, stack)
     patience = Timing(timeout=0.02, max_timeout=0.1, give_up=1.0)
     ends = [
-        participants(pair, codec, timing=patience)[index]
+        make_workers(pair, codec, timing=patience)[index]
         for index, codec in enumerate(["dense", "topk"])
     ]
 
@@ -339,7 +339,7 @@ def test_whose_packets_are_not_like_those_of_the_others_is_told_why_it_is_missin
 def test_who_is_missing_in_a_slot_is_read_from_the_switch(service, stack):
     pair = joined(service, stack)
     patience = Timing(timeout=0.02, max_timeout=0.1, give_up=0.3)
-    end = participants(pair, timing=patience)[0]
+    end = make_workers(pair, timing=patience)[0]
     with pytest.raises(StalledError, match="worker 0 of 2"):
         end.all_reduce(gradients()[0])
     assert "waits for worker 1" in end.diagnose(pair[0].read_register)
@@ -371,12 +371,12 @@ def test_keys():
 
 @pytest.mark.parametrize("name", ["service", "wire"])
 def test_another_version_is_refused_by_both_sides(service, monkeypatch, name):
-    own = {"service": control.VERSION, "wire": control.WIRE_VERSION}
+    own = {"service": protocol.VERSION, "wire": protocol.WIRE_VERSION}
     with pytest.raises(NetworkError, match=f"version 99 of the {name} protocol, this side"):
-        control.check_greeting({"nonce": "", **own, name: 99}, "there")
+        protocol.check_greeting({"nonce": "", **own, name: 99}, "there")
 
     def other(*arguments, **fields):
-        return control.request(*arguments, **fields) | {name: 99}
+        return protocol.request(*arguments, **fields) | {name: 99}
 
     monkeypatch.setattr(client, "request", other)
     with pytest.raises(InputError, match=f"the client speaks version 99 of the {name} protocol"):
@@ -451,7 +451,7 @@ def test_services_that_cannot_be(changes, why):
     def serve():
         SwitchService(dataclasses.replace(settings, **changes))
 
-    with pytest.raises(innet.errors.InnetError, match=why):
+    with pytest.raises(innet.core.errors.InnetError, match=why):
         serve()
 
 
@@ -459,13 +459,13 @@ def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
     with serving() as service:
         address = service.address
         pair = joined(service, stack)
-        all_reduce(participants(pair), gradients())
+        all_reduce(make_workers(pair), gradients())
     with pytest.raises(MembershipError, match="was stopped while worker 0 was in job 'test'"):
-        participants(pair)[0].all_reduce(gradients()[0])
+        make_workers(pair)[0].all_reduce(gradients()[0])
     with serving(listen=address):
         together([lambda each=each: each.renew(SECONDS) for each in pair])
         expected, _ = innet.all_reduce(gradients(), codec="dense", values_per_packet=32)
-        for total, _ in all_reduce(participants(pair), gradients()):
+        for total, _ in all_reduce(make_workers(pair), gradients()):
             np.testing.assert_array_equal(total, expected)
 
 
@@ -475,7 +475,7 @@ def test_a_way_in_that_failed_is_tried_anew(stack, monkeypatch):
         pair = joined(service, stack)
     with serving(listen=address):
         with monkeypatch.context() as lost:
-            lost.setattr(pair[0].fabric, "show", lambda hello: None)
+            lost.setattr(pair[0].transport, "show", lambda hello: None)
             with pytest.raises(StalledError, match="a firewall"):
                 pair[0].renew(1)
         with pytest.raises(StalledError, match="waited for worker 1 of job 'test'"):
@@ -502,10 +502,10 @@ def many_files():
 @pytest.mark.usefixtures("many_files")
 def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams):
     if not streams:
-        monkeypatch.setattr("innet.participant.streamer_of", lambda *_: None)
+        monkeypatch.setattr("innet.allreduce.worker.streamer_of", lambda *_: None)
     pair = joined(service, stack)
-    assert min(each.fabric._socket.fileno() for each in pair) > 1023
-    for total, _ in all_reduce(participants(pair, "exact"), gradients()):
+    assert min(each.transport._socket.fileno() for each in pair) > 1023
+    for total, _ in all_reduce(make_workers(pair, "exact"), gradients()):
         np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
 
 
@@ -550,7 +550,7 @@ def test_a_deadline_without_end_is_refused(service, stack, deadline):
 def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch):
     """As on a machine whose limit is the kernel's default, for a user who is not root."""
     default = 212_992
-    for module in ("innet.fabric.peers", "innet.service.fabric"):
+    for module in ("innet.transport.peers", "innet.service.transport"):
         monkeypatch.setattr(
             f"{module}.widen_buffers",
             lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, default // 2),
@@ -563,7 +563,7 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
         assert 2 * window <= service.places.room < 4 * window
         given = gradients(size=200_000)
         patient = Timing(timeout=10.0, min_timeout=10.0, max_timeout=10.0, give_up=30.0)
-        for total, report in all_reduce(participants(made, timing=patient), given):
+        for total, report in all_reduce(make_workers(made, timing=patient), given):
             np.testing.assert_allclose(total, sum(given), rtol=1e-5, atol=1e-5)
             assert report.retransmissions == 0
         assert service._ports.lost == 0

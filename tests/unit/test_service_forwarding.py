@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from support.service import LOOPBACK, frames_of, joined, serving
 
-from innet.errors import NetworkError
-from innet.fabric import peers
+from innet.core.errors import NetworkError
 from innet.service.server import ServiceSettings, SwitchService
+from innet.transport import peers
 from innet.wire import Layout
 
 LAYOUT = Layout(32)
@@ -35,13 +35,13 @@ def words_of(datagrams):
 
 def answers(membership, count):
     """The values of so many results that a worker gets, in order; no more come at once."""
-    fabric, found = membership.fabric, []
+    transport, found = membership.transport, []
     deadline = time.monotonic() + 30
     while sum(map(len, found)) < count:
         assert time.monotonic() < deadline
-        now = fabric.wait(fabric.now(), fabric.now() + 1)
-        found.append(words_of(fabric.receive(now).data[:, LAYOUT.header_offset :]))
-    assert not len(fabric.receive(fabric.now()))
+        now = transport.wait(transport.now(), transport.now() + 1)
+        found.append(words_of(transport.receive(now).data[:, LAYOUT.header_offset :]))
+    assert not len(transport.receive(transport.now()))
     return np.concatenate(found)
 
 
@@ -68,7 +68,7 @@ def test_each_datagram_is_passed_or_counted(stack, engine):
     sent = [frames_of(each, seed, 10) for seed, each in enumerate(pair)]
     stranger = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     stranger.connect(service.address)
-    first, second = (each.fabric._socket for each in pair)
+    first, second = (each.transport._socket for each in pair)
     with held(service):
         for row in range(10):
             first.send(sent[0][row])
@@ -94,9 +94,9 @@ def test_each_datagram_is_passed_or_counted(stack, engine):
     assert {name: count for name, count in after["drops"].items() if count} == {
         "unknown_sender": 7, "wrong_length": 6,
     }  # fmt: skip
-    for seat in after["jobs"][0]["seats"]:
-        assert (seat["packets_in"], seat["packets_out"]) == (10, 10)
-        assert 0 <= seat["silent_seconds"] < 60
+    for session in after["jobs"][0]["seats"]:
+        assert (session["packets_in"], session["packets_out"]) == (10, 10)
+        assert 0 <= session["silent_seconds"] < 60
     assert 0 < service._board.switch.state.clock < 300e6
 
 
@@ -113,7 +113,7 @@ def test_more_leaves_than_there_is_room_for(stack, monkeypatch, checked):
             service._ports._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         with held(service):
             for row in frames:
-                each.fabric._socket.send(row)
+                each.transport._socket.send(row)
     for each in four:
         np.testing.assert_array_equal(answers(each, 100), sum(map(words_of, sent)))
     said = service.ask(service.statistics)
@@ -143,7 +143,7 @@ def test_frames_that_come_one_by_one_do_not_wake_the_rest(stack, engine, monkeyp
     begun = time.monotonic()
     for rows in zip(*sent, strict=True):
         for each, row in zip(pair, rows, strict=True):
-            each.fabric._socket.send(row)
+            each.transport._socket.send(row)
         for each in pair:
             np.testing.assert_array_equal(answers(each, 1)[0], sum(words_of(np.array(rows))))
         time.sleep(0.002)

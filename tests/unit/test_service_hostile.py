@@ -19,13 +19,13 @@ from support.service import (
     all_reduce,
     frames_of,
     joined,
-    participants,
+    make_workers,
     serving,
     wait_until_empty,
 )
 
 import innet
-from innet.service import connections, control
+from innet.service import connections, protocol
 from innet.service.statistics import REFUSALS
 from innet.wire import HEADER
 
@@ -84,7 +84,7 @@ def undisturbed(service, stack, attack):
     pair = joined(service, stack)
     before = by_reason(service)
     reference = innet.Collective(workers=2, codec="lhc", values_per_packet=32, engine="jit", seed=3)
-    ends = participants(pair, "lhc")
+    ends = make_workers(pair, "lhc")
     rng = np.random.default_rng(5)
     with Attack(attack(pair)):
         for _ in range(ROUNDS):
@@ -108,7 +108,7 @@ def test_strangers_do_nothing_and_are_counted(service, stack):
 
         def once():
             datagrams = [*noise(rng, 50), *map(bytes, frames), *map(bytes, mangled(frames, rng))]
-            datagrams.append(control.HELLO + rng.bytes(control.TOKEN))
+            datagrams.append(protocol.HELLO + rng.bytes(protocol.TOKEN))
             for each in datagrams:
                 sock.send(each)
                 sent.append(each)
@@ -132,7 +132,7 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
     sent = collections.Counter()
 
     def attack(pair):
-        sock = pair[0].fabric._socket  # what comes from here is from an admitted address
+        sock = pair[0].transport._socket  # what comes from here is from an admitted address
         job = pair[0].plan.job
         strangers = [
             frames_of(pair[0], 8, worker=1),
@@ -163,7 +163,7 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
 def test_packets_sent_again_do_nothing(stack, monkeypatch):
     """All that a worker has sent so far, at random, by the worker's own address."""
     # Compiled code would send without showing what.
-    monkeypatch.setattr("innet.participant.streamer_of", lambda *_: None)
+    monkeypatch.setattr("innet.allreduce.worker.streamer_of", lambda *_: None)
     service = stack.enter_context(
         serving(jobs=100, workers=2)
     )  # 8 slots each, so packets are soon stale
@@ -171,14 +171,14 @@ def test_packets_sent_again_do_nothing(stack, monkeypatch):
     recorded = []
 
     def attack(pair):
-        fabric = pair[0].fabric
-        send, sock, header = fabric.send, fabric._socket, pair[0].plan.layout.header_offset
+        transport = pair[0].transport
+        send, sock, header = transport.send, transport._socket, pair[0].plan.layout.header_offset
 
         def recording(packets, now):
             recorded.extend(bytes(row[header:]) for row in packets.data)
             send(packets, now)
 
-        fabric.send = recording
+        transport.send = recording
 
         def once():
             known = len(recorded)
@@ -207,7 +207,7 @@ def test_forged_senders_do_nothing_with_wrong_packets(service, stack):
         raw.sendto(ip + udp + payload, ("127.0.0.1", 0))
 
     def attack(pair):
-        source = pair[1].fabric._socket.getsockname()
+        source = pair[1].transport._socket.getsockname()
         frames = frames_of(pair[0], 9)
 
         def once():
@@ -232,8 +232,8 @@ LINES = st.one_of(
     st.fixed_dictionaries(
         {
             "request": st.sampled_from(["join", "renew", "read", "leave", "statistics", "x", 1]),
-            "service": st.sampled_from([control.VERSION, 99, None, "1"]),
-            "wire": st.just(control.WIRE_VERSION),
+            "service": st.sampled_from([protocol.VERSION, 99, None, "1"]),
+            "wire": st.just(protocol.WIRE_VERSION),
         },
         optional={
             "job": st.text(max_size=3) | st.integers() | st.none(),
@@ -262,7 +262,7 @@ def test_any_lines_are_answered_or_end_the_connection(service, guarded, key, lin
         sock.sendall(b"\n".join(lines) + (b"" if cut else b"\n"))
         sock.shutdown(socket.SHUT_WR)
         said = sock.makefile("rb").read()
-    assert json.loads(said.splitlines()[0])["service"] == control.VERSION
+    assert json.loads(said.splitlines()[0])["service"] == protocol.VERSION
     answers = [json.loads(line) for line in said.splitlines()]
     if key:
         assert not any("token" in each or "statistics" in each for each in answers)
@@ -295,12 +295,12 @@ def test_lines_that_nest_as_deep_as_can_just_be_read(guarded):
 
 
 def test_what_follows_a_line_that_was_refused_is_not_heard(service):
-    """It took a seat that nobody could free."""
+    """It took a session that nobody could free."""
     with socket.create_connection(service.address, 5) as sock:
         lines = sock.makefile("rb")
         nonce = json.loads(lines.readline())["nonce"]
-        asked = control.request("join", nonce, None, job="x", worker=0, workers=1)
-        sock.sendall(b"x\n" + control.encode(asked))
+        asked = protocol.request("join", nonce, None, job="x", worker=0, workers=1)
+        sock.sendall(b"x\n" + protocol.encode(asked))
         assert [list(json.loads(line)) for line in lines.read().splitlines()] == [["error"]]
     assert not service.ask(service.statistics)["jobs"]
 
@@ -314,7 +314,7 @@ def test_nothing_is_left_of_hostile_clients(service, stack):
             with contextlib.suppress(OSError):
                 sock = socket.create_connection(service.address, 5)
                 clients.append(sock)
-                sock.sendall(control.encode(control.request("join", "", None, job="x", worker=0)))
+                sock.sendall(protocol.encode(protocol.request("join", "", None, job="x", worker=0)))
             if len(clients) > 300:
                 for sock in clients:
                     sock.close()
@@ -359,7 +359,7 @@ def test_no_more_clients_than_a_switch_has_ports(service, monkeypatch):
 
 def test_who_does_not_read_is_let_go(service):
     with socket.create_connection(service.address, 5) as sock:
-        sock.sendall(control.encode(control.request("statistics", "", None)))
+        sock.sendall(protocol.encode(protocol.request("statistics", "", None)))
         assert sock.recv(10)
 
         def say_much():

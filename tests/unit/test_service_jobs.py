@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from innet.errors import InputError
-from innet.fabric.peers import Address
-from innet.service.jobs import Jobs
+from innet.core.errors import InputError
+from innet.service.coordinator import Jobs
+from innet.transport.peers import Address
 
 
 class World:

@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 from support.lossy import LossyRelay
-from support.service import SECONDS, all_reduce, participants, serving, together
+from support.service import SECONDS, all_reduce, make_workers, serving, together
 
 import innet
 from innet.service import join
@@ -38,7 +38,7 @@ def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, 
         )
         for member in members:
             stack.callback(member.leave)
-        workers = participants(members, codec)
+        workers = make_workers(members, codec)
         assert all(each._streamer is not None for each in workers)
         again = 0
         for gradients in rounds:

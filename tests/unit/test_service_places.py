@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from innet import programs
-from innet.errors import NetworkError
-from innet.service.board import Board
+from innet.core.errors import NetworkError
+from innet.service.coordinator import RunningJob
 from innet.service.daemon import advise
-from innet.service.jobs import RunningJob
-from innet.service.places import Places, plan_of
+from innet.service.hosted_switch import Board
+from innet.service.slot_partition import SlotPartitions, plan_of
 from innet.wire import Layout
 
 PROGRAM = programs.find("slots", 32)
 
 
 def test_parts_share_nothing_and_are_as_large_as_can_be():
-    places = Places.divide(PROGRAM, jobs=3, workers=5)
+    places = SlotPartitions.divide(PROGRAM, jobs=3, workers=5)
     jobs = [places.job(place) for place in range(3)]
     ports = [member.port for job in jobs for member in job.members]
     assert ports == list(range(1, 16))
@@ -32,12 +32,12 @@ def test_parts_share_nothing_and_are_as_large_as_can_be():
 
 def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     slots = PROGRAM.dimensions().slots
-    places = Places(PROGRAM, 1, 32, slots, room=100)
+    places = SlotPartitions(PROGRAM, 1, 32, slots, room=100)
     assert [places.window(workers) for workers in (1, 4, 25, 26, 101)] == [64, 16, 4, 2, 1]
-    free = Places(PROGRAM, 1, 32, slots)
+    free = SlotPartitions(PROGRAM, 1, 32, slots)
     assert 64 < free.window(1) <= slots
     assert free.window(32) * 32 > 100
-    assert Places(PROGRAM, 1, 32, 8).window(1) == 8
+    assert SlotPartitions(PROGRAM, 1, 32, 8).window(1) == 8
     few = replace(free, most=16)
     assert [few.window(workers) for workers in (1, 32)] == [16, 16]
     assert replace(few, room=100).window(25) == 4
@@ -46,13 +46,13 @@ def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     size = Layout(PROGRAM.parameters["VALUES"]).frame_size
     assert 1 << 20 < 16 * free.window(16) * size < 5 << 19
     assert 1 << 16 < free.window(32) * size <= 1 << 17
-    large = Places(programs.find("slots", 1024), 1, 32, slots)
+    large = SlotPartitions(programs.find("slots", 1024), 1, 32, slots)
     assert large.window(8) < free.window(8)
 
 
 def test_memory_is_asked_for_only_where_more_would_help(capsys):
     """Not where caches are what keeps a window small."""
-    places = Places(programs.find("slots", 256), 1, 32, 1024)
+    places = SlotPartitions(programs.find("slots", 256), 1, 32, 1024)
     assert places.window(32) < places.slots
     for room in (None, 50_000):
         advise(replace(places, room=room))
@@ -64,7 +64,7 @@ def test_memory_is_asked_for_only_where_more_would_help(capsys):
 
 
 def test_the_plan_of_a_worker_is_that_of_the_switch():
-    places = Places.divide(PROGRAM, jobs=3, workers=5)
+    places = SlotPartitions.divide(PROGRAM, jobs=3, workers=5)
     job = RunningJob("a", 4, place=1, number=77, epoch=65_535, absent=frozenset({2}))
     plan = plan_of(places.describe(job))
     admitted = places.job(1)
@@ -80,7 +80,7 @@ def test_the_plan_of_a_worker_is_that_of_the_switch():
 
 def test_a_job_begins_in_empty_slots_and_ends_with_nobody_admitted():
     """And what others have stays."""
-    places = Places.divide(PROGRAM, jobs=3, workers=2)
+    places = SlotPartitions.divide(PROGRAM, jobs=3, workers=2)
     board = Board(places, "interpret")
     entries, registers = board.switch.table_entries, board.switch.registers.values()
 

@@ -14,7 +14,7 @@ from support.service import (
     LOOPBACK,
     all_reduce,
     joined,
-    participants,
+    make_workers,
     serving,
     wait_until_empty,
     where,
@@ -23,12 +23,12 @@ from typer.testing import CliRunner
 
 from innet.cli import switch_top
 from innet.cli.app import app
-from innet.errors import InputError, MissingToolError, NetworkError, StalledError
-from innet.fabric.peers import Address
+from innet.core.errors import InputError, MissingToolError, NetworkError, StalledError
 from innet.protocol import SlotRegisters, Timing
 from innet.service import metrics
 from innet.service.observer import Observer
 from innet.service.statistics import open_slots
+from innet.transport.peers import Address
 
 GRADIENT = np.arange(320, dtype=np.float32)
 
@@ -56,7 +56,7 @@ def stalled(service, stack):
     pair = joined(service, stack, 2, job="half")
     patience = Timing(timeout=5, max_timeout=5, give_up=0.2)
     with pytest.raises(StalledError):
-        participants(pair, timing=patience)[0].all_reduce(np.ones(3, np.float32))
+        make_workers(pair, timing=patience)[0].all_reduce(np.ones(3, np.float32))
     return pair
 
 
@@ -65,7 +65,7 @@ def test_packets_and_seats_are_counted(service, stack):
         before = observer.statistics()
         assert before["jobs"] == []
         pair = joined(service, stack, 2, job="two")
-        reports = [report for _, report in all_reduce(participants(pair), [GRADIENT] * 2)]
+        reports = [report for _, report in all_reduce(make_workers(pair), [GRADIENT] * 2)]
         now = observer.statistics()
         sent = [report.packets_sent for report in reports]
         assert now["packets"]["in"] - before["packets"]["in"] == sum(sent)
@@ -77,8 +77,8 @@ def test_packets_and_seats_are_counted(service, stack):
         assert (job["name"], job["workers"], job["running"]) == ("two", 2, True)
         assert job["epoch"] == pair[0].epoch
         assert (job["slots_open"], job["missing"], job["awaited"]) == (0, [], [])
-        assert [seat["packets_in"] for seat in job["seats"]] == sent
-        assert all(0 <= seat["silent_seconds"] < 20 for seat in job["seats"])
+        assert [session["packets_in"] for session in job["seats"]] == sent
+        assert all(0 <= session["silent_seconds"] < 20 for session in job["seats"])
 
 
 def test_who_waits_for_whom(service, stack):
@@ -95,7 +95,7 @@ def test_who_is_awaited(service, stack):
     with Observer(where(service)) as observer:
         (job,) = observer.statistics()["jobs"]
     assert job["awaited"] == [0, 1]
-    assert [seat["worker"] for seat in job["seats"]] == [0]
+    assert [session["worker"] for session in job["seats"]] == [0]
     shown = CliRunner().invoke(app, ["switch", "top", where(service)]).output
     assert "the next epoch waits for workers 0, 1" in " ".join(shown.split())
     assert "absent" in shown

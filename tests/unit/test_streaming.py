@@ -15,16 +15,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from innet.errors import MembershipError, NetworkError, StalledError
-from innet.fabric import Faults, FaultyFabric, MemoryFabric
-from innet.fabric.messages import widen_buffers
-from innet.fabric.udp import UdpFabric, Watch
-from innet.packets import PacketBatch
-from innet.protocol import Membership, SlotWorker, Timing
+from innet.allreduce.streaming import Streamer, streamer_of
+from innet.core.errors import MembershipError, NetworkError, StalledError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults, FaultyTransport, MemoryTransport
+from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.timers import PROBES
-from innet.streaming import Streamer, streamer_of
+from innet.transport.messages import widen_buffers
+from innet.transport.udp import UdpTransport, Watch
 from innet.wire import Endpoint, Flag, Layout, pack
-from innet.words import Operation, Segment
 
 LAYOUT = Layout(5)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=8)
@@ -33,13 +33,13 @@ TIMING = Timing(timeout=5.0, max_timeout=5.0, give_up=20.0, adaptive=False)
 HEADERS = LAYOUT.header_offset
 
 
-def new_worker(timing: Timing = TIMING) -> SlotWorker:
-    return SlotWorker(LAYOUT, MEMBER, source=ME, switch=SWITCH, timing=timing)
+def new_worker(timing: Timing = TIMING) -> SlotClient:
+    return SlotClient(LAYOUT, MEMBER, source=ME, switch=SWITCH, timing=timing)
 
 
 @contextlib.contextmanager
 def link(segments: bool, layout: Layout = LAYOUT):
-    """A worker's fabric, and the socket at its other end."""
+    """A worker's transport, and the socket at its other end."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as switch,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
@@ -51,9 +51,9 @@ def link(segments: bool, layout: Layout = LAYOUT):
         sock.connect(switch.getsockname())
         switch.setblocking(False)
         with contextlib.closing(
-            UdpFabric(ME, SWITCH, layout, sock=sock, segments=segments)
-        ) as fabric:
-            yield fabric, switch
+            UdpTransport(ME, SWITCH, layout, sock=sock, segments=segments)
+        ) as transport:
+            yield transport, switch
 
 
 def results_by_chance(rng, chunks: list[int], sent: int) -> np.ndarray:
@@ -77,7 +77,7 @@ def results_by_chance(rng, chunks: list[int], sent: int) -> np.ndarray:
 def result(rng, chunk: int, **fields: int) -> np.ndarray:
     values = rng.integers(-(2**31), 2**31, (1, LAYOUT.values)).astype(np.int32)
     more = {"slot": chunk % 8, "slot_version": chunk // 8 % 2, "sequence": chunk + 1}
-    more |= {"operation": Operation.SUM, "epoch": 9, "worker": 1}
+    more |= {"operation": ReduceOp.SUM, "epoch": 9, "worker": 1}
     more |= {"elements": 2 if chunk == 39 else 5}  # the last one is not full
     return pack(LAYOUT, SWITCH, ME, values, **more | fields)
 
@@ -102,11 +102,11 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = rng.integers(-99, 99, 5 * 40 - 3).astype(np.int32)
     end, twin = new_worker(), new_worker()
-    with link(segments) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
+    with link(segments) as (transport, switch):
+        streamer = streamer_of(end, transport)
         for each in (end, twin):
-            each.start([Segment(Operation.SUM, words)], fabric.now())
-        streamer._turn(now := fabric.now(), at_once(now))
+            each.start([Segment(ReduceOp.SUM, words)], transport.now())
+        streamer._turn(now := transport.now(), at_once(now))
         first = twin.outgoing(now)
         assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in first]
         under_way = set(range(8))
@@ -115,7 +115,7 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
             frames = results_by_chance(rng, chosen, max(under_way))
             for frame in frames:
                 switch.send(frame[HEADERS:].tobytes())
-            streamer._turn(now := fabric.now(), at_once(now))
+            streamer._turn(now := transport.now(), at_once(now))
             twin.receive(frames, now)
             expected = twin.outgoing(now)
             assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in expected]
@@ -125,7 +125,7 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
             under_way = set(twin._chunk[twin._state == 2].tolist())
             if twin.done:
                 break
-            streamer._turn(now := fabric.now(), at_once(now))  # nothing has come
+            streamer._turn(now := transport.now(), at_once(now))  # nothing has come
         assert end.done
         assert twin.counters.refused["job"]
         assert twin.counters.refused["checksum"]
@@ -135,15 +135,15 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
 
 def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
     end = new_worker()
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 9, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 9, np.int32))], now := transport.now())
         fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
         for chunk in range(8):
             frame = result(np.random.default_rng(0), chunk, **fields)
             switch.send(frame[0, HEADERS:].tobytes())
         streamer._turn(now, at_once(now))
-        sent = fabric.now()
+        sent = transport.now()
         assert end.counters.sent == 9
         assert end.next_deadline() == pytest.approx(sent + 5.0, abs=1.0)
         again = end.outgoing(end.next_deadline())
@@ -154,23 +154,23 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
 
 def test_who_gets_no_answer_gives_up() -> None:
     end = new_worker(Timing(timeout=0.02, max_timeout=0.02, give_up=0.3))
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         with pytest.raises(StalledError, match="sequence 1"):
             streamer.run(now)
-        assert fabric.now() >= now + 0.3
+        assert transport.now() >= now + 0.3
         # What it says it has sent, it has.
         assert len(arrived(switch)) == end.counters.sent == 1 + end.counters.retransmissions > 1
 
 
 def test_a_socket_that_is_gone_is_named() -> None:
     end = new_worker()
-    with link(True) as (fabric, _):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
-        gone = fabric.link(end.stream(now).head)._replace(descriptor=-1)
-        fabric.link = lambda _: gone  # type: ignore[method-assign]
+    with link(True) as (transport, _):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
+        gone = transport.link(end.stream(now).head)._replace(descriptor=-1)
+        transport.link = lambda _: gone  # type: ignore[method-assign]
         with pytest.raises(NetworkError, match="receiving packets failed"):
             streamer.run(now)
 
@@ -186,9 +186,9 @@ def answer(switch: socket.socket, chunks, **fields: int) -> None:
 def test_all_results_end_the_wait_for_more() -> None:
     """Sent, slept and taken without a step of Python between."""
     end = new_worker()
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)  # so the first result ends no silence
         late = threading.Timer(0.1, answer, (switch, range(8)))
         late.start()
@@ -201,9 +201,9 @@ def test_all_results_end_the_wait_for_more() -> None:
 def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
     """And nothing else; the time-out alone would be longer than the worker is patient."""
     end = new_worker(Timing(timeout=60.0, max_timeout=60.0, give_up=20.0, reordering=0.05))
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
 
         def serve() -> None:
             """Lose the second chunk once, and answer it only when it has come again."""
@@ -230,9 +230,9 @@ def test_what_was_lost_at_the_end_is_found_in_compiled_code() -> None:
     end = new_worker(
         replace(TIMING, timeout=60.0, max_timeout=60.0, reordering=0.01, tail_probe=0.02)
     )
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 40 - 3, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], now := transport.now())
 
         def serve() -> None:
             """Lose the last three chunks once."""
@@ -271,9 +271,9 @@ def heeds_ctrl_c() -> Iterator[None]:
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_wait() -> None:
     end = new_worker()
-    with link(True) as (fabric, _):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
+    with link(True) as (transport, _):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         pressed = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
 
         def run() -> None:
@@ -283,23 +283,23 @@ def test_ctrl_c_ends_the_wait() -> None:
         with pytest.raises(KeyboardInterrupt):  # wherever a busy machine is by then
             run()
         pressed.join()
-        assert fabric.now() < now + 4.0
+        assert transport.now() < now + 4.0
 
 
 def test_what_the_switch_says_ends_the_wait() -> None:
     end = new_worker()
     here, there = socket.socketpair()
-    with link(True) as (fabric, _), here, there:
-        fabric.watch = lambda now: Watch(here.fileno(), now + 60.0, True)  # type: ignore[method-assign]
+    with link(True) as (transport, _), here, there:
+        transport.watch = lambda now: Watch(here.fileno(), now + 60.0, True)  # type: ignore[method-assign]
         heard = []
 
         def wait(now: float, until: float) -> float:
             heard.append(here.recv(1))
             raise MembershipError("somebody is gone")
 
-        fabric.wait = wait  # type: ignore[method-assign]
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5, np.int32))], now := fabric.now())
+        transport.wait = wait  # type: ignore[method-assign]
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         there.send(b"x")
         with pytest.raises(MembershipError):
             streamer.run(now)
@@ -307,14 +307,14 @@ def test_what_the_switch_says_ends_the_wait() -> None:
 
 
 def test_packets_end_a_wait_that_they_may_change() -> None:
-    """Where somebody is gone, the fabric measures how long it has been silent since."""
+    """Where somebody is gone, the transport measures how long it has been silent since."""
     end = new_worker()
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 8, np.int32))], now := fabric.now())
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)
         told = []
-        fabric.heard = lambda: told.append(fabric.now())  # type: ignore[method-assign]
+        transport.heard = lambda: told.append(transport.now())  # type: ignore[method-assign]
         streamer._turn(now, at_once(now))
         assert told == []
         answer(switch, [0])
@@ -327,10 +327,10 @@ def test_the_first_results_after_a_silence_are_told_at_once() -> None:
     """The timers let chunks that were held back in it be sent again soon."""
     timing = Timing(timeout=0.05, max_timeout=60.0, give_up=90.0, adaptive=False)
     member = replace(MEMBER, window=16)
-    end = SlotWorker(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.zeros(5 * 16, np.int32))], now := fabric.now())
+    end = SlotClient(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.zeros(5 * 16, np.int32))], now := transport.now())
         streamer._turn(now, at_once(now))
         again = end.outgoing(now := now + 1.0)
         assert len(again) == PROBES
@@ -346,18 +346,18 @@ def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None
     rng = np.random.default_rng(0)
     words = rng.integers(-99, 99, 300 * 256).astype(np.int32)
     end, twin = (
-        SlotWorker(layout, member, source=ME, switch=SWITCH, timing=TIMING) for _ in range(2)
+        SlotClient(layout, member, source=ME, switch=SWITCH, timing=TIMING) for _ in range(2)
     )
-    with link(True, layout) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
+    with link(True, layout) as (transport, switch):
+        streamer = streamer_of(end, transport)
         for each in (end, twin):
-            each.start([Segment(Operation.SUM, words)], now := fabric.now())
-        find = fabric.link
-        fabric.link = lambda head: find(head)._replace(descriptor=-1)  # type: ignore[method-assign]
+            each.start([Segment(ReduceOp.SUM, words)], now := transport.now())
+        find = transport.link
+        transport.link = lambda head: find(head)._replace(descriptor=-1)  # type: ignore[method-assign]
         streamer._turn(now, at_once(now))
         first = end.counters.sent
         assert 0 < first < 256
-        fabric.link = find  # type: ignore[method-assign]
+        transport.link = find  # type: ignore[method-assign]
         streamer._turn(now, at_once(now))
         assert end.counters.sent == 256
         expected = [frame[HEADERS:].tobytes() for frame in twin.outgoing(now)]
@@ -367,17 +367,17 @@ def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None
 def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
     """As where Python drives, with others who have asked for such sums."""
     end, twin = new_worker(), new_worker()
-    with link(True) as (fabric, switch):
-        streamer = streamer_of(end, fabric)
+    with link(True) as (transport, switch):
+        streamer = streamer_of(end, transport)
         for each in (end, twin):
             each.all_or_none = True
-            each.start([Segment(Operation.SUM, np.zeros(5 * 40 - 3, np.int32))], fabric.now())
-        streamer._turn(now := fabric.now(), at_once(now))
+            each.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], transport.now())
+        streamer._turn(now := transport.now(), at_once(now))
         twin.outgoing(now)
         fields = {"job": 7, "bitmap": 0b11, "count": 2, "flags": Flag.RESULT | Flag.PARTIAL}
         for chunks in ([3, 5], [0, 1, 2, 4], [6, 7]):
             answer(switch, chunks, **fields)
-            streamer._turn(now := fabric.now(), at_once(now))
+            streamer._turn(now := transport.now(), at_once(now))
             frames = [result(np.random.default_rng(chunk), chunk, **fields) for chunk in chunks]
             twin.receive(np.concatenate(frames), now)
             assert len(twin.outgoing(now)) == 0
@@ -388,13 +388,13 @@ def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
 
 
 def test_what_needs_python_between_batches_is_driven_by_it() -> None:
-    with link(True) as (fabric, _):
-        assert isinstance(streamer_of(new_worker(), fabric), Streamer)
+    with link(True) as (transport, _):
+        assert isinstance(streamer_of(new_worker(), transport), Streamer)
         for timing in (replace(TIMING, window_control="aimd"), replace(TIMING, partial_after=1.0)):
-            assert streamer_of(new_worker(timing), fabric) is None
-        faulty = FaultyFabric(fabric, Faults(loss=0.1), np.random.default_rng(0))
+            assert streamer_of(new_worker(timing), transport) is None
+        faulty = FaultyTransport(transport, Faults(loss=0.1), np.random.default_rng(0))
         assert streamer_of(new_worker(), faulty) is None
-        assert streamer_of(new_worker(), MemoryFabric(lambda batch: batch, [1])) is None
+        assert streamer_of(new_worker(), MemoryTransport(lambda batch: batch, [1])) is None
 
 
 @pytest.mark.parametrize("segments", [False, True])
@@ -403,9 +403,9 @@ def test_of_frames_that_are_cut_within_their_headers_nothing_is_sent(segments):
     rng = np.random.default_rng(2)
     frames = np.concatenate([result(rng, chunk, job=7) for chunk in range(4)])
     length = np.array([LAYOUT.frame_size, 3, HEADERS, LAYOUT.frame_size - 1], np.int32)
-    with link(segments) as (fabric, switch):
-        fabric.send(PacketBatch(frames, length, np.zeros(4, np.int32)), 0.0)
-        fabric.send(PacketBatch(frames[:1], length[1:2], np.zeros(1, np.int32)), 0.0)
+    with link(segments) as (transport, switch):
+        transport.send(PacketBatch(frames, length, np.zeros(4, np.int32)), 0.0)
+        transport.send(PacketBatch(frames[:1], length[1:2], np.zeros(1, np.int32)), 0.0)
         sizes = [len(switch.recv(2000)) for _ in range(3)]
         assert sizes == [LAYOUT.frame_size - HEADERS, 0, LAYOUT.frame_size - 1 - HEADERS]
         with pytest.raises(BlockingIOError):
@@ -417,16 +417,16 @@ def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
     end = new_worker(Timing(timeout=5.0, max_timeout=5.0, give_up=1.0, adaptive=False))
     fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
     answer = result(np.random.default_rng(1), 0, **fields)
-    with link(False) as (fabric, switch), ThreadPoolExecutor() as pool:
-        watch, late = fabric.watch, [30.0]
+    with link(False) as (transport, switch), ThreadPoolExecutor() as pool:
+        watch, late = transport.watch, [30.0]
 
         def watched(now: float) -> Watch:
             return Watch(-1, now - late.pop(), True) if late else watch(now)
 
-        monkeypatch.setattr(fabric, "watch", watched)
-        streamer = streamer_of(end, fabric)
-        end.start([Segment(Operation.SUM, np.arange(5, dtype=np.int32))], fabric.now())
-        running = pool.submit(streamer.run, fabric.now())
+        monkeypatch.setattr(transport, "watch", watched)
+        streamer = streamer_of(end, transport)
+        end.start([Segment(ReduceOp.SUM, np.arange(5, dtype=np.int32))], transport.now())
+        running = pool.submit(streamer.run, transport.now())
         time.sleep(2.0)
         switch.send(answer[0, HEADERS:].tobytes())
         running.result()

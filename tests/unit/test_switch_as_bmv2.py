@@ -1,7 +1,7 @@
 """What simple_switch does where one might expect something else, as it answered.
 
 The expected packets were recorded from simple_switch 1.15.5 running the programs of
-tests/programs/as_bmv2_*.p4; the comments say where in BMv2 the behaviour comes from.
+tests/programs/as_bmv2_*.p4; the comments say where in BMv2 the behavior comes from.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import pytest
 from support.switch_cases import program
 
-from innet.errors import ControlError, ProgramError
+from innet.core.errors import ControlError, ProgramError
 from innet.switch import Switch
 
 

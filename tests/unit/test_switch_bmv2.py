@@ -1,4 +1,6 @@
-"""innet.switch.bmv2: what goes wrong around an external simple_switch is said, and in time."""
+"""innet.bmv2.simple_switch: what goes wrong around an external simple_switch is said, and in
+time.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from innet.errors import ControlError, MissingToolError, ProgramError, StalledError
-from innet.switch import bmv2, bmv2_control, bmv2_session
+from innet.bmv2 import cli, session, simple_switch
+from innet.core.errors import ControlError, MissingToolError, ProgramError, StalledError
 
 LISTEN = """
 import socket, sys, time
@@ -43,37 +45,37 @@ def tools(tmp_path, monkeypatch):
 def test_without_simple_switch_the_remedy_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingToolError, match=r"simple_switch is not installed.*Install BMv2"):
-        bmv2.run({}, [])
+        simple_switch.run({}, [])
 
 
 def test_the_checked_build_is_taken_where_it_is(tools):
-    assert bmv2.find_simple_switch(checked=True)[0] == tools / "simple_switch"
+    assert simple_switch.find_simple_switch(checked=True)[0] == tools / "simple_switch"
     tool(tools, "simple_switch_checked", "")
-    assert bmv2.find_simple_switch(checked=True)[0] == tools / "simple_switch_checked"
-    assert bmv2.find_simple_switch()[0] == tools / "simple_switch"
+    assert simple_switch.find_simple_switch(checked=True)[0] == tools / "simple_switch_checked"
+    assert simple_switch.find_simple_switch()[0] == tools / "simple_switch"
 
 
 def test_a_command_line_that_does_not_answer_is_named(tools, monkeypatch):
-    monkeypatch.setattr(bmv2_control, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(cli, "ANSWER_SECONDS", 0.2)
     tool(tools, "simple_switch_CLI", "exec /bin/sleep 20", "/bin/sh")
     with pytest.raises(StalledError, match=r"did not answer to start in 0\.2 s"):
-        bmv2.run({}, [])
+        simple_switch.run({}, [])
 
 
 def test_a_command_line_that_ends_is_quoted(tools):
     tool(tools, "simple_switch_CLI", "echo No module named thrift", "/bin/sh")
     with pytest.raises(ControlError, match="simple_switch_CLI ended: No module named thrift"):
-        bmv2.run({}, [])
+        simple_switch.run({}, [])
 
 
 def test_a_refused_command_is_quoted(tools):
     tool(tools, "simple_switch_CLI", ANSWER.replace("{line.strip()} done", "Error: no, {line}"))
     with pytest.raises(ControlError, match="set_queue_depth 10000000: Error: no"):
-        bmv2.run({}, [])
+        simple_switch.run({}, [])
 
 
 def test_answers_belong_to_their_commands(tools):
-    with bmv2.open_session({}, []) as session:
+    with simple_switch.open_session({}, []) as session:
         many = [f"command {i}" for i in range(130)]
         assert [each.strip() for each in session.commands(many)] == [f"{i} done" for i in many]
         with pytest.raises(ControlError, match="not one command"):
@@ -83,13 +85,13 @@ def test_answers_belong_to_their_commands(tools):
 def test_a_switch_that_never_listens_is_named(tools):
     tool(tools, "simple_switch", "exec /bin/sleep 20", "/bin/sh")
     with pytest.raises(StalledError, match="waiting for simple_switch to listen"):
-        bmv2.run({}, [], deadline=0.3)
+        simple_switch.run({}, [], deadline=0.3)
 
 
 def test_a_switch_that_refuses_the_program_is_quoted(tools):
     tool(tools, "simple_switch", "echo Add more fields; exit 1", "/bin/sh")
     with pytest.raises(ProgramError, match=r"(?s)ended with status 1;.*Add more fields"):
-        bmv2.run({}, [])
+        simple_switch.run({}, [])
 
 
 def test_a_switch_that_aborts_is_quoted(tools):
@@ -100,7 +102,7 @@ def test_a_switch_that_aborts_is_quoted(tools):
         f"import os\npipe = open('p3_in.pcap', 'rb', 0); pipe.read(24)\n{LISTEN}\n{abort}",
     )
     with pytest.raises(ProgramError, match=r"signal SIGABRT.*Assertion failed"):
-        bmv2.run({}, [(3, b"abc"), (3, b"d")])
+        simple_switch.run({}, [(3, b"abc"), (3, b"d")])
 
 
 def test_packets_arrive_in_order_whatever_their_ports(tools):
@@ -130,7 +132,7 @@ time.sleep(20)
 """
     tool(tools, "simple_switch", copy + LISTEN + play)
     packets = [(port, bytes([i]) * i * 50) for i, port in enumerate([5, 2, 2, 1, 5, 5, 1, 2] * 20)]
-    with bmv2.open_session({}, packets) as session:
+    with simple_switch.open_session({}, packets) as session:
         assert session.play(0) == {}
         assert session.play(1) == {1: [packets[0][1]]}
         assert session.play(7) == {1: [data for _, data in packets[1:8]]}
@@ -143,14 +145,14 @@ def test_ports_by_which_packets_may_leave(tools):
     create = "import sys\nfor each in sys.argv:\n    if '@p' in each:\n"
     create += "        open(each.split('@')[1] + '_out.pcap', 'wb').write(bytes(24))\n"
     tool(tools, "simple_switch", create + LISTEN + "time.sleep(20)")
-    assert bmv2.run({}, [], ["mirroring_add 1 4"], ports=[2]).packets == {2: [], 4: []}
+    assert simple_switch.run({}, [], ["mirroring_add 1 4"], ports=[2]).packets == {2: [], 4: []}
 
 
 def test_ports_that_commands_name():
     commands = ["mc_node_create 1 4 6 | 2", "mirroring_add 5 9", "table_add t a 1 =>"]
-    assert bmv2.ports_of(commands) == {4, 6, 9}
+    assert simple_switch.ports_of(commands) == {4, 6, 9}
 
 
 def test_records_that_are_cut_are_left_out():
     record = struct.pack("=IIII", 3, 500_000, 2, 2) + b"ab"
-    assert bmv2_session._records(record + record[:-1]) == [(3.5, b"ab")]
+    assert session._records(record + record[:-1]) == [(3.5, b"ab")]

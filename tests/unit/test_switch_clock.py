@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.switch_cases import program
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.switch import Switch
 
 NANOSECONDS = np.array([3_000, 7_500_000, (1 << 48) * 1000], np.int64)

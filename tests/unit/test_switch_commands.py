@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.switch_cases import program
 
-from innet.errors import ControlError, InputError
+from innet.core.errors import ControlError, InputError
 from innet.switch import Switch
-from innet.switch.commands import COMMANDS
+from innet.switch.control.commands import COMMANDS
 
 
 def snapshot(switch):

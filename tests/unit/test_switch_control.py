@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.switch_cases import program
 
-from innet.errors import ControlError, InputError, ProgramError, UnknownNameError, UnsupportedError
+from innet.core.errors import (
+    ControlError,
+    InputError,
+    ProgramError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from innet.switch import Switch, ir
-from innet.switch.commands import COMMANDS
-from innet.switch.control_values import number
+from innet.switch.control.commands import COMMANDS
+from innet.switch.control.values import number
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from support.switch_cases import program
 from support.tables import random_match, table_of
 
-from innet.errors import ControlError
+from innet.core.errors import ControlError
 from innet.switch import Switch, ir
-from innet.switch.jit.table_arrays import table_arguments
-from innet.switch.loader import load_program
-from innet.switch.tables import TableState
+from innet.switch.frontend.loader import load_program
+from innet.switch.jit.tables.arrays import table_arguments
+from innet.switch.state.tables import TableState
 
 KIND = ir.MatchKind
 SHAPES = {

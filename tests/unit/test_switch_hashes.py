@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from numba import njit
 from support.switch_cases import CASES, program
 
-from innet.errors import ControlError, UnsupportedError
+from innet.core.errors import ControlError, UnsupportedError
 from innet.switch import Switch
-from innet.switch.hashes import (
+from innet.switch.jit.emit.hashes import ALGORITHMS
+from innet.switch.jit.runtime import hashes
+from innet.switch.state.hashes import (
     RESULT_BITS,
     CrcParameters,
     HashState,
@@ -23,8 +25,6 @@ from innet.switch.hashes import (
     toeplitz,
     xxh64,
 )
-from innet.switch.jit import runtime_hashes
-from innet.switch.jit.emit_hashes import ALGORITHMS
 
 CHECK = b"123456789"
 
@@ -163,12 +163,12 @@ def test_round_robin_counts_calls_and_its_other_form_inputs():
 
 @njit
 def compiled_crc(data, size, words, width):
-    return runtime_hashes.crc_of(data, size, words, width)
+    return hashes.crc_of(data, size, words, width)
 
 
 @njit
 def compiled_toeplitz(data, size, key):
-    return runtime_hashes.toeplitz(data, size, key)
+    return hashes.toeplitz(data, size, key)
 
 
 def scratch(data):
@@ -196,13 +196,13 @@ def test_compiled_toeplitz_is_the_same(content, words):
 
 
 OF_BYTES_ALONE = sorted(
-    each for each in ALGORITHMS - {"toeplitz", "round_robin"} if hasattr(runtime_hashes, each)
+    each for each in ALGORITHMS - {"toeplitz", "round_robin"} if hasattr(hashes, each)
 )
 
 
 @pytest.mark.parametrize("algorithm", OF_BYTES_ALONE)
 def test_every_other_algorithm_is_the_same_compiled(algorithm):
-    function = getattr(runtime_hashes, algorithm)
+    function = getattr(hashes, algorithm)
 
     @njit
     def compiled(data, size):

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.switch_cases import CASES, program
 
-from innet.errors import InputError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError
+from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.engine import MAX_LOOPS
-from innet.switch.hashes import HashState
+from innet.switch.state.hashes import HashState
 
 
 def switch_of(name):

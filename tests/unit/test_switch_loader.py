@@ -13,10 +13,11 @@ import types
 import pytest
 from support.switch_cases import CASES, program
 
-from innet.errors import InnetError, InputError, ProgramError, UnsupportedError
-from innet.switch import Switch, ir, load_program, tables
-from innet.switch.loader import fingerprint
-from innet.switch.loader_graph import refuse_cycles
+from innet.core.errors import InnetError, InputError, ProgramError, UnsupportedError
+from innet.switch import Switch, ir, load_program
+from innet.switch.frontend.loader import fingerprint
+from innet.switch.frontend.pipelines import refuse_cycles
+from innet.switch.state import tables
 
 
 @pytest.fixture

@@ -26,13 +26,14 @@ import pytest
 from support.tables import random_match, table_of
 
 import innet
-from innet.errors import ControlError
-from innet.switch import Switch, fresh_memory, ir
+from innet.core.errors import ControlError
+from innet.switch import Switch, ir
 from innet.switch.engine import SwitchState, dtype_of
-from innet.switch.jit.table_arrays import table_arguments
-from innet.switch.loader import load_program
-from innet.switch.table_words import argument_words, words_of
-from innet.switch.tables import Generation, Reference, TableState
+from innet.switch.frontend.loader import load_program
+from innet.switch.jit.tables.arrays import table_arguments
+from innet.switch.state import hash_index
+from innet.switch.state.table_words import argument_words, words_of
+from innet.switch.state.tables import Generation, Reference, TableState
 
 ROOT = Path(__file__).parents[2]
 L3 = ROOT / "benchmarks/programs/l3.json"
@@ -76,7 +77,7 @@ def grown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 
     Others take memory meanwhile: pytest-xdist has a thread that receives messages.
     """
-    monkeypatch.setattr(fresh_memory, "_LARGE", 1 << 62)  # so that all is traced
+    monkeypatch.setattr(hash_index, "_LARGE", 1 << 62)  # so that all is traced
     ours = [f"{Path(each.__file__).parent}/*" for each in (innet, np)]
     # Constructors of dataclasses are in "<string>".
     counted = [tracemalloc.Filter(True, each) for each in (*ours, __file__, "<string>")]
@@ -356,7 +357,7 @@ def test_a_process_with_many_exact_entries() -> None:
 
 @pytest.mark.parametrize("shape", [(10,), (100_000, 3), (0, 4), (40_000, 0)])
 def test_fresh_memory(shape: tuple[int, ...]) -> None:
-    array = fresh_memory.fresh(shape, np.uint64)
+    array = hash_index.fresh(shape, np.uint64)
     assert (array.shape, array.dtype) == (shape, np.uint64)
     assert array.flags.carray
     assert not array.any()

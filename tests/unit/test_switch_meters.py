@@ -1,4 +1,4 @@
-"""Meters: colours over time, rates that are refused, and both engines over the same cells."""
+"""Meters: colors over time, rates that are refused, and both engines over the same cells."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from numba import njit
 from support.switch_cases import program
 
-from innet.errors import ControlError, ProgramError
+from innet.core.errors import ControlError, ProgramError
 from innet.switch import Switch, ir
-from innet.switch.jit.runtime_meters import meter_colour
-from innet.switch.loader import load_program
-from innet.switch.meters import MAX_TOKENS, MeterState, Rate
+from innet.switch.frontend.loader import load_program
+from innet.switch.jit.runtime.meters import meter_colour
+from innet.switch.state.meters import MAX_TOKENS, MeterState, Rate
 
 
 def meter_of(rates: int, *, of_bytes: bool = False, size: int = 4) -> MeterState:
@@ -44,8 +44,8 @@ def test_small_rates_lose_nothing_by_being_looked_at_often():
     meter = meter_of(1)
     meter.set_rates([0], [Rate(0.3, 1)])
     meter.execute(0, 1, 0)
-    colours = [meter.execute(0, 1, clock) for clock in range(1, 1001)]
-    assert colours.count(0) == 300
+    colors = [meter.execute(0, 1, clock) for clock in range(1, 1001)]
+    assert colors.count(0) == 300
 
 
 def test_bytes_and_three_rates():

@@ -7,10 +7,10 @@ import copy
 import pytest
 from support.switch_cases import program
 
-from innet.errors import ControlError, ProgramError
+from innet.core.errors import ControlError, ProgramError
 from innet.switch import Switch
-from innet.switch.hashes import HashState
-from innet.switch.loader import load_program
+from innet.switch.frontend.loader import load_program
+from innet.switch.state.hashes import HashState
 
 ENGINES = ["interpret", "jit"]
 

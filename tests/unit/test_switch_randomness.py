@@ -9,8 +9,8 @@ import pytest
 from numba import njit
 
 from innet.switch import Switch
-from innet.switch.jit import runtime_random
-from innet.switch.randomness import next_word, uniform
+from innet.switch.jit.runtime import random
+from innet.switch.state.random import next_word, uniform
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "jit_digests.json"
 
@@ -21,12 +21,12 @@ def state(word: int) -> np.ndarray:
 
 @njit
 def compiled_word(found):
-    return runtime_random.next_word(found)
+    return random.next_word(found)
 
 
 @njit
 def compiled_number(found, low, high):
-    return runtime_random.uniform(found, low, high)
+    return random.uniform(found, low, high)
 
 
 def test_the_words_are_those_of_splitmix64() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.switch_cases import program
 
-from innet.errors import ControlError
+from innet.core.errors import ControlError
 from innet.switch import Switch, ir
-from innet.switch.tables import Generation, TableState, normalise, prefix_mask
+from innet.switch.state.tables import Generation, TableState, normalise, prefix_mask
 
 
 def table_of(match, *keys, max_size=64, **more):

@@ -6,18 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from support.guided import Guide
+from support.guided import Fuzzer
 from support.switch_cases import PROGRAMS, program
 
-from innet.errors import InputError, UnsupportedError
-from innet.packets import PacketBatch
-from innet.switch import Switch, ir, trace_units
-from innet.switch import trace_events as events
+from innet.core.errors import InputError, UnsupportedError
+from innet.core.packets import PacketBatch
+from innet.switch import Switch, ir
 from innet.switch.engine import InstanceType, SwitchState
-from innet.switch.interpreter import InterpretEngine
-from innet.switch.ir_text import Text
-from innet.switch.loader import load_program
-from innet.switch.trace import TraceEngine
+from innet.switch.frontend.loader import load_program
+from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.ir.text import Text
+from innet.switch.trace import events, units
+from innet.switch.trace.tracer import TraceEngine
 
 ALL = sorted(path.stem for path in PROGRAMS.glob("*.json"))
 INTERPRETED = [name for name in ALL if name != "switch_forever"]
@@ -53,9 +53,11 @@ def of(kind, told):
 
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_tracing_changes_nothing(name, monkeypatch):
-    monkeypatch.setattr("innet.switch.interpreter.MAX_LOOPS", 8)  # some programs go on forever
+    monkeypatch.setattr(
+        "innet.switch.interpreter.engine.MAX_LOOPS", 8
+    )  # some programs go on forever
     loaded = load_program(program(name))
-    guide = Guide(loaded, np.random.default_rng(7))
+    guide = Fuzzer(loaded, np.random.default_rng(7))
     states = [SwitchState(loaded, np.random.default_rng(0)) for _ in range(2)]
     guide.fill(states, entries=12)
     guide.registers(states)
@@ -130,7 +132,7 @@ def test_direct_counters_and_meters():
     place = told.index(events.Counted("I.way_hits", 0, 2, 20))
     assert told[place + 1 : place + 3] == [
         events.MeterExecuted("I.way_meter", 0, 1),
-        events.FieldChanged("scalars.metadata_t.colour", 5, 1),
+        events.FieldChanged("scalars.metadata_t.color", 5, 1),
     ]
 
 
@@ -202,7 +204,7 @@ def test_on_the_jit_it_is_the_same_state():
 
 
 def test_an_endless_loop_is_cut(monkeypatch):
-    monkeypatch.setattr(trace_units, "MOST_EVENTS", 50)
+    monkeypatch.setattr(units, "MOST_EVENTS", 50)
     switch = Switch.load(program("switch_forever"), "interpret")
     told = max((switch.trace(0, bytes([i, i, i, i])) for i in range(5)), key=len)
     assert len(told) == 51

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from innet import Collective
-from innet.errors import StateError
-from innet.threads import cores, side_by_side
+from innet.core.errors import StateError
+from innet.core.threads import cores, side_by_side
 
 SIZE = 70_000  # large enough for threads
 
@@ -58,7 +58,7 @@ def test_an_error_in_a_thread_is_raised_and_the_codecs_are_as_before():
     def fail(_answers, _workers):
         raise BrokenError
 
-    collective.codecs[1].quantiser.agree = fail
+    collective.codecs[1].quantizer.agree = fail
     with pytest.raises(BrokenError):
         collective.all_reduce(job)
     with pytest.raises(StateError, match="BrokenError"):

@@ -11,12 +11,12 @@ from support import capture_files as files
 from support.switch_cases import program
 from typer.testing import CliRunner
 
+from innet.bmv2.simple_switch import Reference
 from innet.cli.app import app
-from innet.errors import ControlError, InputError, MissingToolError
+from innet.core.errors import ControlError, InputError, MissingToolError
 from innet.switch import SwitchState, load_program
-from innet.switch.bmv2 import Reference
 from innet.tools import bench
-from innet.tools.opening import Commands
+from innet.tools.files import Commands
 from innet.tools.replay import Input
 
 NONE = Commands(None, ())
@@ -29,8 +29,8 @@ def _quickly(monkeypatch):
     def missing(*_, **__):
         raise MissingToolError("simple_switch", "this", "Install it.")
 
-    monkeypatch.setattr("innet.switch.bmv2.run", missing)
-    monkeypatch.setattr("innet.switch.bmv2.version", lambda: "1.2.3")
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", missing)
+    monkeypatch.setattr("innet.bmv2.simple_switch.version", lambda: "1.2.3")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_simple_switch_that_cannot_be_run_leaves_the_others_measured(started, 
     def broken():
         raise InputError("simple_switch cannot be run: Exec format error.")
 
-    monkeypatch.setattr("innet.switch.bmv2.version", broken)
+    monkeypatch.setattr("innet.bmv2.simple_switch.version", broken)
     result = measure("tools_clock")
     assert result.rates[0].per_second > 0
     assert result.rates[-1].note == "simple_switch cannot be run: Exec format error."
@@ -83,14 +83,14 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
         given.update(document=document, packets=packets, commands=commands, ports=ports)
         return Reference({}, {}, 2.0)
 
-    monkeypatch.setattr("innet.switch.bmv2.run", run)
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
     commands = Commands(None, ("# groups", "", "mc_mgrp_create 1"))
     result = measure("tools_clock", 120, commands)
     assert result.rates[-1] == bench.Rate("simple_switch 1.2.3", 120, 2.0)
     assert given["commands"] == ["mc_mgrp_create 1"]
     loaded = load_program(given["document"])
     assert given["packets"] == bench.guided_packets(loaded, 120, seed=1)
-    monkeypatch.setattr("innet.switch.bmv2.run", lambda *_, **__: Reference({}, {}, 0.0))
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", lambda *_, **__: Reference({}, {}, 0.0))
     assert "fewer than two packets" in measure("tools_clock", 10).rates[-1].note
 
 
@@ -105,7 +105,7 @@ def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch
         given.update(ports)
         return Reference({}, {}, 2.0)
 
-    monkeypatch.setattr("innet.switch.bmv2.run", run)
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
     to_h2 = bytes.fromhex("020000000002 020000000001 0800") + bytes(50)
     *_, last = bench.measure(document, load_program(document), [(1, to_h2)] * 9, commands)
     assert given == {2}

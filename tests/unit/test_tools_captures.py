@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from support import capture_files as files
 
-from innet import dissect
-from innet.errors import InputError, PacketError
-from innet.tools import captures, merge
+from innet.core.errors import InputError, PacketError
+from innet.tools import captures
 from innet.tools.capture_kernels import LONGEST
 from innet.tools.captures import CaptureReader, CaptureWriter
+from innet.wire import scapy_layers
 
 RECORDS = [(1_700_000_000_123_456_789, b"abc"), (1_700_000_001_000_000_001, b""), (5, bytes(300))]
 
@@ -203,7 +203,7 @@ class TestWriter:
         writer.write(rows, length, time, np.array([0, 2]))
         writer.write(rows, length, time, np.array([1]))
         writer.close()
-        found = dissect.read_pcap(path)
+        found = scapy_layers.read_pcap(path)
         assert found.packets.to_packets() == [
             (0, rows[0].tobytes()),
             (0, rows[2, :7].tobytes()),
@@ -231,7 +231,7 @@ class TestMerge:
             times = np.cumsum(rng.integers(-2, 6, 80)) + 100
             records = [(int(time), bytes([number]) * int(rng.integers(0, 9))) for time in times]
             path = put(tmp_path, files.pcap(records), f"p{number}.pcap")
-            sources.append(merge.Source(CaptureReader(path), number))
+            sources.append(captures.Source(CaptureReader(path), number))
             steady = np.maximum.accumulate(times)
             wanted.append(
                 [
@@ -240,7 +240,7 @@ class TestMerge:
                 ]
             )
         got = []
-        for timed in merge.merged(sources, 7):
+        for timed in captures.merged(sources, 7):
             assert 0 < len(timed.packets) <= 7
             got += [
                 (int(clock), port, int(time), data)
@@ -256,24 +256,25 @@ class TestMerge:
         monkeypatch.setattr(captures, "CHUNK", 1 << 16)
         path = put(tmp_path, files.pcap([(i, bytes(100)) for i in range(40_000)]))
         with CaptureReader(path) as capture:
-            source = merge.Source(capture, 0)
-            total = sum(len(each.packets) for each in merge.merged([source], 256))  # warm
+            source = captures.Source(capture, 0)
+            total = sum(len(each.packets) for each in captures.merged([source], 256))  # warm
         assert total == 40_000
         with CaptureReader(path) as capture:
             tracemalloc.start()
-            for _ in merge.merged([merge.Source(capture, 0)], 256):
+            for _ in captures.merged([captures.Source(capture, 0)], 256):
                 pass
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert peak < path.stat().st_size / 2
 
     def test_a_long_packet_does_not_widen_thousands_of_rows(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(merge, "MOST_BYTES", 10_000)
+        monkeypatch.setattr(captures, "MOST_BYTES", 10_000)
         records = [(i, bytes(10)) for i in range(50)]
         records[25] = (25, bytes(9_000))
         with CaptureReader(put(tmp_path, files.pcap(records))) as capture:
             sizes = [
-                each.packets.data.size for each in merge.merged([merge.Source(capture, 0)], 99)
+                each.packets.data.size
+                for each in captures.merged([captures.Source(capture, 0)], 99)
             ]
         assert len(sizes) == 3
         assert max(sizes) <= 10_000

@@ -10,11 +10,10 @@ from support import capture_files as files
 from support.switch_cases import program
 
 from innet.cli.switch_replay import inputs_of
-from innet.errors import InputError, PacketError
+from innet.core.errors import InputError, PacketError
 from innet.switch import Switch, load_program
 from innet.tools.captures import CaptureReader
-from innet.tools.clocks import looks_at_clock
-from innet.tools.replay import Input, Replay
+from innet.tools.replay import Input, Replay, looks_at_clock
 
 START = 1_700_000_000_000_000_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.switch_cases import program
 
-from innet.errors import ControlError, InputError
+from innet.core.errors import ControlError, InputError
 from innet.switch import ir, load_program
 from innet.tools import stf, stf_statements, stf_syntax
 from innet.tools.hexdiff import differences, shown

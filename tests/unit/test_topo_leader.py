@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from innet.plan import Request, plan_jobs
+from innet.mininet.coordinator import Leader
+from innet.mininet.table_dump import entries
 from innet.switch import Switch
-from topo.dumps import entries
-from topo.leader import Leader
+from innet.topology import Request, plan_jobs
 
 EPOCH = {  # what a program's switches hold of an epoch: table, which keys are job and epoch
     "slots": ("SlotsIngress.admission.admission", 1, 2),
     "tree": ("TreeIngress.family.admission", 1, 2),
-    "hashed": ("HashedIngress.neighbours.workers", 1, 2),
+    "hashed": ("HashedIngress.neighbors.workers", 1, 2),
 }
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from innet.cli import app
-from innet.errors import NetworkError, StalledError
-from topo.doctor import findings
-from topo.processes import NodeProcess
+from innet.core.errors import NetworkError, StalledError
+from innet.mininet.doctor import findings
+from innet.mininet.processes import NodeProcess
 
 
 def process(tmp_path, code):
@@ -79,7 +79,7 @@ def test_who_ignores_sigterm_or_is_stopped_ends_as_well(tmp_path):
 
 def test_it_dies_with_its_parent(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom topo.processes import NodeProcess\n"
+        "import sys\nfrom pathlib import Path\nfrom innet.mininet.processes import NodeProcess\n"
         f"child = NodeProcess('child', None, ['sleep', '60'], Path({str(tmp_path / 'log')!r}))\n"
         "print(child.pid, flush=True)\nsys.stdin.read()"
     )
@@ -123,7 +123,7 @@ def test_the_doctor_tells_of_programs_that_cannot_be_run(monkeypatch, tmp_path):
 
 def test_programs_of_the_administrator_are_found():
     code = "import contextlib, os\n"
-    code += "with contextlib.suppress(Exception): import topo.debian\n"
+    code += "with contextlib.suppress(Exception): import innet.mininet.debian\n"
     code += "print(os.environ['PATH'])"
     as_by_su = {**os.environ, "PATH": "/usr/bin:/bin:/sbin"}
     done = subprocess.run(

@@ -20,8 +20,9 @@ torch = pytest.importorskip("torch")
 
 import innet  # noqa: E402
 from innet import kernels  # noqa: E402
+from innet.allreduce.warm_up import warm_up  # noqa: E402
 from innet.codecs import PRESETS, build_codec  # noqa: E402
-from innet.errors import (  # noqa: E402
+from innet.core.errors import (  # noqa: E402
     GradientError,
     InputError,
     MembershipError,
@@ -30,18 +31,17 @@ from innet.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
-from innet.rehearsal import rehearse  # noqa: E402
-from innet.torch.companion import Companion  # noqa: E402
-from innet.torch.courier import Courier  # noqa: E402
+from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
+from innet.torch.local_switch import LocalSwitch  # noqa: E402
+from innet.torch.preflight import preflight  # noqa: E402
 from innet.torch.rendezvous import Settings, join_store  # noqa: E402
-from innet.torch.roll_call import roll_call  # noqa: E402
 from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
 
 WORKERS = 3
 
 
-class Errand:
+class ReduceWork:
     """Remembers what became of it."""
 
     def __init__(self, codec, gradient, meant="the same"):
@@ -74,24 +74,24 @@ def couriers(deadline=SECONDS):
         service = stack.enter_context(serving())
         made = []
         for member in joined(service, stack, WORKERS):
-            made.append(Courier(member, deadline=deadline, seed=1))
+            made.append(CommThread(member, deadline=deadline, seed=1))
             stack.callback(made[-1].close)
         yield made
 
 
 def run(all_couriers, gradients, codec="dense", meant=None):
-    """Put an errand into each courier; what becomes of them."""
-    errands = [
-        Errand(
+    """Put an work into each comm_thread; what becomes of them."""
+    works = [
+        ReduceWork(
             each.build_codec(codec) if isinstance(codec, str) else codec[index],
             gradients[index],
             "the same" if meant is None else meant[index],
         )
         for index, each in enumerate(all_couriers)
     ]
-    for each, errand in zip(all_couriers, errands, strict=True):
-        each.put(errand)
-    return [errand.outcome() for errand in errands]
+    for each, work in zip(all_couriers, works, strict=True):
+        each.put(work)
+    return [work.outcome() for work in works]
 
 
 def gradients(size=500):
@@ -189,7 +189,7 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
     with contextlib.ExitStack() as stack:
         with serving() as service:
             made = joined(service, stack, WORKERS)
-            all_couriers = [Courier(each, deadline=SECONDS, seed=1) for each in made]
+            all_couriers = [CommThread(each, deadline=SECONDS, seed=1) for each in made]
             for each in all_couriers:
                 stack.callback(each.close)
             codecs = [each.build_codec("topk") for each in all_couriers]
@@ -207,9 +207,9 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
 
 def test_a_worker_that_does_not_come_is_named_at_the_deadline():
     with couriers(deadline=0.5) as all_couriers:
-        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
-        all_couriers[0].put(errand)
-        error = errand.outcome()
+        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
+        all_couriers[0].put(work)
+        error = work.outcome()
         assert isinstance(error, StalledError)
         assert "waits for workers 1, 2" in str(error)
 
@@ -222,10 +222,10 @@ def test_closing_twice_is_fine():
 
 def test_an_errand_for_a_closed_courier_fails():
     with couriers() as all_couriers:
-        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
+        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
         all_couriers[0].close()
-        all_couriers[0].put(errand)
-        error = errand.outcome()
+        all_couriers[0].put(work)
+        error = work.outcome()
         assert isinstance(error, StateError)
         assert "worker 0 has left its job" in str(error)
 
@@ -233,21 +233,21 @@ def test_an_errand_for_a_closed_courier_fails():
 def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
     """The thread that would carry it out is not there."""
     with couriers() as all_couriers:
-        errand = Errand(all_couriers[0].build_codec("dense"), gradients()[0])
+        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
         with monkeypatch.context() as forked:
-            forked.setattr("innet.torch.courier.os.getpid", lambda: 0)
-            all_couriers[0].put(errand)
-        error = errand._outcome.get(timeout=2)
+            forked.setattr("innet.torch.comm_thread.os.getpid", lambda: 0)
+            all_couriers[0].put(work)
+        error = work._outcome.get(timeout=2)
         assert isinstance(error, StateError)
         assert "worker 0 is in its job in the process that this one was forked from" in str(error)
 
 
-@pytest.mark.parametrize("call", [Courier.renew, Courier.has_lost_switch])
+@pytest.mark.parametrize("call", [CommThread.renew, CommThread.has_lost_switch])
 def test_in_a_process_that_was_forked_nothing_waits_for_the_thread(monkeypatch, call):
     with couriers() as all_couriers:
         all_couriers[0]._deadline = 3.0  # it would wait so long for its end
         with monkeypatch.context() as forked:
-            forked.setattr("innet.torch.courier.os.getpid", lambda: 0)
+            forked.setattr("innet.torch.comm_thread.os.getpid", lambda: 0)
             forked.setattr(all_couriers[0], "_queue", queue.SimpleQueue())
             with pytest.raises(StateError, match="the process that this one was forked from"):
                 call(all_couriers[0])
@@ -257,10 +257,10 @@ def test_roll_calls_with_long_messages():
     def alone(segments):
         return [segment.words for segment in segments]
 
-    answers = roll_call(alone, 0, "it", error="é" * 5000)
+    answers = preflight(alone, 0, "it", error="é" * 5000)
     assert answers.failed == (0,)
     assert answers.message.startswith("é" * 500)
-    assert roll_call(alone, 31, "it", finite=False).not_finite == (31,)
+    assert preflight(alone, 31, "it", finite=False).not_finite == (31,)
 
 
 # ---------------------------------------------------------------- where workers meet
@@ -274,7 +274,7 @@ def meeting(store, settings, first=None):
             time.sleep(0.05)
         try:
             return join_store(store, worker, WORKERS, settings[worker])
-        except innet.errors.InnetError as error:
+        except innet.core.errors.InnetError as error:
             return error
 
     return together([lambda w=w: attempt(w) for w in range(WORKERS)])
@@ -369,7 +369,7 @@ def test_a_switch_of_another_machine_is_told_apart(monkeypatch):
     monkeypatch.setattr("innet.torch.rendezvous._machine", lambda: str(next(each_another)))
     with serving() as service:
         own = type("Own", (), {"address": where(service), "key": None})
-        monkeypatch.setattr("innet.torch.rendezvous.companion", lambda: own)
+        monkeypatch.setattr("innet.torch.rendezvous.local_switch", lambda: own)
         found = meeting(torch.distributed.HashStore(), [Settings(deadline=1.0)] * WORKERS)
         assert any("several machines" in str(error) for error in found)
 
@@ -398,17 +398,17 @@ def is_there(process):
 
 
 def test_a_companion_ends_when_it_is_closed():
-    companion = Companion()
-    assert companion.runs
-    assert companion.address.startswith("127.0.0.1:")
-    companion.close()
-    assert not companion.runs
+    local_switch = LocalSwitch()
+    assert local_switch.runs
+    assert local_switch.address.startswith("127.0.0.1:")
+    local_switch.close()
+    assert not local_switch.runs
 
 
 def test_a_companion_goes_on_when_a_process_that_was_forked_ends():
     """By sys.exit, with all that is done at the end of an interpreter."""
     program = (
-        "import os, sys; from innet.torch import companion; each = companion.companion();"
+        "import os, sys; from innet.torch import local_switch; each = local_switch.local_switch();"
         "process = os.fork(); process or sys.exit(); os.waitpid(process, 0); print(each.runs)"
     )
     done = subprocess.run(
@@ -418,20 +418,20 @@ def test_a_companion_goes_on_when_a_process_that_was_forked_ends():
 
 
 def test_a_companion_that_does_not_listen_in_time_is_ended(monkeypatch):
-    monkeypatch.setattr("innet.torch.companion.START_SECONDS", 0.0)
+    monkeypatch.setattr("innet.torch.local_switch.START_SECONDS", 0.0)
     made = []
     begin = subprocess.Popen
     monkeypatch.setattr(
         "subprocess.Popen", lambda *given, **named: made.append(begin(*given, **named)) or made[0]
     )
     with pytest.raises(NetworkError, match=r"listen within 0 s.*innet switch serve.*INNET_SWITCH"):
-        Companion()
+        LocalSwitch()
     assert made[0].returncode is not None
 
 
 def test_a_companion_ends_when_its_parent_is_killed():
     program = (
-        "import os; from innet.torch.companion import Companion; each = Companion();"
+        "import os; from innet.torch.local_switch import LocalSwitch; each = LocalSwitch();"
         "print(each._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
@@ -453,7 +453,7 @@ def test_states_survive_as_tensors():
         state = codec.state_dict()
         codec.load_state_dict(to_arrays(to_tensors(state)))
         np.testing.assert_equal(codec.state_dict(), state)
-    rehearse("dense", np.ones(3, np.float32))
+    warm_up("dense", np.ones(3, np.float32))
 
 
 def test_any_saved_state_goes_through_a_file_that_is_not_trusted():

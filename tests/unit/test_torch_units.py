@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402
-from innet.errors import (  # noqa: E402
+from innet.core.errors import (  # noqa: E402
     CompositionError,
     ConfigError,
     InputError,
@@ -21,8 +21,8 @@ from innet.errors import (  # noqa: E402
     UnknownNameError,
 )
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
+from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
-from innet.torch.promise import Promise  # noqa: E402
 from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
 
 
@@ -53,17 +53,17 @@ def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
 
 
 def test_a_promise_is_kept_by_another_thread():
-    promise = Promise()
-    threading.Timer(0.01, promise.keep, (torch.ones(2),)).start()
-    assert promise.future.wait().tolist() == [1.0, 1.0]
-    assert promise.error is None
+    future = SettableFuture()
+    threading.Timer(0.01, future.keep, (torch.ones(2),)).start()
+    assert future.future.wait().tolist() == [1.0, 1.0]
+    assert future.error is None
 
 
 def test_a_broken_promise_says_why():
-    promise = Promise()
-    promise.break_(StateError("nobody came"))
+    future = SettableFuture()
+    future.set_exception(StateError("nobody came"))
     with pytest.raises(RuntimeError, match="StateError: nobody came"):
-        promise.future.wait()
+        future.future.wait()
 
 
 def test_a_hook_needs_a_process_group():

@@ -10,7 +10,7 @@ import pytest
 import innet
 from innet import programs
 from innet.codecs import build_codec
-from innet.errors import InputError
+from innet.core.errors import InputError
 from innet.switch import Switch
 
 

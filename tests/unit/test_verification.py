@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.lockstep import all_reduce
 
-from innet import verification
+from innet.allreduce import verification
 from innet.codecs import build_codec
 
 SIZE = 130  # three blocks of 64, the last one short

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from innet.errors import InputError, PacketError
-from innet.packets import PacketBatch
+from innet.core.errors import InputError, PacketError
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
 from innet.wire import (
     HEADER,
     MAX_VALUES,
@@ -22,7 +23,6 @@ from innet.wire import (
     parse_strict,
     seal,
 )
-from innet.words import Operation
 
 WORKER = Endpoint("02:00:00:00:00:03", "10.0.0.3", 4000)
 SWITCH = Endpoint("02:00:00:00:ff:fe", "10.0.255.254")
@@ -40,7 +40,7 @@ INNET_BYTES = bytes.fromhex(
     "00000001 fffffffe 7fffffff"  # 1, -2, 2**31 - 1
 )
 FIELDS = {
-    "operation": Operation.OR,
+    "operation": ReduceOp.OR,
     "job": 0x1234,
     "epoch": 0xFF,
     "sequence": 0xFFFFFFFE,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import naive_wire
 
-from innet.packets import PacketBatch
+from innet.core.packets import PacketBatch
 from innet.wire import HEADER, Endpoint, Layout, Refusal, pack, parse, seal
 from innet.wire.layout import limits
 

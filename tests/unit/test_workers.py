@@ -18,16 +18,16 @@ import pytest
 from support.service import SECONDS, serving, together, where
 
 import innet
-from innet.config import TrainSettings, load_toml
-from innet.errors import ConfigError, InputError, MembershipError, StalledError
+from innet.core.errors import ConfigError, InputError, MembershipError, StalledError
+from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import allreduce as experiment
 from innet.experiments import comparison
+from innet.processes import allreduce, switch, training
+from innet.processes.allreduce import summed
+from innet.processes.commandline import parser_of, settings_from
+from innet.processes.settings import WorkerSettings
+from innet.processes.training import TrainingWorkerSettings
 from innet.service import join
-from workers import allreduce, switch, training
-from workers.allreduce import summed
-from workers.commandline import parser_of, settings_from
-from workers.settings import WorkerSettings
-from workers.training import TrainingWorkerSettings
 
 PROGRAMS = {
     "allreduce": ("service_job = innet", "HOST:PORT of a switch service"),
@@ -159,8 +159,8 @@ SPEAKER = """
 import sys
 import time
 from functools import partial
-from workers.allreduce import main_of
-from workers.settings import WorkerSettings
+from innet.processes.allreduce import main_of
+from innet.processes.settings import WorkerSettings
 
 def speak(settings, wait):
     yield from ({"report": number} for number in range(3))
@@ -213,7 +213,7 @@ def test_a_worker_of_a_service_goes_on_without_one_that_is_late(at):
     def be_late():
         with join(at["service"], job="innet", worker=1, workers=2, key="k") as late:
             while not late._departed:
-                late.fabric.wait(late.fabric.now(), late.fabric.now() + 0.1)
+                late.transport.wait(late.transport.now(), late.transport.now() + 0.1)
 
     (line,), _ = together([work, be_late])
     assert line["report"]["details"]["without"] == [1]
@@ -242,10 +242,10 @@ def test_a_training_worker_leaves_the_test_set_alone_where_it_is_told_to(at, tmp
 
 
 def test_a_worker_that_comes_for_another_sum_is_told_at_once(service, at):
-    seat = partial(join, at["service"], job="innet", workers=2, key="k", deadline=SECONDS)
+    session = partial(join, at["service"], job="innet", workers=2, key="k", deadline=SECONDS)
 
     def first():
-        seat(worker=0, terms="all-reduces of 20 elements").leave()
+        session(worker=0, terms="all-reduces of 20 elements").leave()
 
     def second():
         while not service.ask(service.statistics, SECONDS)["jobs"]:
@@ -253,7 +253,7 @@ def test_a_worker_that_comes_for_another_sum_is_told_at_once(service, at):
         match = "one of all-reduces of 20 elements; worker 1 comes with all-reduces of 30 elements"
         with pytest.raises(InputError, match=match):
             list(allreduce.run(WorkerSettings(worker=1, size=30, **at)))
-        seat(worker=1).leave()  # and the first need not wait on
+        session(worker=1).leave()  # and the first need not wait on
 
     together([first, second])
 
@@ -266,7 +266,7 @@ def test_a_worker_of_a_service_that_is_alone(at):
         list(allreduce.run(WorkerSettings(worker=0, **at | {"key_file": None})))
 
 
-class Participant:
+class Worker:
     """Whose all-reduce stalls."""
 
     def __init__(self, error):
@@ -280,10 +280,10 @@ class Participant:
 
 
 def test_a_stall_is_explained_where_registers_can_be_read():
-    stalled = Participant(StalledError("nothing came"))
+    stalled = Worker(StalledError("nothing came"))
     with pytest.raises(StalledError, match="nothing came"):
         summed(stalled, None, wait=False)
     with pytest.raises(StalledError, match="waits for 7"):
         summed(stalled, None, wait=False, read=lambda *_: 7)
     with pytest.raises(MembershipError, match="gone"):
-        summed(Participant(MembershipError("gone")), None, wait=False, read=lambda *_: 7)
+        summed(Worker(MembershipError("gone")), None, wait=False, read=lambda *_: 7)

@@ -18,10 +18,9 @@ from pydantic import Field
 
 from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
-from innet.words import Operation, Segment
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
 
 
 class BlockSettings(Settings):
@@ -55,7 +54,7 @@ class Block(Carrier[BlockSettings]):
 
     def announce(self, selection: Selection, workers: int) -> list[Segment]:
         # Which blocks are zero is known once there are integers: small values round to zero, and
-        # a quantiser may make several integers of an element.
+        # a quantizer may make several integers of an element.
         del selection, workers
         return []
 
@@ -70,18 +69,18 @@ class Block(Carrier[BlockSettings]):
         integers = contribution.integers
         if contribution.indices is not None:
             integers = kernels.scatter(contribution.indices, integers, size)
-        (union,) = yield [Segment(Operation.OR, kernels.block_bitmap(integers, block))]
+        (union,) = yield [Segment(ReduceOp.OR, kernels.block_bitmap(integers, block))]
         blocks = -(-size // block)
         present = kernels.expand(union, blocks)
         details = {"blocks": blocks, "union_blocks": int(present.size)}
         if present.size == blocks:
-            (total,) = yield [Segment(Operation.SUM, integers)]
+            (total,) = yield [Segment(ReduceOp.SUM, integers)]
             watch.enter("decode")
             return Total(total, {"form": "dense", **details})
         if not present.size:  # the values were not zero, and all of them were rounded to zero
             watch.enter("decode")
             return Total(np.zeros(size, np.int32), {"form": "blocks", **details})
-        (summed,) = yield [Segment(Operation.SUM, kernels.gather_blocks(integers, present, block))]
+        (summed,) = yield [Segment(ReduceOp.SUM, kernels.gather_blocks(integers, present, block))]
         watch.enter("decode")
         total = kernels.scatter_blocks(present, summed, block, size)
         return Total(total, {"form": "blocks", **details})

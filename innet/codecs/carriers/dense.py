@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
 from innet.kernels import Kernels
-from innet.words import Operation, Segment
 
 
 class Dense(Carrier[Settings]):
@@ -42,6 +41,6 @@ def sum_dense(
     words = contribution.integers
     if contribution.indices is not None:
         words = kernels.scatter(contribution.indices, words, contribution.size)
-    (total,) = yield [Segment(Operation.SUM, words)]
+    (total,) = yield [Segment(ReduceOp.SUM, words)]
     watch.enter("decode")
     return total

@@ -9,8 +9,8 @@ the other cells of that element, and so on until all are known.
 Differences with the paper: integers instead of floats, so that the result is exact whatever the
 order of the sum; an index of its own instead of a stolen bit; rows of an element that cannot
 coincide, in neighbouring segments where that takes fewer cells; lanes that are connected
-(``innet.kernels.layout``); and a peel that comes to a halt is finished by asking for what it takes
-to go on, never by an estimate.
+(``innet.kernels.layout.lhc``); and a peel that comes to a halt is finished by asking for what it
+takes to go on, never by an estimate.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from collections.abc import Generator
 import numpy as np
 
 from innet.codecs.capabilities import INT32, ZEROS, Capabilities
-from innet.codecs.carriers.census import Census, CensusCarrier, nothing
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.carriers.sketch_plan import LhcSettings, Plan, plan
-from innet.codecs.parts import Contribution, Ints, Rounds, Total
-from innet.codecs.stopwatch import Stopwatch
-from innet.words import Operation, Segment
+from innet.codecs.carriers.sketch_sizing import LhcSettings, Plan, plan
+from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, nothing
+from innet.codecs.parts import Contribution, Ints, Rounds, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
 
 
-class Lhc(CensusCarrier[LhcSettings]):
+class Lhc(SupportSizeCarrier[LhcSettings]):
     """Lossless for any support; saves most where the union of the supports is sparse.
 
     Three forms, of which the one of the fewest words goes: sketch and index; where all workers'
@@ -36,7 +35,7 @@ class Lhc(CensusCarrier[LhcSettings]):
 
     No overflow can do harm. Cells are added modulo 2**32, and an element is read off as a signed
     sum of cells and elements modulo 2**32. Integers of that range differ by a multiple of 2**32
-    only when they are the same, and the quantiser keeps an element's sum over the workers in the
+    only when they are the same, and the quantizer keeps an element's sum over the workers in the
     range; whether a cell's true sum leaves it on the way makes no difference.
     """
 
@@ -57,25 +56,27 @@ class Lhc(CensusCarrier[LhcSettings]):
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> Rounds:
-        size, census = contribution.size, self.census(contribution, answers, workers)
-        if not census.summed:
+        size, support_size = contribution.size, self.support_size(contribution, answers, workers)
+        if not support_size.summed:
             return nothing()
-        chosen = self.plan(census)
+        chosen = self.plan(support_size)
         listed = self._listed(contribution)
         least = min(size if chosen is None else chosen.words, size if listed is None else listed)
         if listed == least:
             return (yield from self._carry_list(contribution, watch))
         if chosen is not None:
-            return (yield from self._carry_sketch(contribution, census, chosen, watch))
+            return (yield from self._carry_sketch(contribution, support_size, chosen, watch))
         total = yield from sum_dense(contribution, self.context.kernels, watch)
         # Sums that cancelled out are missing here: few, and the margin has room for them.
-        details = {"form": "dense", "union_expected": self.expected_union(census)}
-        self._overlap = int(np.count_nonzero(total)) / census.summed
+        details = {"form": "dense", "union_expected": self.expected_union(support_size)}
+        self._overlap = int(np.count_nonzero(total)) / support_size.summed
         return Total(total, details)
 
-    def plan(self, census: Census) -> Plan | None:
+    def plan(self, support_size: SupportSize) -> Plan | None:
         """Size and hashes of the next sketch; None where the dense form takes no more words."""
-        return plan(self.expected_union(census), census.size, self.parameters, self.seed())
+        return plan(
+            self.expected_union(support_size), support_size.size, self.parameters, self.seed()
+        )
 
     def _listed(self, contribution: Contribution) -> int | None:
         """How many words a list takes; None where it cannot be sent."""
@@ -84,12 +85,12 @@ class Lhc(CensusCarrier[LhcSettings]):
 
     def _carry_list(self, contribution: Contribution, watch: Stopwatch) -> Rounds:
         assert contribution.indices is not None
-        (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+        (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
         watch.enter("decode")
         return Total(summed, {"form": "list", "items": summed.size}, contribution.indices)
 
     def _carry_sketch(
-        self, contribution: Contribution, census: Census, chosen: Plan, watch: Stopwatch
+        self, contribution: Contribution, support_size: SupportSize, chosen: Plan, watch: Stopwatch
     ) -> Rounds:
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         bitmap, sketch = kernels.lhc_encode(
@@ -99,7 +100,7 @@ class Lhc(CensusCarrier[LhcSettings]):
         if chosen.filter is not None:
             index = kernels.bloom_fill(bitmap, chosen.filter)
         self._sketches += 1
-        union, summed = yield [Segment(Operation.OR, index), Segment(Operation.SUM, sketch)]
+        union, summed = yield [Segment(ReduceOp.OR, index), Segment(ReduceOp.SUM, sketch)]
         watch.enter("decode")
         if chosen.filter is not None:
             union = kernels.bloom_members(union, size, chosen.filter)
@@ -110,12 +111,12 @@ class Lhc(CensusCarrier[LhcSettings]):
         listed, integers = found
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
         items = listed.size if chosen.filter is None else int(np.count_nonzero(integers))
-        self._overlap = items / census.summed
+        self._overlap = items / support_size.summed
         details = {
             "form": "sketch",
             "index": "bitmap" if chosen.filter is None else "bloom",
             "union": items,
-            "union_expected": self.expected_union(census),
+            "union_expected": self.expected_union(support_size),
             "false_positives": listed.size - items,
             "hashing": "coupled" if layout.coupled else "plain",
             "hashes": layout.hashes,
@@ -153,7 +154,7 @@ class Lhc(CensusCarrier[LhcSettings]):
             own = kernels.gather_blocks(contribution.integers, places, 1)
         else:
             own = kernels.align(contribution.indices, contribution.integers, places)
-        (answer,) = yield [Segment(Operation.SUM, own)]
+        (answer,) = yield [Segment(ReduceOp.SUM, own)]
         listed, integers = found
         integers[np.searchsorted(listed, places)] = answer
         _, known = kernels.lhc_encode(listed, integers, size, layout)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from innet.codecs.capabilities import INT32, SMALL, Capabilities
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
-from innet.words import Operation, Segment
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
 
 
 class Packed(Carrier[Settings]):
     """As ``dense`` or, where all workers mean the same coordinates, as ``shared``; but with as many
     integers in a word as the sum of all workers leaves room for.
 
-    The quantiser says that no integer is larger than B in magnitude. Sums over N workers are N · B
+    The quantizer says that no integer is larger than B in magnitude. Sums over N workers are N · B
     at most, and a lane has their bits and one for the sign; floor(32 / bits) lanes share a word, as
     the digits of a number share it, signs included: a word is the sum of its integers times powers
     of 2**bits. As no digit of a sum reaches 2**(bits - 1), no lane reaches into another and no word
     leaves int32, however many of the workers have been added up. The switch adds words and knows
     nothing of lanes.
 
-    Every quantiser keeps N · B below 2**31, so there is always one lane: the more workers, the
+    Every quantizer keeps N · B below 2**31, so there is always one lane: the more workers, the
     fewer lanes, and in the end the form is the dense one.
     """
 
@@ -50,7 +49,7 @@ class Packed(Carrier[Settings]):
         integers = contribution.integers
         if indices is not None and not contribution.shared:
             integers, indices = kernels.scatter(indices, integers, contribution.size), None
-        (summed,) = yield [Segment(Operation.SUM, kernels.pack(integers, lanes, bits))]
+        (summed,) = yield [Segment(ReduceOp.SUM, kernels.pack(integers, lanes, bits))]
         watch.enter("decode")
         total = kernels.unpack(summed, integers.size, lanes, bits)
         return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits}, indices)

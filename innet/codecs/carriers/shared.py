@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from innet.codecs.capabilities import INT32, SAME_INDICES, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Total
-from innet.codecs.stopwatch import Stopwatch
-from innet.config import Settings
-from innet.words import Operation, Segment
+from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
 
 
 class Shared(Carrier[Settings]):
@@ -42,7 +41,7 @@ class Shared(Carrier[Settings]):
         if contribution.indices is None:
             total = yield from sum_dense(contribution, kernels, watch)
             return Total(total, {"form": "dense"})
-        (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+        (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
         watch.enter("decode")
         details = {"form": "shared", "shared": int(summed.size)}
         return Total(summed, details, contribution.indices)

@@ -14,16 +14,20 @@ from typing import Literal
 import numpy as np
 
 from innet.codecs.capabilities import INT32, UNMIXED, ZEROS, Capabilities
-from innet.codecs.carriers.census import Census, CensusCarrier, CensusSettings, nothing
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.carriers.sketch_plan import bloom_filter
-from innet.codecs.parts import Contribution, Ints, Rounds, Total
-from innet.codecs.stopwatch import Stopwatch
+from innet.codecs.carriers.sketch_sizing import bloom_filter
+from innet.codecs.carriers.support_size import (
+    SupportSize,
+    SupportSizeCarrier,
+    SupportSizeSettings,
+    nothing,
+)
+from innet.codecs.parts import Contribution, Ints, Rounds, Stopwatch, Total
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.kernels import Filter
-from innet.words import Operation, Segment
 
 
-class UnionSettings(CensusSettings):
+class UnionSettings(SupportSizeSettings):
     """What the index is.
 
     Attributes:
@@ -38,7 +42,7 @@ class UnionSettings(CensusSettings):
     index: Literal["auto", "bitmap", "bloom"] = "auto"
 
 
-class Union(CensusCarrier[UnionSettings]):
+class Union(SupportSizeCarrier[UnionSettings]):
     """Lossless for any support. Everything goes densely where that is expected to take no more
     words; and where all workers' indices are the same, only the integers do.
     """
@@ -61,23 +65,27 @@ class Union(CensusCarrier[UnionSettings]):
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> Rounds:
         if contribution.shared and contribution.indices is not None:
-            (summed,) = yield [Segment(Operation.SUM, contribution.integers)]
+            (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
             watch.enter("decode")
             details = {"form": "list", "items": summed.size}
             return Total(summed, details, contribution.indices)
-        census = self.census(contribution, answers, workers)
-        if not census.summed:
+        support_size = self.support_size(contribution, answers, workers)
+        if not support_size.summed:
             return nothing()
-        words, shape = self.plan(census)
-        if words < census.size:
-            return (yield from self._carry_union(contribution, census, shape, watch))
+        words, shape = self.plan(support_size)
+        if words < support_size.size:
+            return (yield from self._carry_union(contribution, support_size, shape, watch))
         total = yield from sum_dense(contribution, self.context.kernels, watch)
-        self._overlap = int(np.count_nonzero(total)) / census.summed
-        return Total(total, {"form": "dense", "union_expected": self.expected_union(census)})
+        self._overlap = int(np.count_nonzero(total)) / support_size.summed
+        return Total(total, {"form": "dense", "union_expected": self.expected_union(support_size)})
 
-    def plan(self, census: Census) -> tuple[int, Filter | None]:
+    def plan(self, support_size: SupportSize) -> tuple[int, Filter | None]:
         """How many words index and values are expected to take; the filter, None for a bitmap."""
-        items, size, index = self.expected_union(census), census.size, self.parameters.index
+        items, size, index = (
+            self.expected_union(support_size),
+            support_size.size,
+            self.parameters.index,
+        )
         plans: list[tuple[int, Filter | None]] = []
         if index != "bloom":
             plans.append((-(-size // 32) + items, None))
@@ -88,14 +96,18 @@ class Union(CensusCarrier[UnionSettings]):
         return min(plans, key=lambda each: each[0], default=(size, None))
 
     def _carry_union(
-        self, contribution: Contribution, census: Census, shape: Filter | None, watch: Stopwatch
+        self,
+        contribution: Contribution,
+        support_size: SupportSize,
+        shape: Filter | None,
+        watch: Stopwatch,
     ) -> Rounds:
-        kernels, size, integers = self.context.kernels, census.size, contribution.integers
+        kernels, size, integers = self.context.kernels, support_size.size, contribution.integers
         index = kernels.mark(contribution.indices, integers, size)
         if shape is not None:
             index = kernels.bloom_fill(index, shape)
             self._sketches += 1
-        (union,) = yield [Segment(Operation.OR, index)]
+        (union,) = yield [Segment(ReduceOp.OR, index)]
         if shape is not None:
             union = kernels.bloom_members(union, size, shape)
         places = kernels.expand(union, size)
@@ -105,16 +117,16 @@ class Union(CensusCarrier[UnionSettings]):
                 own = kernels.gather_blocks(integers, places, 1)
             else:
                 own = kernels.align(contribution.indices, integers, places)
-            (summed,) = yield [Segment(Operation.SUM, own)]
+            (summed,) = yield [Segment(ReduceOp.SUM, own)]
         watch.enter("decode")
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
         items = places.size if shape is None else int(np.count_nonzero(summed))
-        self._overlap = items / census.summed
+        self._overlap = items / support_size.summed
         details = {
             "form": "union",
             "index": "bitmap" if shape is None else "bloom",
             "union": items,
-            "union_expected": self.expected_union(census),
+            "union_expected": self.expected_union(support_size),
             "false_positives": int(places.size) - items,
             "index_bits": 32 * index.size,
         }

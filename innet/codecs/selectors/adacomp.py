@@ -10,8 +10,8 @@ from pydantic import Field
 from innet.codecs.capabilities import REST, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import Context, Floats, Ints, Selector
-from innet.config import Settings
-from innet.errors import ConfigError
+from innet.core.errors import ConfigError
+from innet.core.settings import Settings
 
 Bin = Annotated[int, Field(ge=1, lt=2**31)]
 

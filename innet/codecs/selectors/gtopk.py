@@ -22,7 +22,7 @@ class GTopK(TopK):
 
     Differences with the paper, where the network does nothing but forward: there, pairs
     of workers merge their selections and keep the k largest of the sum, then pairs of pairs, for
-    log2 N rounds, so that a coordinate may lose against a neighbour's before the others' shares of
+    log2 N rounds, so that a coordinate may lose against a neighbor's before the others' shares of
     it have been added. Here everything is summed before anything is dropped: the result does not
     depend on who is paired with whom, and there may be any number of workers.
     """

@@ -1,23 +1,147 @@
-"""Selector ``powersgd``: factors of low rank instead of matrices, by a step of power iteration."""
+"""What selector ``powersgd`` works with: the matrices in a gradient, and bases of a few columns."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from innet.codecs.capabilities import COEFFICIENTS, REST, SAME_INDICES, Capabilities
-from innet.codecs.feedback.residual import loaded
-from innet.codecs.layers import Layers, check_layers, chosen_layers
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
-from innet.codecs.quantisers.fixed import FixedScaling
-from innet.codecs.selectors.low_rank import Layer, directions, held, layers_of, orthonormal
-from innet.codecs.steps import Counting
-from innet.config import Settings
-from innet.errors import StateError
-from innet.words import Operation, Segment
+from innet.codecs.error_feedback.residual import loaded
+from innet.codecs.layers import Layers, Shape, Shapes, check_layers, chosen_layers
+from innet.codecs.parts import Choice, Context, Counting, Floats, Ints, Picks, Selector
+from innet.codecs.quantizers.fixed import FixedScaling
+from innet.core.errors import StateError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
+from innet.kernels import Kernels
+
+_FLOAT32_MAX = np.finfo(np.float32).max
+_DEPENDENT = 1e-5  # of a column's length: what is left of it then is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer of the gradient as it is sent.
+
+    Attributes:
+        start: its first element in the gradient.
+        size: its elements.
+        rows, columns: of the matrix that the elements fill, row by row, with zeros at the end where
+            they are too few.
+        rank: columns of its factors; 0 if the elements are sent as they are.
+    """
+
+    start: int
+    size: int
+    rows: int
+    columns: int
+    rank: int
+
+    @property
+    def part(self) -> slice:
+        """Where it lies in the gradient."""
+        return slice(self.start, self.start + self.size)
+
+    @property
+    def coefficients(self) -> int:
+        """How many numbers are sent for it in the last round."""
+        return self.rank * self.columns if self.rank else self.size
+
+    def matrix(self, x: Floats) -> Floats:
+        """Its elements in x and what fills them up, shape (rows · columns,)."""
+        own = x[self.part]
+        missing = self.rows * self.columns - self.size
+        return np.concatenate([own, np.zeros(missing, np.float32)]) if missing else own
+
+
+def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
+    """The layers of a gradient of ``size`` elements; one where their shapes are not known.
+
+    A layer is sent by factors of so many columns where these have fewer elements than it.
+    """
+    if not size:
+        return []
+    cut = [_square(size)] if shapes is None else [_cut(shape) for shape in shapes]
+    lengths = [size] if shapes is None else [math.prod(shape) for shape in shapes]
+    starts = accumulate(lengths[:-1], initial=0)
+    return [
+        Layer(start, length, rows, columns, rank if rank * (rows + columns) < length else 0)
+        for start, length, (rows, columns) in zip(starts, lengths, cut, strict=True)
+    ]
+
+
+def _square(size: int) -> tuple[int, int]:
+    """The matrix nearest to a square that has room for so many elements."""
+    columns = math.isqrt(size - 1) + 1
+    return -(-size // columns), columns
+
+
+def _cut(shape: Shape) -> tuple[int, int]:
+    """Rows and columns, with the dimensions cut where their sum is smallest."""
+    cuts = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
+    return min(cuts, key=sum, default=(1, shape[0]))
+
+
+def held(numbers: NDArray[np.floating[Any]]) -> Floats:
+    """As float32, and at most its largest finite number."""
+    return np.asarray(np.clip(numbers, -_FLOAT32_MAX, _FLOAT32_MAX), np.float32)
+
+
+def orthonormal(columns: Floats, kernels: Kernels) -> Floats:
+    """Modified Gram-Schmidt, each column twice; shape (rank, rows), as the argument.
+
+    A column that depends on those before becomes zero. The same on every machine: sums are those
+    of ``Kernels.project_rows``, everything else is a single operation of float64.
+    """
+    found = np.zeros_like(columns)
+    for k, column in enumerate(columns):
+        whole = _length(column, kernels)
+        if not whole:
+            continue
+        vector = column.astype(np.float64) / whole  # far from both ends of float32
+        for _ in range(2):
+            for earlier in found[:k]:
+                share = kernels.project_rows(held(vector), vector.size, earlier)[0]
+                vector = vector - share * earlier.astype(np.float64)
+        length = _length(held(vector), kernels)
+        if length > _DEPENDENT:
+            found[k] = (vector / length).astype(np.float32)
+    return found
+
+
+def directions(basis: Floats, kernels: Kernels, *, seed: int, step: int, layer: int) -> Floats:
+    """Each column of the basis, shape (rank, rows), with length 1; what is zero is drawn anew."""
+    found = np.empty_like(basis)
+    for k, column in enumerate(basis):
+        length = _length(column, kernels)
+        if not length:
+            column = _random(column.size, seed, step, layer, k)  # noqa: PLW2901 - instead of it
+            length = _length(column, kernels)
+        found[k] = (column.astype(np.float64) / length).astype(np.float32)
+    return found
+
+
+def _length(vector: Floats, kernels: Kernels) -> float:
+    return math.sqrt(kernels.project_rows(vector, vector.size, vector)[0])
+
+
+def _random(size: int, *numbers: int) -> Floats:
+    """Odd integers of 24 bits, evenly distributed around zero and never zero."""
+    digest = hashlib.sha256(" ".join(("powersgd", *map(str, numbers))).encode()).digest()
+    raw = np.random.PCG64(int.from_bytes(digest[:16], "little")).random_raw(size)
+    return (2 * (raw >> np.uint64(41)).astype(np.int64) - (2**23 - 1)).astype(np.float32)
+
+
+# ----------------------------------------------------------------------------
+# Selector ``powersgd``: factors of low rank instead of matrices, by a step of power iteration.
 
 
 class PowerSgdSettings(Settings):
@@ -45,8 +169,8 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
 
     Both products are linear, so that the switch can sum them: rank · (n + m) numbers travel instead
     of n · m. P goes in two rounds of the selector's own, the largest magnitude by MAX and then
-    integers, as quantiser ``fixed`` makes them, with a scale for each layer: no sum overflows, by
-    the proof given there. Each worker's own Q is what the codec's quantiser and carrier sum. What
+    integers, as quantizer ``fixed`` makes them, with a scale for each layer: no sum overflows, by
+    the proof given there. Each worker's own Q is what the codec's quantizer and carrier sum. What
     the worker thereby sends of its x is P · (X transposed · P) transposed; the rest is the
     feedback's. Vectors, and matrices that have no more elements than their factors, are sent as
     they are with the last round.
@@ -185,12 +309,12 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
             for layer, right in self._right_factors(layers)
         ]
         largest = np.array([kernels.survey(each)[0] for each in own], np.int32)
-        (answer,) = yield [Segment(Operation.MAX, largest)]
+        (answer,) = yield [Segment(ReduceOp.MAX, largest)]
         scalings = [FixedScaling(kernels, float(each), workers) for each in answer.view(np.float32)]
         summed = np.zeros(sum(each.size for each in own), np.int32)
         if answer.any():
-            integers = [scaling.quantise(each) for scaling, each in zip(scalings, own, strict=True)]
-            (summed,) = yield [Segment(Operation.SUM, np.concatenate(integers))]
+            integers = [scaling.quantize(each) for scaling, each in zip(scalings, own, strict=True)]
+            (summed,) = yield [Segment(ReduceOp.SUM, np.concatenate(integers))]
         lefts: list[Floats | None] = []
         start, scaling = 0, iter(scalings)
         for layer in layers:

@@ -14,11 +14,19 @@ from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Places, Selector
-from innet.codecs.steps import Counting
-from innet.config import Settings
-from innet.errors import ConfigError, InputError
-from innet.words import Operation, Segment
+from innet.codecs.parts import (
+    Choice,
+    Context,
+    Counting,
+    Floats,
+    Ints,
+    Picks,
+    Places,
+    Selector,
+)
+from innet.core.errors import ConfigError, InputError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
 
 Rate = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -165,7 +173,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
             )
         led = self._division(size).led
         words = np.zeros(led, np.int32) if own is None else own + np.int32(1)
-        (answer,) = yield [Segment(Operation.OR, words)]
+        (answer,) = yield [Segment(ReduceOp.OR, words)]
         indices = self._with_whole_layers(answer - np.int32(1), size)
         # No leader leaves zeros, two of them a mixture.
         if indices[0] < 0 or (own is not None and not np.array_equal(answer, words)):

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from innet.codecs.parts import Context, Floats, Ints
+from innet.codecs.selectors.gs_sgd import HeavyHitters, HeavySettings
 from innet.codecs.selectors.gtopk import largest_of_sum
-from innet.codecs.selectors.heavy import HeavyHitters, HeavySettings
 
 
 class SketchedSgdSettings(HeavySettings):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
 from innet.codecs.parts import Floats, Ints, Picks, Selector
-from innet.config import Settings
+from innet.core.settings import Settings
 from innet.kernels import Kernels
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)

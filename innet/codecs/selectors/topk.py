@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
 from innet.codecs.parts import Floats, Ints, Picks, Selector
-from innet.config import Settings
+from innet.core.settings import Settings
 
 DEFAULT_RATIO = 0.01
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
 
@@ -37,7 +37,7 @@ def without_tail(bitmap: Ints, size: int) -> Words:
 def expand_words(words: Words) -> Ints:
     """The indices of all set bits, ascending."""
     count = int(_popcount(words))
-    indices: Ints = memory.empty(count + AT_ONCE, np.int32)
+    indices: Ints = buffers.empty(count + AT_ONCE, np.int32)
     _list_so_many(words, 0, count, indices)
     return indices[:count]
 

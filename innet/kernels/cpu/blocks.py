@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 
 
@@ -19,7 +19,7 @@ def block_bitmap(integers: Ints, block: int, /) -> Ints:
 
 def gather_blocks(integers: Ints, blocks: Ints, block: int, /) -> Ints:
     """See ``innet.kernels.Kernels.gather_blocks``."""
-    words = memory.empty(min(blocks.size * block, integers.size), np.int32)
+    words = buffers.empty(min(blocks.size * block, integers.size), np.int32)
     if block == 1:
         _gather_single(integers, blocks, words)
         return words
@@ -28,7 +28,7 @@ def gather_blocks(integers: Ints, blocks: Ints, block: int, /) -> Ints:
 
 def scatter_blocks(blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter_blocks``."""
-    dense = memory.zeros(size, np.int32)
+    dense = buffers.zeros(size, np.int32)
     _scatter(blocks, words, block, dense)
     return dense
 

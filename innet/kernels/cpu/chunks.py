@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import magnitude_bits
 
@@ -18,14 +18,14 @@ _LAST = 0x7FFFFFFF  # no element has a larger index
 
 def chunk_largest(x: Floats, chunk: int, /) -> Ints:
     """See ``innet.kernels.Kernels.chunk_largest``."""
-    indices: Ints = memory.empty(-(-x.size // chunk), np.int32)
+    indices: Ints = buffers.empty(-(-x.size // chunk), np.int32)
     _chunk_largest(x, chunk, indices)
     return indices
 
 
 def chunk_largest_sum(x: Floats, y: Floats, chunk: int, /) -> Ints:
     """See ``innet.kernels.Kernels.chunk_largest_sum``."""
-    indices: Ints = memory.empty(-(-x.size // chunk), np.int32)
+    indices: Ints = buffers.empty(-(-x.size // chunk), np.int32)
     _chunk_largest_sum(x, y, chunk, indices)
     return indices
 

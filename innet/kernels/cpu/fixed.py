@@ -1,14 +1,32 @@
-"""Fixed-point numbers, rounded to the nearest or by chance; and a sparse array made dense."""
+"""Large arrays are made by the stretch, in the first cache, from where it goes to its place."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.cpu.intrinsics import copy_16
 from innet.kernels.cpu.lhc import mix
-from innet.kernels.cpu.stretches import STRETCH, put
+
+STRETCH = 1024  # elements; a multiple of those that fill a cache line
+
+
+@njit(cache=True, nogil=True)
+def put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past: bool) -> None:
+    """Copy a stretch to where it begins and ends in the array, past the caches or not. Only the
+    array's last stretch is shorter.
+    """
+    whole = start + (end - start) // 16 * 16
+    for i in range(start, whole, 16):
+        copy_16(stretch, i - start, array, i, past)
+    for i in range(whole, end):
+        array[i] = stretch[i - start]
+
+
+# ----------------------------------------------------------------------------
+# Fixed-point numbers, rounded to the nearest or by chance; and a sparse array made dense.
 
 # 1.5 · 2**52: adding it to a float64 below 2**51 rounds that to an integer, half to even, in one
 # instruction that every vector unit has. Numba compiles without -ffast-math: it stays as written.
@@ -16,27 +34,27 @@ _ROUNDER = 6755399441055744.0
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def quantise(x: Floats, scale: float, /) -> Ints:
-    """See ``innet.kernels.Kernels.quantise``."""
-    integers: Ints = memory.empty(x.size, np.int32)
-    if memory.passes_caches(integers):
+def quantize(x: Floats, scale: float, /) -> Ints:
+    """See ``innet.kernels.Kernels.quantize``."""
+    integers: Ints = buffers.empty(x.size, np.int32)
+    if buffers.passes_caches(integers):
         _quantise_past(x, scale, integers)
     else:
-        _quantise(x, scale, integers)
+        _quantize(x, scale, integers)
     return integers
 
 
 def quantise_randomly(x: Floats, scale: float, key: int, /) -> Ints:
     """See ``innet.kernels.Kernels.quantise_randomly``."""
-    integers = memory.empty(x.size, np.int32)
+    integers = buffers.empty(x.size, np.int32)
     _quantise_randomly(x, scale * 2.0**32, np.uint64(key), integers)
     return integers
 
 
 def dequantise(integers: Ints, step: float, /) -> Floats:
     """See ``innet.kernels.Kernels.dequantise``."""
-    values: Floats = memory.empty(integers.size, np.float32)
-    if memory.passes_caches(values):
+    values: Floats = buffers.empty(integers.size, np.float32)
+    if buffers.passes_caches(values):
         _dequantise_past(integers, step, values)
     else:
         _dequantise(integers, step, values)
@@ -45,13 +63,13 @@ def dequantise(integers: Ints, step: float, /) -> Floats:
 
 def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter``."""
-    dense: Ints = memory.empty(size, np.int32)
-    _scatter(indices, integers, dense, memory.passes_caches(dense))
+    dense: Ints = buffers.empty(size, np.int32)
+    _scatter(indices, integers, dense, buffers.passes_caches(dense))
     return dense
 
 
 @njit(cache=True, nogil=True)
-def _quantise(x: Floats, scale: float, integers: Ints) -> None:
+def _quantize(x: Floats, scale: float, integers: Ints) -> None:
     for i in range(x.size):
         integers[i] = np.int32((np.float64(x[i]) * scale + _ROUNDER) - _ROUNDER)
 
@@ -63,7 +81,7 @@ def _quantise_past(x: Floats, scale: float, integers: Ints) -> None:
     for start in range(0, x.size, STRETCH):
         end = min(start + STRETCH, x.size)
         piece = x[start:end]
-        # Not by a call of ``_quantise``, which would not run in vectors here.
+        # Not by a call of ``_quantize``, which would not run in vectors here.
         for i in range(piece.size):
             stretch[i] = np.int32((np.float64(piece[i]) * scale + _ROUNDER) - _ROUNDER)
         put(stretch, integers, start, end, True)

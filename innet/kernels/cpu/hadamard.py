@@ -1,18 +1,18 @@
-"""The randomised Hadamard transform of ``innet.kernels.hadamard_layout``, blocks in cache."""
+"""The randomized Hadamard transform of ``innet.kernels.layout.hadamard``, blocks in cache."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import SQUARES_LANES, Doubles, Floats, Ints
 from innet.kernels.cpu.lhc import mix
-from innet.kernels.hadamard_layout import padded
+from innet.kernels.layout.hadamard import padded
 
 _ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed``: rounds what is below 2**51
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = 8  # neighbours that are transformed in registers; then whole vectors are added
+_FIRST = 8  # neighbors that are transformed in registers; then whole vectors are added
 
 
 def block_squares(x: Floats, block: int, /) -> Doubles:
@@ -27,14 +27,14 @@ def block_squares(x: Floats, block: int, /) -> Doubles:
 
 def hadamard(x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
     """See ``innet.kernels.Kernels.hadamard``."""
-    integers = memory.empty(padded(x.size, block), np.int32)
+    integers = buffers.empty(padded(x.size, block), np.int32)
     _hadamard(x, scales, block, np.uint64(key), integers)
     return integers
 
 
 def hadamard_back(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
     """See ``innet.kernels.Kernels.hadamard_back``."""
-    values = memory.empty(size, np.float32)
+    values = buffers.empty(size, np.float32)
     scratch = np.empty(min(block, integers.size), np.int32)
     _hadamard_back(integers, steps, block, np.uint64(key), scratch, values)
     return values
@@ -48,9 +48,9 @@ def quantise_to_table(
     places = np.arange(int(table[-1]) + 1)
     entry = np.minimum(np.searchsorted(table, places, side="right"), table.size - 1) - 1
     steps = np.stack((table[entry], np.diff(table)[entry])).astype(np.float64)
-    quantised = memory.empty(integers.size, np.int32)
-    _quantise_to_table(integers, scales, steps, block, np.uint64(key), quantised)
-    return quantised
+    quantized = buffers.empty(integers.size, np.int32)
+    _quantise_to_table(integers, scales, steps, block, np.uint64(key), quantized)
+    return quantized
 
 
 @njit(cache=True, nogil=True)
@@ -159,7 +159,7 @@ def _transform_eight(x: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
-    integers: Ints, scales: Doubles, steps: Doubles, block: int, key: np.uint64, quantised: Ints
+    integers: Ints, scales: Doubles, steps: Doubles, block: int, key: np.uint64, quantized: Ints
 ) -> None:
     below, gaps = steps[0], steps[1]
     most = np.float64(below.size - 1)
@@ -167,7 +167,7 @@ def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
     chances = np.empty(block)
     for b in range(scales.size):
         start = b * block
-        own, out = integers[start : start + block], quantised[start : start + block]
+        own, out = integers[start : start + block], quantized[start : start + block]
         scale = scales[b]
         for pair in range((own.size + 1) // 2):
             word = mix(np.uint64((start >> 1) + pair + 1) * _GOLDEN + key)

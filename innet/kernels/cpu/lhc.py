@@ -1,4 +1,5 @@
-"""The lossless homomorphic sketch: hashing, encode, occupancy. ``innet.kernels.layout`` defines it.
+"""The lossless homomorphic sketch: hashing, encode, occupancy. ``innet.kernels.layout.lhc`` defines
+it.
 
 Compiled functions get the layout as one tuple ``hashing`` = (part, starts, log2(lanes), seed,
 turns), where turns[j] is the lowest bit of turn j: its length is the number of hashes, which the
@@ -16,12 +17,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
 from innet.kernels.cpu.marks import mark_sparse, mark_word
-from innet.kernels.layout import SketchLayout
+from innet.kernels.layout.lhc import SketchLayout
 
 Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...]]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
@@ -40,8 +41,8 @@ def lhc_encode(
     indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
 ) -> tuple[Ints, Ints]:
     """See ``innet.kernels.Kernels.lhc_encode``."""
-    bitmap = memory.zeros(-(-size // 32), np.uint32)
-    sketch = memory.zeros(layout.cells, np.int32)
+    bitmap = buffers.zeros(-(-size // 32), np.uint32)
+    sketch = buffers.zeros(layout.cells, np.int32)
     if indices is None:
         _encode_dense(integers, hashing_of(layout), bitmap, sketch)
     else:

@@ -1,4 +1,5 @@
-"""Float32 numbers split into limbs and put together again; ``innet.kernels.limbs`` defines it.
+"""Float32 numbers split into limbs and put together again; ``innet.kernels.layout.limbs`` defines
+it.
 
 All loops run over stretches that stay in the first cache, one limb after the other, without
 branches, so that they compile to vector instructions.
@@ -9,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
-from innet.kernels.limbs import COARSEST, LOWEST, Limbs
+from innet.kernels.layout.limbs import COARSEST, LOWEST, Limbs
 
 _STRETCH = 512
 _FRACTION = 0x7FFFFF
@@ -32,7 +33,7 @@ def grain(x: Floats, /) -> int:
 
 def split(x: Floats, limbs: Limbs, /) -> Ints:
     """See ``innet.kernels.Kernels.split``."""
-    parts = memory.empty(limbs.count * x.size, np.int32).reshape(limbs.count, x.size)
+    parts = buffers.empty(limbs.count * x.size, np.int32).reshape(limbs.count, x.size)
     _split(x.view(np.int32), limbs.grain, limbs.bits, parts)
     return parts.ravel()
 
@@ -40,7 +41,7 @@ def split(x: Floats, limbs: Limbs, /) -> Ints:
 def join(sums: Ints, limbs: Limbs, /) -> Floats:
     """See ``innet.kernels.Kernels.join``. Scratch: a kilobyte or four for each limb."""
     parts = sums.reshape(limbs.count, -1)
-    values = memory.empty(parts.shape[1], np.float32)
+    values = buffers.empty(parts.shape[1], np.float32)
     step = np.float64(2.0) ** limbs.grain
     if limbs.count == 1:
         _join_one(parts[0], step, values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import ROW_LANES, Doubles, Floats
 
 _STRIP = 1024  # columns whose sums stay in the first cache
@@ -30,7 +30,7 @@ def project_columns(x: Floats, columns: int, factor: Floats, /) -> Doubles:
 
 def factor_product(left: Floats, right: Floats, rank: int, /) -> Floats:
     """See ``innet.kernels.Kernels.factor_product``."""
-    product = memory.empty(left.size // rank * (right.size // rank), np.float32)
+    product = buffers.empty(left.size // rank * (right.size // rank), np.float32)
     columns = right.size // rank
     _factor_product(
         left.reshape(rank, -1),

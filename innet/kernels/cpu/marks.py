@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import below_16, flag_32
 
 
 def mark(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
     """See ``innet.kernels.Kernels.mark``."""
-    bitmap: Words = memory.zeros(-(-size // 32), np.uint32)
+    bitmap: Words = buffers.zeros(-(-size // 32), np.uint32)
     if indices is None:
         _mark_dense(integers, bitmap)
     else:
@@ -22,7 +22,7 @@ def mark(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
 
 def align(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
     """See ``innet.kernels.Kernels.align``."""
-    found: Ints = memory.zeros(places.size, np.int32)
+    found: Ints = buffers.zeros(places.size, np.int32)
     _align(indices, integers, places, found)
     return found
 

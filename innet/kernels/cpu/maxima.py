@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints, Words
 from innet.kernels.cpu.bitmap import expand_words
 from innet.kernels.cpu.intrinsics import float_of_bits, largest_16, magnitude_bits, reaching_16
@@ -22,7 +22,7 @@ def reaching_maxima(
     x: Floats, gradient: Floats, weight: float, chunk: int, /
 ) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.reaching_maxima``. Scratch: a bitmap of the elements."""
-    maxima = memory.empty(-(-x.size // chunk), np.float32)
+    maxima = buffers.empty(-(-x.size // chunk), np.float32)
     bitmap = np.zeros(-(-x.size // 32) + 1, np.uint32)  # a window's flags may begin in any word
     _flag(x, gradient, weight, chunk, maxima, bitmap)
     return expand_words(bitmap), maxima

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 
 _STRIP = 2048  # words that are filled lane by lane before they leave the first cache
@@ -13,14 +13,14 @@ _STRIP = 2048  # words that are filled lane by lane before they leave the first 
 
 def pack(integers: Ints, lanes: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.pack``."""
-    words = memory.empty(-(-integers.size // lanes), np.int32)
+    words = buffers.empty(-(-integers.size // lanes), np.int32)
     _pack(integers, lanes, bits, words)
     return words
 
 
 def unpack(words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.unpack``."""
-    integers = memory.empty(size, np.int32)
+    integers = buffers.empty(size, np.int32)
     # Half a lane more in each lane makes all of them positive, so that none borrows from the next.
     raised = sum(1 << (lane * bits + bits - 1) for lane in range(lanes))
     _unpack(words.view(np.uint32), lanes, bits, np.uint32(raised), integers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.compiled import njit
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import LANES, Floats
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
-from innet.kernels.cpu.threshold import least_bits
+from innet.kernels.cpu.topk import least_bits
 
 Doubles = NDArray[np.float64]
 _FRACTION = 0x000FFFFFFFFFFFFF

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import add_scaled_16, magnitude_bits, prefetch
 
@@ -14,8 +14,8 @@ _AHEAD = 16  # elements, so many that the memory answers meanwhile
 
 def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
     """See ``innet.kernels.Kernels.add_scaled``."""
-    total: Floats = memory.empty(x.size, np.float32)
-    past = memory.passes_caches(total)
+    total: Floats = buffers.empty(x.size, np.float32)
+    past = buffers.passes_caches(total)
     return total, int(_add_scaled(x, y, np.float32(weight), total, past))
 
 
@@ -23,7 +23,7 @@ def low_pass(
     held: Floats, gradient: Floats, weight: float, indices: Ints, taken: Floats, /
 ) -> tuple[Floats, Floats, int]:
     """See ``innet.kernels.Kernels.low_pass``."""
-    sums: Floats = memory.empty(indices.size, np.float32)
+    sums: Floats = buffers.empty(indices.size, np.float32)
     stays = np.float32(1) - np.float32(weight)
     return taken, sums, int(_low_pass(held, gradient, stays, indices, taken, sums))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import magnitude_bits, set_bits, survey_64, trailing_zeros
 
@@ -24,8 +24,8 @@ def survey(x: Floats, /) -> tuple[int, int, int]:
 def survey_and_pick(x: Floats, most: int, /) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
     """See ``innet.kernels.Kernels.survey_and_pick``."""
     most = min(most, x.size)
-    indices: Ints = memory.empty(most + _BEYOND, np.int32)
-    values: Floats = memory.empty(most + _BEYOND, np.float32)
+    indices: Ints = buffers.empty(most + _BEYOND, np.int32)
+    values: Floats = buffers.empty(most + _BEYOND, np.float32)
     largest, nonzero = _survey_and_pick(x, most, indices, values)
     picks = (indices[:nonzero], values[:nonzero]) if nonzero <= most else None
     return int(largest), int(nonzero), _first_bad(x, largest), picks

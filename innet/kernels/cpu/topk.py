@@ -1,10 +1,8 @@
-"""Exact top-k by magnitude, with or without a residual, in little more than one reading.
+"""Lists of the elements that reach a bound, with their values, by the stretch.
 
-A sample gives a threshold that slightly more than k elements reach; one pass lists these candidates
-(and adds gradient and residual on the way, and writes what will probably not be selected); a select
-among the candidates is exact, and where it decided otherwise than was written that is put right. A
-sample that misled, or a gradient with too many equal magnitudes, costs another few passes over the
-whole array, never exactness.
+A branch that nobody can guess costs more than a few elements do. So there is none for each element:
+what is listed is found 64 at a time, places are written whether there are so many or not, and
+values are fetched once a stretch is listed, while it is in the nearest cache.
 """
 
 from __future__ import annotations
@@ -14,22 +12,244 @@ from typing import NamedTuple
 
 import numpy as np
 
-from innet import memory
-from innet.compiled import njit
+from innet.core import buffers
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints, Selected
-from innet.kernels.cpu.candidates import (
-    AT_ONCE,
-    STRETCH,
-    list_between,
-    list_reaching,
-    list_sums,
-    new_lists,
+from innet.kernels.cpu.intrinsics import (
+    flag_32,
+    magnitude_bits,
+    prefetch,
+    set_bits,
+    split_sum_64,
+    trailing_zeros,
 )
-from innet.kernels.cpu.intrinsics import magnitude_bits, prefetch
 from innet.kernels.cpu.sums import add_scaled
 
+STRETCH = 2048  # elements that are listed before their values are fetched
+AT_ONCE = 4  # places that are written to for each 64 elements, as ``list_bits`` does
+_MORE_AT_ONCE = 12  # likewise, where more than ``_MANY`` of a stretch were listed
+_MANY = STRETCH // 32
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+
+
+def new_lists(room: int) -> Selected:
+    """Arrays for so many indices and values."""
+    return buffers.empty(room, np.int32), buffers.empty(room, np.float32)
+
+
+@njit(cache=True, nogil=True)
+def list_reaching(
+    x: Floats, least: np.uint32, lists: Selected, progress: tuple[int, int]
+) -> tuple[int, int]:
+    """List the elements whose magnitude's bits reach ``least``.
+
+    ``progress`` is the place to begin at, a multiple of ``STRETCH``, and how many are listed
+    already. It is returned as it is afterwards: the place is the end, or where the lists may have
+    no room for another stretch.
+    """
+    indices, values = lists
+    start, found = progress
+    listed = found
+    while start < x.size and found + STRETCH <= indices.size:
+        many, listed = found - listed > _MANY, found
+        end = min(start + STRETCH, x.size)
+        whole = end - (end - start) % 64
+        if many:
+            found = _reach(x, start, whole, least, indices, found, _MORE_AT_ONCE)
+        else:
+            found = _reach(x, start, whole, least, indices, found, AT_ONCE)
+        for i in range(whole, end):
+            indices[found] = i
+            found += int(magnitude_bits(x[i]) >= np.int32(least))
+        for j in range(listed, found):
+            values[j] = x[np.uint64(indices[j])]
+        start = end
+    return start, found
+
+
+@njit(cache=True, nogil=True)
+def list_sums(  # noqa: PLR0917 - compiled functions are called by position
+    terms: tuple[Floats, Floats],
+    rest: Floats,
+    bounds: tuple[np.uint32, np.uint32],
+    lists: Selected,
+    progress: tuple[int, int],
+    past: bool,
+) -> tuple[int, int]:
+    """``list_reaching`` of the sums of two arrays and the first of the bounds. The sums go to
+    ``rest``, which is 0 in the place of those that reach the second, ``past`` the caches or not.
+    """
+    x, y = terms
+    least, cleared = bounds
+    indices, values = lists
+    start, found = progress
+    listed = found
+    while start < x.size and found + STRETCH <= indices.size:
+        many, listed = found - listed > _MANY, found
+        end = min(start + STRETCH, x.size)
+        whole = end - (end - start) % 64
+        if many:
+            found = _split(terms, rest, bounds, past, start, whole, indices, found, _MORE_AT_ONCE)
+        else:
+            found = _split(terms, rest, bounds, past, start, whole, indices, found, AT_ONCE)
+        for i in range(whole, end):
+            value = x[i] + y[i]
+            bits = magnitude_bits(value)
+            rest[i] = np.float32(0) if bits >= np.int32(cleared) else value
+            indices[found] = i
+            found += int(bits >= np.int32(least))
+        for j in range(listed, found):
+            place = np.uint64(indices[j])
+            values[j] = x[place] + y[place]
+        start = end
+    return start, found
+
+
+@njit(cache=True, nogil=True)
+def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) -> int:
+    """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
+    many there are.
+
+    ``places`` has ``AT_ONCE`` places more than that, which are overwritten.
+    """
+    found = 0
+    whole = x.size - x.size % 64
+    for i in range(0, whole, 64):
+        flags = _flag_64(x, i, least) & ~_flag_64(x, i, bound)
+        found = _list_64(flags, i, places, found, AT_ONCE)
+    for i in range(whole, x.size):
+        places[found] = i
+        found += int(np.int64(least) <= magnitude_bits(x[i]) < np.int64(bound))
+    return found
+
+
+@njit(cache=True, inline="always")
+def _reach(  # noqa: PLR0917 - written into its callers, where ``at_once`` is a constant
+    x: Floats, start: int, end: int, least: np.uint32, indices: Ints, found: int, at_once: int
+) -> int:
+    """The indices of ``list_reaching``, of 64 elements at a time; returns how many there are."""
+    for i in range(start, end, 64):
+        found = _list_64(_flag_64(x, i, least), i, indices, found, at_once)
+    return found
+
+
+@njit(cache=True, inline="always")
+def _split(  # noqa: PLR0917 - as ``_reach``
+    terms: tuple[Floats, Floats],
+    rest: Floats,
+    bounds: tuple[np.uint32, np.uint32],
+    past: bool,
+    start: int,
+    end: int,
+    indices: Ints,
+    found: int,
+    at_once: int,
+) -> int:
+    """The same of ``list_sums``; and ``rest``."""
+    for i in range(start, end, 64):
+        flags = split_sum_64(terms[0], terms[1], i, bounds[0], bounds[1], rest, past)
+        found = _list_64(flags, i, indices, found, at_once)
+    return found
+
+
+@njit(cache=True, inline="always")
+def _flag_64(x: Floats, start: int, least: np.uint32) -> np.uint64:
+    """Bit j tells whether the magnitude's bits at start + j reach ``least``, for j = 0 .. 63."""
+    lower = np.uint64(flag_32(x, start, _MAGNITUDE, least))
+    upper = np.uint64(flag_32(x, start + 32, _MAGNITUDE, least))
+    return lower | (upper << np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _list_64(flags: np.uint64, first: int, indices: Ints, found: int, at_once: int) -> int:
+    """Append ``first`` + the position of each bit; returns how many there are now."""
+    place = np.uint64(found)  # unsigned, so that nothing wraps around
+    count = set_bits(flags)
+    for k in range(at_once):
+        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        flags &= flags - np.uint64(1)
+    for k in range(at_once, count):
+        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        flags &= flags - np.uint64(1)
+    return found + count
+
+
+# ----------------------------------------------------------------------------
+# What reaches a known threshold, with or without a residual, in one reading.
+#
+# How many will reach it is not known before: the lists begin with room for a sixteenth of the
+# elements. Where that runs out, the rest is counted and the lists are made as long as it takes: the
+# worst case costs a second reading and little memory beyond the result's.
+
+_INFINITY = 0x7F800000
+
+
+def reaching(x: Floats, threshold: float, /) -> Selected:
+    """See ``innet.kernels.Kernels.reaching``."""
+    least = np.uint32(least_bits(threshold))
+    lists = new_lists(x.size // 16 + STRETCH)
+    place, found = list_reaching(x, least, lists, (0, 0))
+    if place == x.size:
+        return lists[0][:found].copy(), lists[1][:found].copy()
+    lists = _longer(lists, found, _count(x[place:], None, least))
+    _, found = list_reaching(x, least, lists, (place, found))
+    return lists[0][:found], lists[1][:found]
+
+
+def reaching_residual(
+    gradient: Floats, residual: Floats, threshold: float, /
+) -> tuple[Ints, Floats, Floats]:
+    """See ``innet.kernels.Kernels.reaching_residual``."""
+    least = np.uint32(least_bits(threshold))
+    rest: Floats = buffers.empty(residual.size, np.float32)
+    past = buffers.passes_caches(rest)
+    terms, bounds = (residual, gradient), (least, least)
+    lists = new_lists(residual.size // 16 + STRETCH)
+    place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
+    if place == residual.size:
+        return lists[0][:found].copy(), lists[1][:found].copy(), rest
+    lists = _longer(lists, found, _count(residual[place:], gradient[place:], least))
+    _, found = list_sums(terms, rest, bounds, lists, (place, found), past)
+    return lists[0][:found], lists[1][:found], rest
+
+
+def least_bits(threshold: float) -> int:
+    """The bits of the smallest float32, infinity included, that is not below the threshold."""
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = np.float32(threshold)
+    bits = int(nearest.view(np.int32))
+    return bits + 1 if float(nearest) < threshold and bits < _INFINITY else bits
+
+
+def _longer(lists: Selected, found: int, more: int) -> Selected:
+    """The lists with room for so many more than they have."""
+    longer = new_lists(found + more + STRETCH)
+    for old, new in zip(lists, longer, strict=True):
+        new[:found] = old[:found]
+    return longer
+
+
+@njit(cache=True, nogil=True)
+def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
+    """How many of x, or of x + gradient, reach the bits."""
+    count = 0
+    for i in range(x.size):
+        value = x[i] if gradient is None else x[i] + gradient[i]
+        count += int(magnitude_bits(value) >= np.int32(least))
+    return count
+
+
+# ----------------------------------------------------------------------------
+# Exact top-k by magnitude, with or without a residual, in little more than one reading.
+#
+# A sample gives a threshold that slightly more than k elements reach; one pass lists these
+# candidates (and adds gradient and residual on the way, and writes what will probably not be
+# selected); a select among the candidates is exact, and where it decided otherwise than was written
+# that is put right. A sample that misled, or a gradient with too many equal magnitudes, costs
+# another few passes over the whole array, never exactness.
+
 _SMALL = 1 << 13  # below this a select over everything is as fast as sampling
-_TOGETHER = 4  # neighbours of the sample: they come with one access to the memory
+_TOGETHER = 4  # neighbors of the sample: they come with one access to the memory
 _DEVIATIONS = 6  # by how many the sample may be wrong
 _AHEAD = 16  # places whose memory is asked for before they are written
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
@@ -70,9 +290,9 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints,
     if _worth_sampling(residual, k):
         guess = _guess(residual, gradient, k)
         lists = new_lists(guess.room)
-        rest: Floats = memory.empty(residual.size, np.float32)
+        rest: Floats = buffers.empty(residual.size, np.float32)
         terms, bounds = (residual, gradient), (guess.least, guess.likely)
-        past = memory.passes_caches(rest)
+        past = buffers.passes_caches(rest)
         place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
         if place == residual.size and found >= k:
             indices, values = lists[0][:found], lists[1][:found]
@@ -99,7 +319,7 @@ def _guess(x: Floats, y: Floats | None, k: int) -> _Guess:
     each = size / sample.size  # so many elements one of the sample stands for
     expected = k / each
     # Deviations of a count of independent elements; half as many of one of elements that are as
-    # large as their neighbours; and a constant for when that count is small.
+    # large as their neighbors; and a constant for when that count is small.
     rank = min(math.ceil(expected + _DEVIATIONS * math.sqrt(expected) + 8), sample.size)
     bits, _ = _kth_magnitude(sample, rank)
     # At zero everything would be a candidate; what is not zero is a better guess.
@@ -138,7 +358,7 @@ def _pick(indices: Ints | None, values: Floats, k: int, bits: int, last: int) ->
 
 @njit(cache=True, nogil=True)
 def _sample(x: Floats, y: Floats | None, count: int) -> Floats:
-    """``count`` elements or a few less, groups of neighbours, ascending: as many pieces of the
+    """``count`` elements or a few less, groups of neighbors, ascending: as many pieces of the
     array have one group each, at the places of a Weyl sequence, which no stride of a layout falls
     in step with.
     """
@@ -179,7 +399,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
         largest = max(largest, magnitude_bits(x[i]))
     least, span = int(smallest), int(largest) - int(smallest)
     # The first digit parts the range that there is, however narrow, into many: few elements share
-    # that of the k-th, and it is seldom the same for neighbours, whose counts would wait for each
+    # that of the k-th, and it is seldom the same for neighbors, whose counts would wait for each
     # other. More values than elements would only have to be searched.
     shift = 0
     while span >> shift >= min(x.size, 1 << 13):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from innet.kernels.cuda.bitmap import expand, popcount
 from innet.kernels.cuda.blocks import block_bitmap, gather_blocks, scatter_blocks
+from innet.kernels.cuda.bloom import bloom_fill, bloom_members
 from innet.kernels.cuda.chunks import chunk_largest, chunk_largest_sum
-from innet.kernels.cuda.count import count_estimate, count_sketch
-from innet.kernels.cuda.filters import bloom_fill, bloom_members
-from innet.kernels.cuda.fixed import dequantise, quantise, quantise_randomly, scatter
+from innet.kernels.cuda.count_sketch import count_estimate, count_sketch
+from innet.kernels.cuda.fixed import dequantise, quantise_randomly, quantize, scatter
 from innet.kernels.cuda.hadamard import (
     block_squares,
     hadamard,
@@ -28,8 +28,7 @@ from innet.kernels.cuda.peel import lhc_peel, lhc_unlock
 from innet.kernels.cuda.statistics import moments, product
 from innet.kernels.cuda.sums import add_scaled, low_pass
 from innet.kernels.cuda.survey import smallest, survey, survey_and_pick
-from innet.kernels.cuda.threshold import reaching, reaching_residual
-from innet.kernels.cuda.topk import top_k, top_k_residual
+from innet.kernels.cuda.topk import reaching, reaching_residual, top_k, top_k_residual
 
 __all__ = [
     "add_scaled",
@@ -62,9 +61,9 @@ __all__ = [
     "product",
     "project_columns",
     "project_rows",
-    "quantise",
     "quantise_randomly",
     "quantise_to_table",
+    "quantize",
     "reaching",
     "reaching_maxima",
     "reaching_residual",

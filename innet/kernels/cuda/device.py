@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda
 from numba.core import config
 
-from innet.errors import InputError
+from innet.core.errors import InputError
 
 Array = Any  # on the GPU
 

@@ -11,11 +11,11 @@ from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, 
 from innet.kernels.cuda.hashing import GOLDEN, HALF, mix
 
 
-def quantise(x: Any, scale: float, /) -> Any:
-    """See ``innet.kernels.Kernels.quantise``."""
+def quantize(x: Any, scale: float, /) -> Any:
+    """See ``innet.kernels.Kernels.quantize``."""
     values = floats(x)
     integers = empty(values.size)
-    _quantise[threads_for(values.size)](values, scale, integers)
+    _quantize[threads_for(values.size)](values, scale, integers)
     return back(integers, x)
 
 
@@ -45,7 +45,7 @@ def scatter(indices: Any, integers: Any, size: int, /) -> Any:
 
 
 @cuda.jit
-def _quantise(x: Array, scale: float, integers: Array) -> None:
+def _quantize(x: Array, scale: float, integers: Array) -> None:
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         # Rounded by an instruction of its own: adding and taking away 1.5 · 2**52, as on the CPU,
         # would be fused with the product, which then is not rounded first.

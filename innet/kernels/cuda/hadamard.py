@@ -1,4 +1,4 @@
-"""The randomised Hadamard transform of ``innet.kernels.hadamard_layout``, in shared memory."""
+"""The randomized Hadamard transform of ``innet.kernels.layout.hadamard``, in shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from innet.kernels.cuda.device import (
 )
 from innet.kernels.cuda.hashing import GOLDEN, LOW, ONE, mix
 from innet.kernels.cuda.rounding import times
-from innet.kernels.hadamard_layout import MOST, padded
+from innet.kernels.layout.hadamard import MOST, padded
 
 
 def block_squares(x: Any, block: int, /) -> Any:
@@ -53,7 +53,7 @@ def hadamard_back(integers: Any, steps: Any, block: int, key: int, size: int, /)
 def quantise_to_table(integers: Any, scales: Any, table: Any, block: int, key: int, /) -> Any:
     """See ``innet.kernels.Kernels.quantise_to_table``."""
     words = ints(integers)
-    quantised = empty(words.size)
+    quantized = empty(words.size)
     _quantise_to_table[threads_for(words.size)](
         words,
         cuda.to_device(scales),
@@ -61,9 +61,9 @@ def quantise_to_table(integers: Any, scales: Any, table: Any, block: int, key: i
         float(table[-1]) / 2,
         block,
         np.uint64(key),
-        quantised,
+        quantized,
     )
-    return back(quantised, integers)
+    return back(quantized, integers)
 
 
 def _blocks(count: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _quantise_to_table(
     half: float,
     block: int,
     key: np.uint64,
-    quantised: Array,
+    quantized: Array,
 ) -> None:
     most = np.float64(table[table.size - 1])
     for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
@@ -160,4 +160,4 @@ def _quantise_to_table(
         word = mix(np.uint64((i >> 1) + 1) * GOLDEN + key)
         chance = np.float64((word >> np.uint64(32 * (i & 1))) & LOW)
         up = times(chance, gap) < (place - low) * 4294967296.0
-        quantised[i] = table[entry + 1] if up else table[entry]
+        quantized[i] = table[entry + 1] if up else table[entry]

@@ -1,4 +1,4 @@
-"""Where elements lie in sketches; ``innet.kernels.layout`` defines it.
+"""Where elements lie in sketches; ``innet.kernels.layout.lhc`` defines it.
 
 Kernels get a layout as one tuple of 64-bit words, ``hashing`` = (part, starts, log2(lanes), seed,
 hashes): a division for each element would cost more than its hash.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cuda
 
-from innet.kernels.layout import SketchLayout
+from innet.kernels.layout.lhc import SketchLayout
 
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from

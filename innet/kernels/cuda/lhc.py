@@ -1,4 +1,4 @@
-"""The lossless homomorphic sketch: encode, occupancy. ``innet.kernels.layout`` defines it.
+"""The lossless homomorphic sketch: encode, occupancy. ``innet.kernels.layout.lhc`` defines it.
 
 A warp takes the 32 elements of a word of the bitmap, so that the elements of a block go to
 neighbouring cells of the same rows at the same time: with 32 lanes a row is one line of 128 bytes.
@@ -16,7 +16,7 @@ from innet.kernels.cuda.bitmap import word_below
 from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for, warps_for
 from innet.kernels.cuda.hashing import Hashing, cell_of, hash_of, hashing_of, signed
 from innet.kernels.cuda.warp import ballot
-from innet.kernels.layout import SketchLayout
+from innet.kernels.layout.lhc import SketchLayout
 
 
 def lhc_encode(indices: Any, integers: Any, size: int, layout: SketchLayout, /) -> Any:

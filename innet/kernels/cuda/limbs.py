@@ -1,6 +1,7 @@
-"""Float32 numbers split into limbs and put together again; ``innet.kernels.limbs`` defines it.
+"""Float32 numbers split into limbs and put together again; ``innet.kernels.layout.limbs`` defines
+it.
 
-A thread for each number; neighbours of a limb lie side by side, so all accesses are coalesced.
+A thread for each number; neighbors of a limb lie side by side, so all accesses are coalesced.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
-from innet.kernels.limbs import COARSEST, Limbs
+from innet.kernels.layout.limbs import COARSEST, Limbs
 
 _FRACTION = 0x7FFFFF
 _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored

@@ -59,7 +59,7 @@ def _project_rows(matrix: Array, vectors: Array, rows: int, columns: int, sums: 
 
 @cuda.jit
 def _project_columns(matrix: Array, vectors: Array, rows: int, columns: int, sums: Array) -> None:
-    """A thread for each column and vector, so that neighbours read neighbours."""
+    """A thread for each column and vector, so that neighbors read neighbors."""
     for s in range(cuda.grid(1), sums.size, cuda.gridsize(1)):
         k, j = s // columns, s % columns
         total = np.float64(0)

@@ -27,7 +27,7 @@ from innet.kernels.cuda.device import (
 from innet.kernels.cuda.hashing import Hashing, cell_of, hash_of, hashing_of, signed
 from innet.kernels.cuda.lhc import occupy
 from innet.kernels.cuda.warp import reserve
-from innet.kernels.layout import SketchLayout
+from innet.kernels.layout.lhc import SketchLayout
 
 _BETWEEN_LOOKS = 8  # rounds before the host looks whether anything is left to do
 # The list of cells to be peeled: this round's lie from BEGIN to END, the next one's up to TAIL.

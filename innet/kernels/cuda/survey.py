@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cpu.threshold import least_bits
+from innet.kernels.cpu.topk import least_bits
 from innet.kernels.cuda.bitmap import expand
 from innet.kernels.cuda.blocks import gather_blocks
 from innet.kernels.cuda.device import Array, back, empty, floats, threads_for, warps_for

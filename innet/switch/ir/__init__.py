@@ -1,7 +1,7 @@
 """The typed intermediate form of a compiled P4 program: what both switch engines read.
 
 The loader builds one ``Program`` from the BMv2 JSON that p4c emits for v1model. Everything here is
-immutable data without behaviour; an engine walks it once and makes whatever form it runs.
+immutable data without behavior; an engine walks it once and makes whatever form it runs.
 
 Numbering
 ---------
@@ -31,7 +31,7 @@ Expressions compute in unbounded signed integers (``DataExpression``) and boolea
 * a signed field: v itself when -2**(W-1) <= v < 2**W, else v modulo 2**W as two's complement. So a
   value in 2**(W-1) .. 2**W-1 stays positive until the field is next extracted or computed with
   ``two_comp_mod``; its bits on the wire and in table keys are the same. This is simple_switch's
-  behaviour and can be observed, for example in a comparison after reading a register into an
+  behavior and can be observed, for example in a comparison after reading a register into an
   ``int<32>``;
 * a saturating field: v clamped to the range of its type;
 * a register: v modulo 2**width. It reads as unsigned.

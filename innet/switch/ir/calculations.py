@@ -95,7 +95,7 @@ class CounterArray:
 @dataclass(frozen=True, slots=True)
 class MeterArray:
     """``bytes``: rates are in bytes, else packets. ``table`` and ``result``: for a direct meter the
-    table and the field that receives the colour.
+    table and the field that receives the color.
     """
 
     name: str

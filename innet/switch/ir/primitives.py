@@ -179,7 +179,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteMeter:
-    """Colour (0 green, 1 yellow, 2 red) of cell ``index`` to ``target``; out of bounds: nothing."""
+    """Color (0 green, 1 yellow, 2 red) of cell ``index`` to ``target``; out of bounds: nothing."""
 
     meter: int
     index: DataExpression

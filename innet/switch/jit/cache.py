@@ -22,18 +22,10 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
-from innet.errors import ProgramError
-from innet.switch import (
-    engine,
-    entry_columns,
-    hash_index,
-    hashes,
-    ir,
-    meters,
-    randomness,
-    table_words,
-)
+from innet.core.errors import ProgramError
+from innet.switch import engine, ir
 from innet.switch.jit.native import MachineCode, Native
+from innet.switch.state import entries, hash_index, hashes, meters, random, table_words
 
 
 def directory() -> Path:
@@ -80,7 +72,7 @@ _SETTINGS = (
 
 
 #: What else emitted code depends on, beside all of this package and of ``ir``.
-_DECISIVE = (engine, entry_columns, hash_index, hashes, meters, randomness, table_words)
+_DECISIVE = (engine, entries, hash_index, hashes, meters, random, table_words)
 
 
 @cache

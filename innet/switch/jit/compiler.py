@@ -9,10 +9,10 @@ from typing import Any
 
 import numba
 
-from innet.errors import InputError, UnsupportedError
+from innet.core.errors import InputError, UnsupportedError
 from innet.switch import ir
 from innet.switch.engine import allocate_registers
-from innet.switch.jit.emit_program import Emitted, emit
+from innet.switch.jit.emit.program import Emitted, emit
 from innet.switch.jit.native import MachineCode
 from innet.switch.jit.object_code import machine_code
 from innet.switch.jit.unsupported import structural_reasons

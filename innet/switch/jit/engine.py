@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.errors import UnsupportedError
-from innet.packets import PacketBatch
+from innet.core.errors import UnsupportedError
+from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState, check_lengths, refusal
 from innet.switch.jit import cache
 from innet.switch.jit.native import Frame, Native, Value, address_of
-from innet.switch.jit.table_arrays import (
+from innet.switch.jit.tables.arrays import (
     Argument,
     replica_arrays,
     session_array,
@@ -35,7 +35,7 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.jit.embedded import Embedded
+    from innet.switch.jit.inline import Inlined
 
 _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
@@ -212,11 +212,9 @@ class Embedding:
         self._starts = np.array(engine._frame.starts)
         self._out: _Output | None = None
         # As the compiler: only who embeds a program waits for Numba.
-        self._embedded: type[Embedded] = importlib.import_module(
-            "innet.switch.jit.embedded"
-        ).Embedded
+        self._embedded: type[Inlined] = importlib.import_module("innet.switch.jit.inline").Inlined
 
-    def begin(self) -> Embedded:
+    def begin(self) -> Inlined:
         """Take over what the control plane changed; packets may be run until ``end``."""
         engine = self._engine
         engine._refresh()

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from innet.switch import ir
-from innet.switch.jit import plan
+from innet.switch.jit import lowered
 from innet.switch.jit.tree import walk
-from innet.switch.table_words import words_of
+from innet.switch.state.table_words import words_of
 
 #: Stands for the position of a header's first byte where a field's number is expected.
 START = -2
@@ -70,7 +70,7 @@ class Layout:
     def __init__(
         self,
         program: ir.Program,
-        bodies: Iterable[plan.Body],
+        bodies: Iterable[lowered.Body],
         live: set[ir.FieldRef],
         untouched: Mapping[int, Sequence[tuple[int, int]]],
     ) -> None:
@@ -140,16 +140,16 @@ class Layout:
         """The array that holds a field, or None."""
         return self._arrays.get((header, field))
 
-    def local(self, lane: plan.Lane) -> str | None:
+    def local(self, lane: lowered.Lane) -> str | None:
         """The variable inside the loop that stands for ``lane``, or None."""
         return f"lane_{lane.header}_{lane.first}" if lane in self.locals else None
 
-    def _runs(self, bodies: tuple[plan.Body, ...]) -> list[Run]:
+    def _runs(self, bodies: tuple[lowered.Body, ...]) -> list[Run]:
         """Disjoint runs of fields that are to be arrays."""
         program = self.program
         wanted: list[Run] = []
-        for loop in (node for node in walk(bodies) if isinstance(node, plan.Loop)):
-            for lane in (node for node in walk(loop) if isinstance(node, plan.Lane)):
+        for loop in (node for node in walk(bodies) if isinstance(node, lowered.Loop)):
+            for lane in (node for node in walk(loop) if isinstance(node, lowered.Lane)):
                 if lane not in self.locals:
                     ends = (lane.first, lane.first + lane.stride * (loop.count - 1))
                     wanted.append((lane.header, min(ends), max(ends)))
@@ -212,7 +212,7 @@ def _unique(name: str, taken: set[str]) -> str:
 # ── Temporaries of one loop ──────────────────────────────────────────────────────────────────────
 
 
-def _loop_locals(program: ir.Program, bodies: tuple[plan.Body, ...]) -> frozenset[plan.Lane]:
+def _loop_locals(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> frozenset[lowered.Lane]:
     """Lanes of metadata whose fields nothing but one loop uses, written there before they are read.
 
     Then no value passes from one repetition, packet or statement to another through them. A
@@ -220,15 +220,15 @@ def _loop_locals(program: ir.Program, bodies: tuple[plan.Body, ...]) -> frozense
     emitted variable starts with as well.
     """
     uses: dict[tuple[int, int], int] = defaultdict(int)
-    loops = [node for node in walk(bodies) if isinstance(node, plan.Loop)]
+    loops = [node for node in walk(bodies) if isinstance(node, lowered.Loop)]
     for node in walk(bodies):
         if isinstance(node, ir.FieldRef):
             uses[node.header, node.field] += 1
     for header, field in _implicit_uses(program):
         uses[header, field] += 1
-    lanes: list[tuple[plan.Lane, plan.Loop]] = []
+    lanes: list[tuple[lowered.Lane, lowered.Loop]] = []
     for loop in loops:
-        for lane in {node for node in walk(loop) if isinstance(node, plan.Lane)}:
+        for lane in {node for node in walk(loop) if isinstance(node, lowered.Lane)}:
             lanes.append((lane, loop))
             for k in range(loop.count):
                 uses[lane.header, lane.first + lane.stride * k] += 1
@@ -251,15 +251,15 @@ def _implicit_uses(program: ir.Program) -> list[tuple[int, int]]:
     ]
 
 
-def _written_first(lane: plan.Lane, body: plan.Body) -> bool:
+def _written_first(lane: lowered.Lane, body: lowered.Body) -> bool:
     """Whether the first statement that mentions ``lane`` writes it without reading it."""
     for statement in body:
         if not any(node == lane for node in walk(statement)):
             continue
         match statement:
-            case plan.Assign(target, value):
+            case lowered.Assign(target, value):
                 return target == lane and not any(node == lane for node in walk(value))
-            case plan.RegisterRead(target, _, _, index):
+            case lowered.RegisterRead(target, _, _, index):
                 return target == lane and not any(node == lane for node in walk(index))
             case _:
                 return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import plan
+from innet.switch.jit import lowered
 from innet.switch.jit.layout import WIDTH
 from innet.switch.jit.tree import members, walk
 
 
 def live_fields(
-    program: ir.Program, bodies: tuple[plan.Body, ...], copied: set[ir.FieldRef]
+    program: ir.Program, bodies: tuple[lowered.Body, ...], copied: set[ir.FieldRef]
 ) -> set[ir.FieldRef]:
     """Fields that are read by something that matters itself.
 
@@ -64,23 +64,23 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
         for part in node:
             _add_reads(part, live)
         return
-    if isinstance(node, plan.Assign | plan.RegisterRead):
+    if isinstance(node, lowered.Assign | lowered.RegisterRead):
         if isinstance(node.target, ir.FieldRef) and node.target not in live:
             return
-        rest: Any = node.value if isinstance(node, plan.Assign) else node.index
+        rest: Any = node.value if isinstance(node, lowered.Assign) else node.index
         _add_reads(rest, live)
         return
-    if isinstance(node, plan.ExecuteMeter):
+    if isinstance(node, lowered.ExecuteMeter):
         _add_reads(node.index, live)
         return
     if isinstance(node, ir.FieldRef):
         live.add(node)
         return
-    if isinstance(node, plan.Loop):
+    if isinstance(node, lowered.Loop):
         for part in walk(node):
             if isinstance(part, ir.FieldRef):
                 live.add(part)
-            elif isinstance(part, plan.Lane):
+            elif isinstance(part, lowered.Lane):
                 steps = (part.first + part.stride * k for k in range(node.count))
                 live.update(ir.FieldRef(part.header, field) for field in steps)
         return
@@ -88,7 +88,7 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
         _add_reads(getattr(node, name), live)
 
 
-def written_fields(bodies: tuple[plan.Body, ...]) -> tuple[set[ir.FieldRef], set[int]]:
+def written_fields(bodies: tuple[lowered.Body, ...]) -> tuple[set[ir.FieldRef], set[int]]:
     """Fields that statements write (``WIDTH`` too), and headers whose validity they set."""
     fields: set[ir.FieldRef] = set()
     headers: set[int] = set()
@@ -102,24 +102,24 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
             _add_writes(part, count, fields, headers)
         return
     match node:
-        case plan.Loop(repetitions, body):
+        case lowered.Loop(repetitions, body):
             _add_writes(body, repetitions, fields, headers)
             return
-        case plan.SetValid(header, _):
+        case lowered.SetValid(header, _):
             headers.add(header)
-        case plan.Assign(target) | plan.RegisterRead(target) | plan.ExecuteMeter(target):
+        case lowered.Assign(target) | lowered.RegisterRead(target) | lowered.ExecuteMeter(target):
             if isinstance(target, ir.FieldRef):
                 fields.add(target)
-            elif isinstance(target, plan.VariablePlace):
+            elif isinstance(target, lowered.VariablePlace):
                 fields.add(ir.FieldRef(target.header, target.field))
-            elif isinstance(target, plan.VariableWidth):
+            elif isinstance(target, lowered.VariableWidth):
                 fields.add(ir.FieldRef(target.header, WIDTH))
-            elif isinstance(target, plan.Lane):
+            elif isinstance(target, lowered.Lane):
                 steps = (target.first + target.stride * k for k in range(count))
                 fields.update(ir.FieldRef(target.header, field) for field in steps)
-        case plan.If(_, then, otherwise):
+        case lowered.If(_, then, otherwise):
             _add_writes((then, otherwise), count, fields, headers)
-        case plan.Dispatch(_, inner):
+        case lowered.Dispatch(_, inner):
             _add_writes(inner, count, fields, headers)
-        case plan.Blocks(_, blocks):
+        case lowered.Blocks(_, blocks):
             _add_writes(tuple(body for _, body in blocks), count, fields, headers)

@@ -25,7 +25,7 @@ from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pa
 from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, TranslateByteCode
 
-from innet.compiled import undisturbed
+from innet.core.numba_cache import undisturbed
 
 __all__ = ["StraightPipeline"]
 

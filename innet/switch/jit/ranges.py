@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.hashes import RESULT_BITS
-from innet.switch.jit import plan
-from innet.switch.jit.expressions import Expressions, Value
+from innet.switch.jit import lowered
+from innet.switch.jit.emit.expressions import Expressions, Value
 from innet.switch.jit.layout import Layout
 from innet.switch.jit.register_places import RegisterPlaces
 from innet.switch.jit.tree import walk
+from innet.switch.state.hashes import RESULT_BITS
 
 
-def find_wild_fields(bodies: tuple[plan.Body, ...], layout: Layout, places: RegisterPlaces) -> None:
+def find_wild_fields(
+    bodies: tuple[lowered.Body, ...], layout: Layout, places: RegisterPlaces
+) -> None:
     """Set ``layout.wild`` to the least set of signed fields that is closed under assignments."""
     program = layout.program
 
@@ -31,7 +33,7 @@ def find_wild_fields(bodies: tuple[plan.Body, ...], layout: Layout, places: Regi
         more: set[Any] = {
             node.target
             for node in walk(bodies)
-            if isinstance(node, plan.Assign | plan.RegisterRead | plan.ExecuteMeter)
+            if isinstance(node, lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter)
             and _overflows(program, expressions, node)
         }
         if more <= layout.wild:
@@ -42,7 +44,7 @@ def find_wild_fields(bodies: tuple[plan.Body, ...], layout: Layout, places: Regi
 def _overflows(
     program: ir.Program,
     expressions: Expressions,
-    write: plan.Assign | plan.RegisterRead | plan.ExecuteMeter,
+    write: lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter,
 ) -> bool:
     """Whether a write to a signed field may leave a value above the field's range in it."""
     target = write.target
@@ -51,9 +53,9 @@ def _overflows(
     field = program.field(target)
     if not field.signed or field.saturating:
         return False
-    if isinstance(write, plan.RegisterRead):
+    if isinstance(write, lowered.RegisterRead):
         high = expressions.places.highest(write.register)
-    elif isinstance(write, plan.ExecuteMeter):
+    elif isinstance(write, lowered.ExecuteMeter):
         high = program.meters[write.meter].rates
     else:
         high = expressions.data(write.value).high

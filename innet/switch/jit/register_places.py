@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from innet.switch import ir
 from innet.switch.engine import dtype_of
-from innet.switch.jit.arithmetic import Value, counting, truncated
-from innet.switch.table_words import words_of
+from innet.switch.jit.emit.arithmetic import Value, counting, truncated
+from innet.switch.state.table_words import words_of
 
 
 class RegisterPlaces:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit.emit_hashes import ALGORITHMS
+from innet.switch.jit.emit.hashes import ALGORITHMS
 from innet.switch.jit.tree import walk
 
 

@@ -19,8 +19,8 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 from support.switch_cases import CASES, PROGRAMS, Case, program  # noqa: E402 - found by that line
 
-from innet.switch import bmv2  # noqa: E402
-from innet.switch.loader import fingerprint, without_source  # noqa: E402
+from innet.bmv2 import simple_switch  # noqa: E402
+from innet.switch.frontend.loader import fingerprint, without_source  # noqa: E402
 
 
 def compile_program(name: str) -> None:
@@ -37,9 +37,9 @@ def compile_program(name: str) -> None:
 def record(case: Case) -> None:
     document = program(case.name)
     packets = case.packets()
-    answer = bmv2.run(document, packets, case.commands, case.registers)
+    answer = simple_switch.run(document, packets, case.commands, case.registers)
     golden = {
-        "simple_switch": bmv2.version(),
+        "simple_switch": simple_switch.version(),
         "fingerprint": fingerprint(document),
         "packets": [[port, data.hex()] for port, data in packets],
         "answers": {

@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE.parent.parent), str(HERE)]
 from record import compile_program  # noqa: E402 - found by that line
 from support import fuzz, fuzz_recording  # noqa: E402
 
-from innet.switch import bmv2  # noqa: E402
+from innet.bmv2 import simple_switch  # noqa: E402
 
 SEED = 1_000  # not one of those that the comparison with simple_switch itself begins with
 PACKETS = 120
@@ -29,7 +29,7 @@ def tools() -> dict[str, str]:
     command = ["p4c-bm2-ss", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = re.search(r"Version (\S+)", done.stdout + done.stderr)
-    return {"p4c": said[1] if said else "unknown", "simple_switch": bmv2.version()}
+    return {"p4c": said[1] if said else "unknown", "simple_switch": simple_switch.version()}
 
 
 def main(names: list[str]) -> None:

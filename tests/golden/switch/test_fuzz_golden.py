@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import fuzz, fuzz_recording
 
-from innet.switch.loader import fingerprint
+from innet.switch.frontend.loader import fingerprint
 
 HERE = Path(__file__).parent
 

@@ -14,7 +14,7 @@ import pytest
 from support.switch_cases import CASES, program
 
 from innet.switch import Switch, load_program
-from innet.switch.loader import fingerprint
+from innet.switch.frontend.loader import fingerprint
 
 
 def load(name: str) -> dict:

@@ -1,0 +1,444 @@
+"""All-reduce: the one place where codecs and a network meet.
+
+    total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
+
+``Collective`` keeps what outlives one all-reduce: the network, with the registers of its switches
+and the workers' chunk counters, and what each worker's codec has held back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.allreduce.loop import Counts, Lockstep, Run
+from innet.allreduce.verification import errors, is_exact, selections
+from innet.codecs import (
+    Codec,
+    CodecSpec,
+    ModelLayers,
+    build_codec,
+    check_floats,
+    check_gradient,
+    check_integer,
+)
+from innet.core.errors import GradientError, InputError, StalledError, StateError
+from innet.core.not_copyable import NotCopyable
+from innet.core.settings import Engine
+from innet.core.threads import OneAtATime, cores
+from innet.network import Faults, Recorder
+from innet.protocol import Timing
+from innet.records import Report, Seconds
+from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
+from innet.wire import Framing
+
+Frame = tuple[float, int, bytes]
+
+
+class Collective(NotCopyable):
+    """Workers of one process with switches between them.
+
+    Args:
+        workers: how many, 1 up to the bits of the program's bitmap.
+        codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``.
+        layers: shapes of the model's layers, or their numbers of elements, in the order of the
+            gradient, for codecs that treat each by itself; one layer if None.
+        program: name of a shipped P4 program.
+        values_per_packet: int32 values in each packet; the program is compiled for some numbers.
+        racks: switches that the workers are spread over, for programs that know several levels.
+        depth: levels of switches, likewise.
+        engine: "jit" or "interpret": how the built-in switches run the program.
+        framing: "udp" or "raw" (Ethernet with an EtherType of its own).
+        window: chunks of a worker under way at once, a power of two; by default all slots of the
+            program. In memory a large window is faster, as more packets share a call.
+        faults: what happens to packets on every link, both ways; nothing if None.
+        timing: the workers' patience, in virtual seconds. With ``partial_after`` set, an all-reduce
+            goes on without workers who are late by so much, and they take no part until they
+            ``rejoin``.
+        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch
+            and with the same gradients.
+        seed: of the codec's hashes and of the faults.
+        verify: compare each result with the oracle, and measure the error against float64 sums.
+        threads: that run the workers' codecs, for large gradients; as many as there are cores if
+            None. Results do not depend on it.
+
+    Attributes:
+        network: the network, running.
+
+    Raises:
+        InputError: a number out of range, an unknown program or engine, faults or a timing that
+            are none.
+        CompositionError: the codec's parts do not fit each other, or the switches' sums.
+    """
+
+    instead_of_a_copy = (
+        "make another with the same arguments, and load the codecs' state_dict into it"
+    )
+
+    def __init__(
+        self,
+        *,
+        workers: int = 4,
+        codec: CodecSpec = "dense",
+        layers: ModelLayers | None = None,
+        program: str = "slots",
+        values_per_packet: int = 64,
+        racks: int | None = None,
+        depth: int | None = None,
+        engine: Engine = "jit",
+        framing: Framing = "udp",
+        window: int | None = None,
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        attempts: int = 1,
+        seed: int = 0,
+        verify: bool = True,
+        threads: int | None = None,
+    ) -> None:
+        seed = check_integer(seed, "the seed")
+        workers = check_integer(workers, "the number of workers")
+        sizes = {
+            "the window": window,
+            "the number of racks": racks,
+            "the depth": depth,
+            "the number of threads": threads,
+        }
+        for name, number in sizes.items():
+            if number is not None:
+                check_integer(number, name)
+        if check_integer(attempts, "the number of attempts") < 1:
+            raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
+        check_conditions(faults, timing)
+        plan = make_plan(
+            program,
+            values_per_packet,
+            Request(workers=workers, window=window, framing=framing, racks=racks, depth=depth),
+        )
+        self.workers = workers
+        self.program = plan.switches[0].program.name
+        self.engine = engine
+        self.verify = verify
+        self.codecs: list[Codec] = [
+            build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
+        ]
+        check_codec(plan, self.codecs[0])
+        self.network = Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
+        self.layout = plan.layout
+        goes_on = timing is not None and timing.partial_after is not None
+        if (goes_on or attempts > 1) and not self.network.has_epochs:
+            raise InputError(
+                f"{self.program} knows no other epoch, which partial results and further attempts "
+                "need; use slots, or leave partial_after and attempts out."
+            )
+        if goes_on and not self.network.has_partials:
+            raise InputError(
+                f"{self.program} gives no partial results; use slots, or leave partial_after out."
+            )
+        threads = min(workers, cores() if threads is None else max(1, threads))
+        self._lockstep = Lockstep(self.codecs, self.network, goes_on=goes_on, threads=threads)
+        self._attempts = attempts
+        self._failed: str | None = None
+        self._one = OneAtATime("this Collective")
+        self._stalled = False
+
+    # ------------------------------------------------------------------ what users call
+
+    def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
+        """Sum the workers' gradients over the network.
+
+        One that fails is as if it had not been begun: nothing of its gradients is held back, and
+        they can be given again. After a ``StalledError`` the next call begins the next epoch of the
+        job, if its protocol has epochs: nothing that is left of this one can harm it.
+
+        Args:
+            gradients: one float32 array per worker, all of one shape, in a list or any other
+                iterable; either of all workers, or of those who are ``present``. They are not
+                modified.
+
+        Returns:
+            The sum as decoded, float32 of that shape, and a report of what it took. If workers were
+            left out because they were late, ``report.details["without"]`` names them; the sum lacks
+            them in every element, and their codecs hold back what feedback can hold back.
+
+        Raises:
+            GradientError: a wrong dtype or shape, or a value that is not finite, alone or with
+                what the worker's codec held back; names the worker. Nothing was sent and no codec
+                has changed.
+            StalledError: a worker waited too long for a slot; says which, and for whom.
+            StateError: the codecs hold back a gradient of another size, and nothing has changed;
+                or an earlier all-reduce failed half-way, so the workers no longer agree; or one is
+                under way in another thread.
+        """
+        with self._one.taken():
+            return self._all_reduce(gradients)
+
+    def _all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
+        begun = time.perf_counter()
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
+                "agree on what was summed; make a new Collective."
+            )
+        given = self._of_present(listed(gradients))
+        flat = flattened(given)
+        # All codecs are asked before any of them takes its gradient up.
+        for worker, vector in flat.items():
+            self.codecs[worker].check(vector)
+        if self._stalled:
+            self.network.begin_epoch(self.plan.job.absent)
+            self._stalled = False
+        before = self._counts()
+        switches = self.network.switch_seconds
+        try:
+            run = self._lockstep.run(flat, self._attempts)
+        except StalledError as error:
+            self._stalled = self.network.has_epochs
+            self._failed = None if self._stalled else type(error).__name__
+            raise
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        counts = self._counts() - before
+        outcomes = list(run.outcomes.values())
+        total = outcomes[0].sum.reshape(given[self.present[0]].shape)
+        spent = time.perf_counter() - begun
+        seconds = Seconds(
+            encode=sum(outcome.encode_seconds for outcome in outcomes),
+            network=run.network,
+            decode=sum(outcome.decode_seconds for outcome in outcomes),
+            total=spent,
+            switch=self.network.switch_seconds - switches,
+        )
+        return total, self._report(flat, run, counts, seconds)
+
+    @property
+    def plan(self) -> Plan:
+        """The network and the job as they are now, as data."""
+        return self.network.plan
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Indices of the workers who take part, ascending."""
+        return self.plan.job.present
+
+    def leave(self, worker: int) -> None:
+        """Go on without a worker, under the next epoch. Its codec keeps what it holds back.
+
+        Raises:
+            InputError: no such worker, or the last one.
+            StateError: it has left already, or the protocol has no epochs.
+        """
+        self._check_worker(worker)
+        if worker not in self.present:
+            raise StateError(f"worker {worker} has left already.")
+        self.network.begin_epoch(self.plan.job.absent | {worker})
+
+    def rejoin(self, worker: int) -> None:
+        """A worker who left takes part again, under the next epoch, with the codec that it had.
+
+        What the codecs must have in common it takes over from one who stayed; what it held back it
+        still has.
+
+        Raises:
+            InputError: no such worker.
+            StateError: it never left, or the protocol has no epochs.
+        """
+        self._check_worker(worker)
+        if worker in self.present:
+            raise StateError(f"worker {worker} takes part already.")
+        self.codecs[worker].adopt(self.codecs[self.present[0]].state_dict())
+        self.network.begin_epoch(self.plan.job.absent - {worker})
+
+    @contextmanager
+    def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
+        """While the context is open, packets between workers and switches are remembered.
+
+        Args:
+            limit: how many to remember at most.
+
+        Yields:
+            A list that is filled when the context closes: (virtual seconds, worker + 1, bytes), in
+            order, both directions. On a single switch, worker + 1 is the switch port.
+
+        Raises:
+            InputError: a limit below 0.
+            StateError: a context of this kind is open already.
+        """
+        if limit is not None:
+            check_integer(limit, "the limit of packets")
+        frames: list[Frame] = []
+        if self.network.edge.tap is not None:
+            raise StateError("packets are being recorded already; close that context first.")
+        recorder = Recorder(limit)
+        self.network.edge.tap = recorder
+        try:
+            yield frames
+        finally:
+            self.network.edge.tap = None
+            seen = zip(recorder.times(), recorder.packets().to_packets(), strict=True)
+            frames.extend((float(when), port, data) for when, (port, data) in seen)
+
+    # ------------------------------------------------------------------ checks and the report
+
+    def _check_worker(self, worker: int) -> None:
+        if not 0 <= check_integer(worker, "the worker") < self.workers:
+            raise InputError(f"there is no worker {worker}; they are 0 .. {self.workers - 1}.")
+
+    def _of_present(self, gradients: list[Vector]) -> dict[int, Vector]:
+        """By worker, of those who take part."""
+        if len(gradients) == self.workers:
+            return {worker: gradients[worker] for worker in self.present}
+        if len(gradients) == len(self.present):
+            return dict(zip(self.present, gradients, strict=True))
+        some = "" if len(self.present) == self.workers else f", {len(self.present)} of them present"
+        raise GradientError(
+            f"{len(gradients)} gradients for {self.workers} workers{some}; pass one for each."
+        )
+
+    def _counts(self) -> Counts:
+        ends = [end.counters for end in self.network.workers]
+        return Counts(
+            sent=np.array([end.sent for end in ends]),
+            received=np.array([end.received for end in ends]),
+            bytes_sent=np.array([end.bytes_sent for end in ends]),
+            retransmissions=np.array([end.retransmissions for end in ends]),
+            switch=self.network.packets_in,
+        )
+
+    def _report(
+        self,
+        flat: dict[int, Vector],
+        run: Run,
+        counts: Counts,
+        seconds: Seconds,
+    ) -> Report:
+        outcomes = list(run.outcomes.values())
+        vectors = [flat[worker] for worker in run.outcomes]
+        chunks = -(-len(vectors[0]) // self.layout.values)
+        exact = is_exact(outcomes) if self.verify else None
+        selected, union = selections(outcomes, len(vectors[0]))
+        error, error_sent = errors(vectors, outcomes) if self.verify else (None, None)
+        without: dict[str, Any] = {"without": list(run.without)} if run.without else {}
+        return Report(
+            exact=exact,
+            workers=len(outcomes),
+            codec=self.codecs[0].describe(),
+            program=self.program,
+            engine=self.engine,
+            transport="memory"
+            if self.network.transport is self.network.edge
+            else "memory with faults",
+            values_per_packet=self.layout.values,
+            elements=len(vectors[0]),
+            selected=selected,
+            union=union,
+            rounds=run.rounds,
+            packets_sent=int(counts.sent.sum()),
+            packets_received=int(counts.received.sum()),
+            bytes_sent=int(counts.bytes_sent.max()),
+            bytes_dense=chunks * self.layout.frame_size,
+            retransmissions=int(counts.retransmissions.sum()),
+            seconds=seconds,
+            switch_packets=counts.switch,
+            max_abs_error=error,
+            max_abs_error_sent=error_sent,
+            infinite=outcomes[0].infinite,
+            details={**outcomes[0].details, **without},
+        )
+
+
+def all_reduce(
+    gradients: Iterable[NDArray[np.float32]],
+    codec: CodecSpec = "dense",
+    program: str = "slots",
+    engine: Engine = "jit",
+    *,
+    layers: ModelLayers | None = None,
+    values_per_packet: int = 64,
+    racks: int | None = None,
+    depth: int | None = None,
+    framing: Framing = "udp",
+    window: int | None = None,
+    faults: Faults | None = None,
+    timing: Timing | None = None,
+    attempts: int = 1,
+    seed: int = 0,
+    verify: bool = True,
+    threads: int | None = None,
+) -> tuple[Vector, Report]:
+    """Sum gradients over a fresh network; one worker per gradient.
+
+    For training, where codecs keep residuals and the switch its registers, make one ``Collective``
+    and call it for every iteration. Arguments, results and errors are those of ``Collective`` and
+    ``Collective.all_reduce``.
+
+    Example:
+        >>> import numpy as np
+        >>> gradients = [np.array([0.5, 0, -2], np.float32), np.array([0, 0, 1], np.float32)]
+        >>> total, report = all_reduce(gradients, codec="lhc")
+        >>> total.tolist(), report.exact
+        ([0.5, 0.0, -1.0], True)
+    """
+    gradients = listed(gradients)
+    if not gradients:
+        raise InputError("no gradients; an all-reduce needs at least one worker.")
+    collective = Collective(
+        workers=len(gradients),
+        codec=codec,
+        layers=layers,
+        program=program,
+        values_per_packet=values_per_packet,
+        racks=racks,
+        depth=depth,
+        engine=engine,
+        framing=framing,
+        window=window,
+        faults=faults,
+        timing=timing,
+        attempts=attempts,
+        seed=seed,
+        verify=verify,
+        threads=threads,
+    )
+    return collective.all_reduce(gradients)
+
+
+# ----------------------------------------------------------------------------
+# Gradients as users pass them: one for each worker, checked before anything is sent.
+
+Vector = NDArray[np.float32]
+
+
+def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
+    """By worker: flat, contiguous, all alike, all finite."""
+    first = next(iter(gradients))
+    for worker, gradient in gradients.items():
+        check_floats(gradient, worker)
+        if gradient.shape != gradients[first].shape:
+            raise GradientError(
+                f"the gradient of worker {worker} has shape {gradient.shape}, that of worker "
+                f"{first} {gradients[first].shape}; all workers must reduce the same tensor."
+            )
+    flat = {
+        worker: np.ascontiguousarray(gradient).reshape(-1) for worker, gradient in gradients.items()
+    }
+    for worker, vector in flat.items():
+        check_gradient(vector, worker)
+    return flat
+
+
+def listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+    """The gradients of any iterable, such as a generator, which can be read only once."""
+    try:
+        found = iter(gradients)
+    except TypeError:
+        raise GradientError(
+            f"the gradients are of type {type(gradients).__name__}; pass a list with one NumPy "
+            "array for each worker."
+        ) from None
+    return list(found)

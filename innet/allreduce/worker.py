@@ -1,0 +1,464 @@
+"""One worker of a job in a process of its own: one codec, one end of the protocol, any transport.
+
+    plan = make_plan("slots", 64, Request(workers=4))
+    with connect(plan, worker=0) as transport:
+        total, report = Worker(plan, 0, codec="lhc", transport=transport).all_reduce(gradient)
+
+``innet.allreduce.collective`` is the same for all workers of a job in one process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.allreduce.streaming import streamer_of
+from innet.codecs import (
+    Codec,
+    CodecSpec,
+    ModelLayers,
+    Outcome,
+    build_codec,
+    check_floats,
+    check_integer,
+)
+from innet.core.errors import (
+    GradientError,
+    InputError,
+    OverflowedError,
+    StalledError,
+    StateError,
+)
+from innet.core.not_copyable import NotCopyable
+from innet.core.reduce_op import Segment
+from innet.core.threads import OneAtATime
+from innet.network import Faults, FaultyTransport, Transport, drive
+from innet.protocol import REORDERING, TAIL_PROBE, Counters, Timing
+from innet.records import Report, Seconds
+from innet.topology import (
+    Plan,
+    PlannedHost,
+    Probe,
+    RegisterReader,
+    WorkerEnd,
+    aggregation_of,
+    check_codec,
+    check_conditions,
+)
+from innet.transport.raw import RawTransport
+from innet.transport.udp import UdpTransport
+from innet.wire import Flag
+
+Vector = NDArray[np.float32]
+
+TIMING = Timing(
+    timeout=0.2,
+    min_timeout=0.2,
+    max_timeout=2.0,
+    give_up=30.0,
+    reordering=REORDERING,
+    tail_probe=TAIL_PROBE,
+)
+"""Patience on a real network: its hosts may wait for a processor longer than for packets."""
+
+
+Renew: TypeAlias = Callable[[tuple[int, ...]], Plan]
+"""(workers to go on without) -> the plan of the job's next epoch. It returns once all others that
+take part have asked for the same, and the switches let the new epoch in."""
+
+
+class ClockedTransport(Transport, Protocol):
+    """A transport in real time."""
+
+    name: str
+
+    def now(self) -> float:
+        """Its clock, seconds."""
+
+
+def connect(
+    plan: Plan, worker: int, interface: str | None = None
+) -> closing[UdpTransport] | closing[RawTransport]:
+    """A worker's connection to its switch, by sockets of this machine or network namespace.
+
+    Args:
+        plan: of the job; its layout says whether to use UDP or raw Ethernet.
+        worker: index of the worker.
+        interface: for raw Ethernet, where to send and receive.
+
+    Raises:
+        InputError: no such worker, or raw Ethernet without an interface.
+        NetworkError: an address or interface that this machine does not have, or not root.
+    """
+    _check_worker(plan, worker)
+    return connect_host(plan, plan.workers[worker], interface)
+
+
+def _check_worker(plan: Plan, worker: int) -> None:
+    if not 0 <= check_integer(worker, "the worker's index") < len(plan.workers):
+        raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
+
+
+def connect_host(
+    plan: Plan, host: PlannedHost, interface: str | None = None
+) -> closing[UdpTransport] | closing[RawTransport]:
+    """The same for any host of the plan, such as the parameter server.
+
+    Raises:
+        InputError: raw Ethernet without an interface.
+        NetworkError: the address or the interface cannot be used.
+    """
+    if plan.layout.framing == "udp":
+        return closing(UdpTransport(host.endpoint, host.peer, plan.layout))
+    if interface is None:
+        raise InputError("raw Ethernet needs an interface; name it, such as eth0.")
+    return closing(RawTransport(interface))
+
+
+class Worker(NotCopyable):
+    """One worker.
+
+    Args:
+        plan: the job and its network, the same for all workers.
+        worker: index of this one.
+        codec: the same for all workers; see ``innet.codecs.build_codec``.
+        transport: the connection to the switch.
+        switch: what runs the program, for the report.
+        faults: of this worker's packets, both ways, made here where a network has none of its own.
+        timing: this worker's patience, in seconds of the transport's clock. With ``partial_after``
+            set an all-reduce goes on without workers who are late by so much, if there is
+            ``renew``.
+        layers: of the gradient; see ``innet.codecs.build_codec``.
+        seed: of the codec's hashes, the same for all workers, and of the faults.
+        renew: how this worker and the others get to the job's next epoch; None if nobody leads
+            them there: what lacks a worker, or stalls, is then an error.
+        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch.
+
+    Attributes:
+        plan: the job as it is now.
+        outcome: of the last all-reduce, for whoever compares the workers'.
+
+    Raises:
+        InputError: no such worker; faults or a timing that are none; further attempts, and nobody
+            who leads to the next epoch; or a window that is to follow congestion, of which the
+            transport tells nothing.
+        CompositionError: the codec's parts do not fit each other, or the switches' sums.
+    """
+
+    instead_of_a_copy = "make it in the process in which it takes part"
+
+    def __init__(
+        self,
+        plan: Plan,
+        worker: int,
+        *,
+        codec: CodecSpec,
+        transport: ClockedTransport,
+        switch: str = "unknown",
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        layers: ModelLayers | None = None,
+        seed: int = 0,
+        renew: Renew | None = None,
+        attempts: int = 1,
+    ) -> None:
+        attempts = check_integer(attempts, "the number of attempts")
+        if attempts < 1 or (attempts > 1 and renew is None):
+            raise InputError(
+                f"{attempts} attempts; one is the least, and more need renew, which leads the "
+                "workers to the job's next epoch."
+            )
+        _check_worker(plan, worker)
+        check_conditions(faults, timing)
+        self.plan = plan
+        self.worker = worker
+        self.outcome: Outcome | None = None
+        self.codec: Codec = build_codec(codec, seed=seed, worker=worker, layers=layers)
+        check_codec(plan, self.codec)
+        self._clock = transport.now
+        self._name = transport.name
+        self._transport: Transport = transport
+        if faults is not None:
+            dice = np.random.default_rng([seed, worker])
+            self._transport = FaultyTransport(transport, faults, dice)
+            self._name = f"{transport.name} with faults"
+        self._switch = switch
+        self._timing = timing or TIMING
+        if self._timing.window_control == "aimd" and not getattr(transport, "carries_ecn", True):
+            raise InputError(
+                "the window control aimd follows marks of congestion, and a switch service gives "
+                "none: it sees no IPv4 headers and knows of no queue. Leave it fixed."
+            )
+        self._renew = renew
+        self._attempts = attempts
+        self._completed = 0  # all-reduces
+        self._failed: str | None = None
+        self._one = OneAtATime(f"worker {worker}")
+        self._workers = len(plan.job.present)
+        self._end = self._new_end(plan)
+        self._streamer = streamer_of(self._end, self._transport)
+
+    def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
+        """Sum this worker's gradient with the others'. All workers call it equally often.
+
+        All or nothing, as ``Collective.all_reduce``: if a single sum lacks a worker, the workers
+        who are in begin again without that one, under the next epoch and with their codecs as they
+        were. All of them have received the same sums, so all ask for the same.
+
+        Args:
+            gradient: float32, of the same shape on all workers. It is not modified.
+            codec: another than its own, with a memory of its own, where one worker reduces several
+                tensors in turn; one that ``innet.topology.check_codec`` takes.
+
+        Returns:
+            The sum as decoded, float32 of that shape, and a report of what this worker did. What
+            takes all workers to know is None or 0 there; see ``innet.allreduce.verification``. If
+            workers were left out because they were late, ``report.details["without"]`` names them.
+
+        Raises:
+            GradientError: a wrong dtype, or a value that is not finite; nothing was sent.
+            StalledError: it waited too long for a slot, and says for which; or sums lack workers,
+                and there is no ``renew``; or the others went on without this one.
+            NetworkError: the interface went away.
+            StateError: the codec holds back a gradient of another size, and nothing was sent; or an
+                earlier all-reduce failed half-way, and ``begin_epoch`` was not called; or one is
+                under way in another thread.
+        """
+        with self._one.taken():
+            return self._all_reduce(gradient, codec)
+
+    def _all_reduce(self, gradient: Vector, codec: Codec | None) -> tuple[Vector, Report]:
+        self._check_sound()
+        codec = self.codec if codec is None else codec
+        check_floats(gradient, self.worker)
+        begun = time.perf_counter()
+        flat = np.ascontiguousarray(gradient).reshape(-1)
+        before = _Packets.of(self._end.counters)
+        state = codec.snapshot()
+        try:
+            outcome, network, without = self._until_whole(flat, codec, state)
+        except BaseException as error:
+            refused = isinstance(error, (GradientError, StateError))
+            unsent = self._end.counters.sent == before.sent
+            self._failed = None if refused and unsent else type(error).__name__
+            codec.load_state_dict(state)  # nothing of this gradient was summed
+            raise
+        self.outcome = outcome
+        self._completed += 1
+        spent = time.perf_counter() - begun
+        seconds = Seconds(
+            encode=outcome.encode_seconds,
+            network=network,
+            decode=outcome.decode_seconds,
+            total=spent,
+        )
+        total = outcome.sum.reshape(gradient.shape)
+        return total, self._report(flat, outcome, before, seconds, codec=codec, without=without)
+
+    def combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
+        """One round without a codec: combine words with the other workers'.
+
+        All workers call it at the same point, with segments of the same operations and lengths.
+
+        Returns:
+            The combined words, one array per segment.
+
+        Raises:
+            StalledError: it waited too long for a slot, or words lack workers who were late.
+            NetworkError: the interface went away.
+            StateError: an earlier round failed, and ``begin_epoch`` was not called; or one is under
+                way in another thread.
+        """
+        with self._one.taken():
+            return self._combine(segments)
+
+    def _combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
+        self._check_sound()
+        try:
+            self._round(segments)
+        except _LateError as late:
+            self._failed = "late workers"
+            names = ", ".join(map(str, late.workers))
+            raise StalledError(f"this round lacks the workers {names}, who were late.") from None
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        return self._end.results()
+
+    def begin_epoch(self, plan: Plan) -> None:
+        """Go on under another epoch of the job: after a failure, or with other workers.
+
+        What the codec holds back stays with it; an all-reduce that failed is as if it had not been
+        begun. Workers that do not agree on how many all-reduces were completed get no sum from
+        each other.
+
+        Args:
+            plan: that of the epoch, on the same transport. All workers get the same.
+
+        Raises:
+            InputError: this worker is absent in it.
+        """
+        end = self._new_end(plan)
+        end.counters = self._end.counters
+        self._end = end
+        self._streamer = streamer_of(self._end, self._transport)
+        self.plan = plan
+        self._workers = len(plan.job.present)
+        self._failed = None
+
+    def _new_end(self, plan: Plan) -> WorkerEnd:
+        host = plan.workers[self.worker]
+        end = aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
+        end.all_or_none = True
+        return end
+
+    def _until_whole(
+        self, flat: Vector, codec: Codec, state: dict[str, Any]
+    ) -> tuple[Outcome, float, tuple[int, ...]]:
+        """As often as it takes and is allowed: outcome, seconds in the network, who is left out."""
+        attempts = self._attempts
+        without: list[int] = []
+        network = 0.0
+        while True:
+            leaving: tuple[int, ...] = ()
+            begun = time.perf_counter()
+            try:
+                outcome, seconds = self._exchange(flat, codec)
+                return outcome, network + seconds, tuple(sorted(without))
+            except StalledError:
+                attempts -= 1
+                if not attempts or self._renew is None:
+                    raise
+            except _LateError as late:
+                leaving = self._allowed(late.workers)
+                without += leaving
+            network += time.perf_counter() - begun
+            codec.load_state_dict(state)
+            assert self._renew is not None
+            self.begin_epoch(self._renew(leaving))
+
+    def _allowed(self, late: tuple[int, ...]) -> tuple[int, ...]:
+        """``late``, if this worker may go on without them."""
+        names = ", ".join(map(str, late))
+        if self.worker in late:
+            raise StalledError(
+                f"the others went on without worker {self.worker}, which was late; it can come "
+                "back under a later epoch (begin_epoch)."
+            ) from None
+        if self._renew is None:
+            raise StalledError(
+                f"sums of this round lack the workers {names}, who were late; begin the job's next "
+                "epoch without them, or pass renew, which does it."
+            ) from None
+        return late
+
+    def diagnose(self, read: RegisterReader) -> str | None:
+        """After a ``StalledError``: whom it waits for, by what the switches' registers hold.
+
+        Args:
+            read: (name of a switch, name of a register, index) -> what the cell holds.
+        """
+        reader = aggregation_of(self.plan.aggregation).slot_reader(self.plan, Probe(read))
+        found = self._end.diagnose(reader)
+        return None if found is None else str(found)
+
+    def _check_sound(self) -> None:
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed half-way ({self._failed}); begin a new job, or go "
+                "on under the next epoch (begin_epoch)."
+            )
+
+    def _round(self, segments: Sequence[Segment]) -> None:
+        """Carry words to the switch; the results are the end's."""
+        now = self._clock()
+        self._end.label = self._completed
+        self._end.start(segments, now)
+        if self._streamer is None:
+            drive({0: self._end}, self._transport, now)
+        else:
+            self._streamer.run(now)
+        if self._end.late:
+            raise _LateError(self._end.late)
+
+    def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
+        """The codec's rounds; the outcome, and the seconds in the network."""
+        rank = self.plan.job.present.index(self.worker)
+        exchange = codec.exchange(flat, self._workers, rank=rank)
+        network = 0.0
+        try:
+            segments = next(exchange)
+            while True:
+                begun = time.perf_counter()
+                self._round(segments)
+                network += time.perf_counter() - begun
+                if codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
+                    segments = exchange.throw(OverflowedError("a sum has left int32."))
+                else:
+                    segments = exchange.send(self._end.results())
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return outcome, network
+        finally:
+            exchange.close()
+
+    def _report(
+        self,
+        flat: Vector,
+        outcome: Outcome,
+        before: _Packets,
+        seconds: Seconds,
+        *,
+        codec: Codec,
+        without: tuple[int, ...],
+    ) -> Report:
+        layout, now = self.plan.layout, _Packets.of(self._end.counters)
+        chunks = -(-len(flat) // layout.values)
+        left_out: dict[str, Any] = {"without": list(without)} if without else {}
+        return Report(
+            exact=None,
+            workers=self._workers,
+            codec=codec.describe(),
+            program=self.plan.switches[0].program.name,
+            engine=self._switch,
+            transport=self._name,
+            values_per_packet=layout.values,
+            elements=len(flat),
+            rounds=outcome.rounds,
+            packets_sent=now.sent - before.sent,
+            packets_received=now.received - before.received,
+            bytes_sent=now.bytes_sent - before.bytes_sent,
+            bytes_dense=chunks * layout.frame_size,
+            retransmissions=now.retransmissions - before.retransmissions,
+            seconds=seconds,
+            max_abs_error=None,
+            max_abs_error_sent=None,
+            infinite=outcome.infinite,
+            details={**outcome.details, **left_out},
+        )
+
+
+class _LateError(Exception):
+    """Sums of this round lack ``workers``."""
+
+    def __init__(self, workers: tuple[int, ...]) -> None:
+        super().__init__(workers)
+        self.workers = workers
+
+
+class _Packets(NamedTuple):
+    """Of a worker's ``Counters``, what reports tell."""
+
+    sent: int
+    received: int
+    bytes_sent: int
+    retransmissions: int
+
+    @classmethod
+    def of(cls, counters: Counters) -> _Packets:
+        return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)

@@ -1,0 +1,320 @@
+"""One running simple_switch: packets and commands in any order, and when it has done all of them.
+
+simple_switch reads its packets from capture files, in the order of their time stamps. Here the
+files are pipes: it waits at each for the next packet that arrives there, so that a packet is
+handed over by writing its successor at the same port, and commands may come between any two.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from innet.bmv2.choice import Control, Controls
+from innet.bmv2.cli import ControlClient
+from innet.core.errors import ControlError, ProgramError, StalledError
+
+Packets = Sequence[tuple[int, bytes]]
+
+_STOP_SECONDS = 5.0
+_FILE_HEADER = struct.Struct("=IHHiIII").pack(0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+_RECORD = struct.Struct("=IIII")
+
+
+class Session:
+    """A fresh simple_switch that plays ``packets``; a context manager, which starts and ends it.
+
+    Args:
+        switch, cli: the executables; without simple_switch_CLI, Thrift's library does its work.
+        program: p4c's JSON, as text.
+        packets: (port, bytes), all that will arrive, in order. ``play`` says when.
+        ports: where packets may leave too; simple_switch sends only to ports that it has.
+        deadline: seconds for the whole session.
+        thrift: commands go by Thrift where it knows them, although simple_switch_CLI is there.
+
+    Raises:
+        ControlError: a command was refused; says what simple_switch_CLI said.
+        ProgramError: simple_switch ended, because it refuses the program or by an assertion of its
+            own; says what it said.
+        StalledError: the deadline passed; says what it waited for.
+    """
+
+    def __init__(
+        self,
+        switch: Path,
+        cli: Path | None,
+        program: str,
+        packets: Packets,
+        *,
+        ports: Iterable[int] = (),
+        deadline: float = 120.0,
+        thrift: bool = False,
+    ) -> None:
+        self._switch, self._cli = switch, cli
+        self._thrift = thrift or cli is None
+        self._program = program
+        self._packets = packets
+        self._ports = sorted({port for port, _ in packets} | set(ports))
+        self._end = time.monotonic() + deadline
+        self._handed = 0
+        #: Position of the packet that arrives next at the same port, by position.
+        self._successors = _successors(packets)
+        self._read = dict.fromkeys(self._ports, len(_FILE_HEADER))
+
+    # ── Start and end ──
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = Path(self._folder.name)
+        self._pipes: dict[int, int] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: Control | None = None
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        (self._path / "program.json").write_text(self._program, encoding="utf-8")
+        thrift = _free_port()
+        command = [str(self._switch), "--use-files", "0", "--thrift-port", str(thrift)]
+        heard = {port for port, _ in self._packets}
+        for port in self._ports:
+            command += ["-i", f"{port}@p{port}"]
+            path = self._path / f"p{port}_in.pcap"
+            if port in heard:
+                os.mkfifo(path)
+                # For reading too, so that neither side waits for the other to open it.
+                self._pipes[port] = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+                os.write(self._pipes[port], _FILE_HEADER)
+            else:
+                path.write_bytes(_FILE_HEADER)
+        with (self._path / "log").open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - the user's own tool, no shell
+                [*command, "program.json"], cwd=self._path, stdout=log, stderr=subprocess.STDOUT
+            )
+        self._wait(lambda: _listening(thrift), "simple_switch to listen")
+        if self._cli is None or self._thrift:
+            self._control = Controls(json.loads(self._program), thrift, self._cli)
+        else:  # the reference
+            self._control = ControlClient(self._cli, thrift)
+        # The egress queues of simple_switch hold 64 packets and drop what is more.
+        self.command("set_queue_depth 10000000")
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.kill()  # what it has sent is in the files already
+            self._process.wait(_STOP_SECONDS)
+        for pipe in self._pipes.values():
+            os.close(pipe)
+        self._folder.cleanup()
+
+    # ── Control ──
+
+    def command(self, line: str) -> str:
+        """Run one command; returns what simple_switch_CLI printed, or raises ControlError."""
+        return self.commands([line])[0]
+
+    def commands(self, lines: Sequence[str]) -> list[str]:
+        """The same for several, up to the first that is refused."""
+        answers = self.attempt(lines)
+        for line, answer in zip(lines, answers, strict=True):
+            if refused(answer):
+                raise ControlError(f"simple_switch_CLI: {line}: {answer.strip()}")
+        return answers
+
+    def attempt(self, lines: Sequence[str]) -> list[str]:
+        """What simple_switch_CLI prints for each command; ``refused`` tells a refusal."""
+        assert self._control is not None, "commands belong into the with statement"
+        try:
+            return self._control.run(lines)
+        except ControlError:
+            self._check_alive()
+            raise
+
+    # ── Packets ──
+
+    def play(self, count: int | None = None) -> dict[int, list[bytes]]:
+        """Let the next ``count`` packets arrive (None: all that are left).
+
+        Returns when simple_switch has nothing more to do: what it sent since the last call, by
+        port and in order; ports that sent nothing are left out.
+        """
+        end = len(self._packets) if count is None else self._handed + count
+        for position in range(self._handed, end):
+            if position == 0:
+                self._write_first()
+            else:
+                self._release(position - 1)
+        self._handed = end
+        self._wait(self._idle, "simple_switch to come to rest")
+        return {port: sent for port in self._ports if (sent := self._sent(port))}
+
+    def _write_first(self) -> None:
+        """The first packet of each port, without which simple_switch does not choose the next."""
+        first = {port: position for position, (port, _) in reversed([*enumerate(self._packets)])}
+        for position in first.values():
+            self._write(position)
+
+    def _release(self, position: int) -> None:
+        """Write what follows the packet at ``position`` at its port, for which the switch waits."""
+        following = self._successors[position]
+        if following is not None:
+            self._write(following)
+        else:
+            os.close(self._pipes.pop(self._packets[position][0]))
+
+    def _write(self, position: int) -> None:
+        """A packet as a record; its time stamp says which of all is next."""
+        port, data = self._packets[position]
+        seconds, micros = divmod(position, 1_000_000)
+        record = _RECORD.pack(seconds, micros, len(data), len(data)) + data
+        pipe = self._pipes[port]
+        rest = memoryview(record)
+        while rest:
+            try:
+                rest = rest[os.write(pipe, rest) :]
+            except BlockingIOError:
+                self._wait(lambda: _writable(pipe), "simple_switch to read its packets")
+
+    def _sent(self, port: int) -> list[bytes]:
+        """What left at ``port`` since it was asked last."""
+        with (self._path / f"p{port}_out.pcap").open("rb") as file:
+            file.seek(self._read[port])
+            content = file.read()
+        self._read[port] += len(content)
+        return [data for _, data in _records(content)]
+
+    def times(self) -> list[float]:
+        """When packets left, in seconds by simple_switch's own clock, in no order."""
+        return [
+            seconds
+            for port in self._ports
+            for seconds, _ in _records((self._path / f"p{port}_out.pcap").read_bytes()[24:])
+        ]
+
+    # ── What it is doing ──
+
+    def _idle(self) -> bool:
+        """Whether all of it sleeps and nothing is left to read.
+
+        Two looks at every thread: if each sleeps both times, and was not switched to in between,
+        then all slept at the moment between the two looks. Work to do would have woken one.
+        """
+        if any(_unread(pipe) for pipe in self._pipes.values()):
+            return False
+        first = self._threads()
+        return all(state == "S" for state, *_ in first.values()) and first == self._threads()
+
+    def _threads(self) -> dict[str, tuple[str, str, str]]:
+        """State and context switches, voluntary and not, of each thread."""
+        assert self._process is not None
+        self._check_alive()
+        threads = {}
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            try:
+                lines = (task / "status").read_text(encoding="ascii").splitlines()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # ended since it was listed
+            known = dict(line.split(":", 1) for line in lines)
+            threads[task.name] = (
+                known["State"].split()[0],
+                known["voluntary_ctxt_switches"],
+                known["nonvoluntary_ctxt_switches"],
+            )
+        return threads
+
+    def _wait(self, ready: Callable[[], bool], what: str) -> None:
+        pause = 0.0
+        while not ready():
+            self._check_alive()
+            if time.monotonic() > self._end:
+                raise StalledError(f"deadline passed while waiting for {what}.")
+            time.sleep(pause)
+            pause = min(0.01, pause + 0.0002)
+
+    def _check_alive(self) -> None:
+        assert self._process is not None
+        status = self._process.poll()
+        if status is None:
+            return
+        log = (self._path / "log").read_text(encoding="utf-8", errors="replace").strip()
+        ending = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        raise ProgramError(
+            f"simple_switch ended with {ending}; it may not accept the program or an option. Its "
+            f"last words: {log[-500:]}"
+        )
+
+
+def refused(answer: str) -> bool:
+    """Whether ``answer`` of simple_switch_CLI tells an error."""
+    return bool(re.search(r"^(?:.*Error|Invalid|\*\*\* Unknown|Could not)", answer, re.MULTILINE))
+
+
+def _successors(packets: Packets) -> list[int | None]:
+    following: list[int | None] = [None] * len(packets)
+    latest: dict[int, int] = {}
+    for position, (port, _) in enumerate(packets):
+        if port in latest:
+            following[latest[port]] = position
+        latest[port] = position
+    return following
+
+
+def _records(content: bytes) -> list[tuple[float, bytes]]:
+    """(time, data) of the whole records of a capture file without its header."""
+    records = []
+    offset = 0
+    while offset + _RECORD.size <= len(content):
+        seconds, micros, length, _ = _RECORD.unpack_from(content, offset)
+        offset += _RECORD.size + length
+        if offset <= len(content):
+            records.append((seconds + micros * 1e-6, content[offset - length : offset]))
+    return records
+
+
+def _unread(pipe: int) -> int:
+    """Bytes in a pipe."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
+
+
+def _writable(pipe: int) -> bool:
+    return bool(select.select([], [pipe], [], 0)[1])
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

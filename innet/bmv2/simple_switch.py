@@ -1,0 +1,191 @@
+"""Packets through an installed simple_switch: the reference that the built-in switch is held to.
+
+simple_switch reads its packets from capture files and writes what it sends into others, so neither
+root nor network interfaces are needed. ``run`` starts a fresh switch, loads its control plane,
+plays the packets and reads registers and counters back; ``open_session`` takes turns with it.
+
+Source: BMv2's docs/simple_switch.md and docs/runtime_CLI.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.bmv2.choice import has_thrift
+from innet.bmv2.session import Packets, Session
+from innet.core.errors import ControlError, InputError, MissingToolError
+
+_REMEDY = (
+    "Install BMv2 (https://github.com/p4lang/behavioral-model#installing-bmv2) so that "
+    "simple_switch is on PATH, and simple_switch_CLI too or Thrift's library (pip install "
+    "'innet[bmv2]'). The built-in switch needs none of them."
+)
+
+_NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "mirroring_add")
+"""Commands whose arguments from the second on are ports."""
+
+MAX_READ = (1 << 63) - 1
+"""simple_switch's control plane hands out cells as signed integers of 64 bits: larger ones read so.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What simple_switch did.
+
+    Attributes:
+        packets: what left, by port, in order; each port that heard or could send has its list.
+        registers: those that were asked for, by name.
+        seconds: between the first and the last packet that left, by simple_switch's own clock.
+    """
+
+    packets: dict[int, list[bytes]]
+    registers: dict[str, NDArray[np.uint64]]
+    seconds: float
+
+
+def find_simple_switch(
+    path: str | Path | None = None, *, checked: bool = False
+) -> tuple[Path, Path | None]:
+    """simple_switch and simple_switch_CLI on PATH; None for the latter where Thrift's library is.
+
+    Args:
+        path: rather this simple_switch.
+        checked: rather the ``simple_switch_checked`` on PATH, if there is one: people call so a
+            build whose assertions are on.
+
+    Raises:
+        MissingToolError: something is not there; says how to get it.
+    """
+    names = (str(path or "simple_switch"), "simple_switch_CLI")
+    switch, cli = (shutil.which(name) for name in names)
+    if checked:
+        switch = shutil.which("simple_switch_checked") or switch
+    if switch is None or (cli is None and not has_thrift()):
+        missing = names[0] if switch is None else names[1]
+        raise MissingToolError(missing, "running a program on BMv2", _REMEDY)
+    return Path(switch), None if cli is None else Path(cli)
+
+
+def version() -> str:
+    """Of the installed simple_switch, such as "1.15.5".
+
+    Raises:
+        MissingToolError: there is none.
+        InputError: it cannot be run.
+    """
+    switch, _ = find_simple_switch()
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
+            [switch, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "unknown"
+    except OSError as error:  # such as one that was built for another processor
+        raise InputError(f"{switch} cannot be run: {error.strerror or error}.") from error
+    return result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "unknown"
+
+
+def open_session(
+    program: Mapping[str, Any],
+    packets: Packets,
+    ports: Iterable[int] = (),
+    *,
+    deadline: float = 120.0,
+    checked: bool = False,
+    thrift: bool = False,
+) -> Session:
+    """A session, to be used in a ``with`` statement; see ``Session`` and ``find_simple_switch``."""
+    switch, cli = find_simple_switch(checked=checked)
+    return Session(
+        switch, cli, json.dumps(program), packets, ports=ports, deadline=deadline, thrift=thrift
+    )
+
+
+def run(
+    program: Mapping[str, Any],
+    packets: Packets,
+    commands: Iterable[str] = (),
+    registers: Iterable[str] = (),
+    deadline: float = 120.0,
+    *,
+    ports: Iterable[int] = (),
+    one_by_one: bool = False,
+) -> Reference:
+    """Play ``packets`` through a fresh simple_switch.
+
+    Args:
+        program: p4c's JSON.
+        packets: (port, bytes) in the order in which they arrive.
+        commands: control plane, in the dialect of simple_switch_CLI.
+        registers: names of the register arrays to read back at the end.
+        deadline: seconds for the whole run.
+        ports: where packets may leave, besides those at which they arrive and those that commands
+            for multicast and mirroring name; what leaves elsewhere, as by an action's argument, is
+            lost in simple_switch.
+        one_by_one: a packet comes when all is done that the one before it led to, so that copies
+            and packets that go round meet no others, and packets for different ports use the
+            registers of the egress in their order.
+
+    Raises:
+        MissingToolError: simple_switch is not installed.
+        ControlError: simple_switch_CLI reported an error.
+        ProgramError: simple_switch refused the program.
+        StalledError: the deadline passed; says what it waited for.
+    """
+    commands = list(commands)
+    known = {port for port, _ in packets} | ports_of(commands) | set(ports)
+    with open_session(program, packets, known, deadline=deadline) as session:
+        session.commands(commands)
+        sent: dict[int, list[bytes]] = {}
+        for burst in [1] * len(packets) if one_by_one else [len(packets)]:
+            for port, left in session.play(burst).items():
+                sent.setdefault(port, []).extend(left)
+        values = {each: read_register(session, each) for each in registers}
+        times = session.times()
+    return Reference(
+        packets={port: sent.get(port, []) for port in sorted(known)},
+        registers=values,
+        seconds=max(times) - min(times) if times else 0.0,
+    )
+
+
+def ports_of(commands: Sequence[str]) -> set[int]:
+    """Ports that multicast nodes, link aggregation groups and mirror sessions name."""
+    ports: set[int] = set()
+    for command in commands:
+        words = command.partition("|")[0].split()
+        if words and words[0] in _NAMING_PORTS:
+            ports.update(int(word) for word in words[2:] if word.isdigit())
+    return ports
+
+
+def read_register(session: Session, name: str) -> NDArray[np.uint64]:
+    """All cells of a register array; one that is over ``MAX_READ`` reads ``MAX_READ``."""
+    answer = session.command(f"register_read {name}")
+    match = re.search(re.escape(name) + r"=\s*([\d, ]+)", answer)
+    if match is None:
+        raise ControlError(f"simple_switch_CLI did not answer register_read {name}: {answer}")
+    return np.array([int(value) for value in match.group(1).split(",")], np.uint64)
+
+
+def read_counters(session: Session, name: str, indices: Sequence[int]) -> list[tuple[int, int]]:
+    """(packets, bytes) of cells of a counter array; of a direct one, ``indices`` are handles."""
+    answers = session.commands([f"counter_read {name} {index}" for index in indices])
+    cells = []
+    for answer in answers:
+        match = re.search(r"\((\d+) bytes, (\d+) packets\)", answer)
+        if match is None:
+            raise ControlError(f"simple_switch_CLI did not answer counter_read {name}: {answer}")
+        cells.append((int(match[2]), int(match[1])))
+    return cells

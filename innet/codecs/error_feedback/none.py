@@ -1,0 +1,18 @@
+"""Feedback ``none``: what was not sent is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.codecs.parts import Choice, Feedback, Floats, Selector
+from innet.core.settings import Settings
+
+
+class NoFeedback(Feedback[Settings]):
+    """No state."""
+
+    name = "none"
+
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+        selector.observe(gradient)
+        return selector.choose(gradient, workers)

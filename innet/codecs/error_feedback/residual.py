@@ -1,0 +1,171 @@
+"""Feedback ``residual``: what was not sent is added to the next gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.checks import check_gradient, check_picks
+from innet.codecs.parts import Choice, Context, Feedback, Floats, Ints, Selector
+from innet.core.errors import GradientError, StateError
+from innet.core.settings import Settings
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+# Half the distance to the float32 that would follow the largest: what is smaller cannot push a
+# finite gradient over the edge.
+_HARMLESS = 2.0**103
+
+
+class Residual(Feedback[Settings]):
+    """With x = gradient + residual: sent + new residual == x, bit for bit.
+
+    What is sent leaves the residual as the float32 values that were selected; the error that the
+    quantizer makes on them is fed back only where the quantizer asks for it: then sent is what the
+    integers stand for (``Scaling.represented``). There, and where a selector sends other values
+    than those of x (``Selector.verbatim``), the residual is x - sent, rounded to float32.
+    """
+
+    name = "residual"
+    capabilities = Capabilities(
+        requires={
+            REST: "a residual keeps what the selector leaves behind, and this one leaves nothing; "
+            "use feedback 'none'."
+        }
+    )
+
+    def __init__(self, parameters: Settings, context: Context) -> None:
+        super().__init__(parameters, context)
+        self.residual: Floats | None = None
+        self._reach = 0.0  # no element of the residual is larger in magnitude
+        self._sent: tuple[Ints | None, Floats] | None = None
+
+    def check(self, gradient: Floats) -> None:
+        """See ``select``; nothing is changed."""
+        if self.residual is None:
+            return
+        if self.residual.size != gradient.size:
+            raise StateError(
+                f"the residual of worker {self.context.worker} has {self.residual.size} elements, "
+                f"the gradient {gradient.size}; use one codec for each tensor layout."
+            )
+        if self._reach >= _HARMLESS:
+            self._check_sum(gradient, self.residual)
+
+    def notices(self, selector: Selector[Any]) -> bool:
+        return selector.local and selector.verbatim and selector.notices
+
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+        """What the selector chooses of gradient + residual. A new array becomes the residual.
+
+        Raises:
+            StateError: the residual belongs to a gradient of another length.
+            GradientError: gradient + residual is beyond float32, or the gradient is not finite; the
+                residual is unchanged.
+        """
+        self.check(gradient)
+        residual = self._so_far(gradient)
+        selector.observe(gradient)
+        # From here on the gradient is in the residual, wherever the exchange may end.
+        if selector.local and selector.verbatim:
+            (indices, values), rest = selector.select_from_sum(gradient, residual)
+            if selector.notices and not np.isfinite(values).all():
+                self._check_sum(gradient, residual)
+            self.residual, self._sent = rest, (indices, values)
+        else:
+            self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
+            self._reach = _FLOAT32_MAX
+            picks = yield from selector.choose(self.residual, workers)
+            check_picks(picks, gradient.size, f"selector {selector.name!r}")
+            indices, values = picks
+            place = slice(None) if indices is None else indices
+            before = self.residual[place].copy()
+            self._sent = indices, before
+            # A selector that sends everything may return x itself: subtract into a new array first.
+            rest = left_over(before, values)
+            values = values if indices is not None else values.copy()
+            self.residual[place] = rest
+        # The largest element was among the selected, so it is no smaller than what stays.
+        known = LARGEST in selector.capabilities.provides and selector.verbatim
+        self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
+        return indices, values
+
+    def amend(self, values: Floats) -> None:
+        if self._sent is not None and self.residual is not None:
+            indices, before = self._sent
+            place = slice(None) if indices is None else indices
+            self.residual[place] = left_over(before, values)
+            self._reach = _FLOAT32_MAX
+
+    def undo(self) -> None:
+        """Put what was selected back: the gradient is in the residual, as if k had been 0."""
+        if self._sent is not None and self.residual is not None:
+            indices, values = self._sent
+            self.residual[slice(None) if indices is None else indices] = values
+        self._sent = None
+
+    def settle(self, applied: Ints | None) -> None:
+        if applied is not None and self._sent is not None and self.residual is not None:
+            indices, values = self._sent
+            if indices is None:
+                indices = np.arange(values.size, dtype=np.int32)
+            lost = ~np.isin(indices, applied, assume_unique=True)
+            self.residual[indices[lost]] = values[lost]
+            self._reach = _FLOAT32_MAX
+        self._sent = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"residual": None if self.residual is None else self.residual.copy()}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"residual": self.residual}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._expect(state, {"residual"})
+        residual = loaded(state["residual"], "residual")
+        self.residual = residual
+        self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
+        self._sent = None
+
+    def _so_far(self, gradient: Floats) -> Floats:
+        return np.zeros(gradient.size, np.float32) if self.residual is None else self.residual
+
+    def _check_sum(self, gradient: Floats, residual: Floats) -> None:
+        check_gradient(gradient, self.context.worker)
+        with np.errstate(over="ignore"):
+            *_, bad = self.context.kernels.survey(gradient + residual)
+        if bad >= 0:
+            raise GradientError(
+                f"the gradient of worker {self.context.worker} plus its residual overflows float32 "
+                f"at index {bad} ({gradient[bad]} + {residual[bad]}); scale the gradients down."
+            )
+
+
+def left_over(x: Floats, sent: Floats) -> Floats:
+    """X - sent, at most float32's largest number: what a selector or a quantizer makes of elements
+    near it may have the other sign.
+    """
+    with np.errstate(over="ignore"):
+        rest: Floats = x - sent
+    return np.clip(rest, -_FLOAT32_MAX, _FLOAT32_MAX, out=rest)
+
+
+def loaded(array: Any, what: str) -> Floats | None:
+    """A copy of an array out of a saved state; None stands for none yet.
+
+    Raises:
+        StateError: it is not what is held back of a gradient; names it as ``what``.
+    """
+    if array is None:
+        return None
+    floats: Floats = np.array(array)
+    if floats.dtype != np.float32 or floats.ndim != 1:
+        raise StateError(
+            f"the saved {what} is {floats.dtype} of shape {floats.shape}, not float32 of one "
+            "dimension."
+        )
+    if not np.isfinite(floats).all():
+        raise StateError(f"the saved {what} has values that are not finite.")
+    return floats

@@ -1,1 +1,0 @@
-"""Quantisers: float32 to integers and back. One file each."""

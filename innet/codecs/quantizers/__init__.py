@@ -1,0 +1,1 @@
+"""Quantizers: float32 to integers and back. One file each."""

@@ -1,0 +1,80 @@
+"""Quantizer ``fixed``: fixed point with one scale, which all workers share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from innet.codecs.capabilities import INT32, ONE_INTEGER, ZEROS, Capabilities
+from innet.codecs.parts import Floats, Ints, Quantizer, Scaling, Selection
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import Settings
+from innet.kernels import Kernels
+
+_INT32_MAX = 2**31 - 1
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class Fixed(Quantizer[Settings]):
+    """q = round(x · s) with s = B / M, B = floor((2**31 - 1) / N), half to even, in float64.
+
+    N is the number of workers and M the largest magnitude of all workers' values, which the
+    network finds: every worker announces the bits of its own largest magnitude, and the bits of
+    non-negative floats, read as integers, are in the order of the floats, so that MAX of integers
+    is MAX of magnitudes.
+
+    No overflow. With u = 2**-53, fl(B / M) <= B·(1 + u) / M, and |x| <= M, so that the product
+    before it is rounded is at most B·(1 + u) < B + 2**-22, as B < 2**31. B + 2**-22 is a float64,
+    and rounding is monotonic, so the rounded product is no larger than that, and the integer
+    nearest to it is at most B: |q| <= B. The N integers of a coordinate sum up to at most
+    N·B <= 2**31 - 1 in magnitude, and so does every partial sum. -2**31 does not occur.
+
+    Nor does the scale overflow: the smallest M that is not zero is 2**-149, and B / M < 2**180.
+
+    Error. A value is off by at most half a step, M / B / 2, and the sum by at most N of these
+    (about N² · M / 2**32), besides the rounding of the result to float32. A sum beyond float32's
+    range becomes infinite, as in IEEE arithmetic.
+    """
+
+    name = "fixed"
+    capabilities = Capabilities(
+        provides=frozenset({INT32, ONE_INTEGER, ZEROS}),
+        rounds=(1, 1),
+        integer_width=32,
+        overflow_bound="floor((2**31 - 1) / N)",
+        metadata="1",
+    )
+
+    def announce(self, selection: Selection) -> list[Segment]:
+        return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
+
+    def agree(self, answers: list[Ints], workers: int) -> Scaling:
+        largest = float(answers[0][:1].view(np.float32)[0])
+        return FixedScaling(self.context.kernels, largest, workers)
+
+
+class FixedScaling(Scaling):
+    """One scale for all.
+
+    Args:
+        kernels: the functions that work on arrays.
+        largest: the largest magnitude of all workers' values.
+        workers: how many there are.
+    """
+
+    def __init__(self, kernels: Kernels, largest: float, workers: int) -> None:
+        self._kernels = kernels
+        bound = _INT32_MAX // workers
+        self.scale = bound / largest if largest else 0.0
+        self.step = largest / bound
+        self.finite = never_infinite(self.step)
+
+    def quantize(self, values: Floats) -> Ints:
+        return self._kernels.quantize(values, self.scale)
+
+    def dequantise(self, integers: Ints) -> Floats:
+        return self._kernels.dequantise(integers, self.step)
+
+
+def never_infinite(step: float) -> bool:
+    """Whether every int32 times the step, a float64, is finite as a float32, -2**31 included."""
+    return 2.0**31 * step <= _FLOAT32_MAX

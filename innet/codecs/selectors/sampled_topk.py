@@ -1,0 +1,119 @@
+"""Selector ``sampled``: top-k by a threshold that a sample gives, checked and mended."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from innet.codecs.capabilities import LARGEST, REST, Capabilities
+from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
+from innet.codecs.parts import Context, Counting, Floats, Ints, Selector
+from innet.codecs.selectors.threshold import reaching_or_largest
+from innet.core.settings import Settings
+
+Ratio = Annotated[float, Field(gt=0, le=1)]
+
+_TINIEST = float(np.finfo(np.float32).smallest_subnormal)
+_TOO_MANY, _TOO_FEW = 1.3, 0.8  # selected / wanted
+_LOWER, _TIMES = 0.8, 10  # by what, and how often at most, a threshold is lowered
+_SAMPLED_HITS = 2  # so many of a sample are to reach the threshold at least, as far as it depends
+
+
+class SampledSettings(Settings):
+    """How many are wanted, and how the threshold is found.
+
+    Attributes:
+        ratio: share of the elements to select, above 0 and at most 1.
+        sample: share of the elements that are looked at to find the threshold; at least 2 / ratio
+            elements are.
+        warmup: the ratios of the beginning, one after the other.
+        warmup_steps: all-reduces for which each ratio of ``warmup`` holds, an epoch in the paper;
+            0 for no warm-up.
+        layers: elements or shape of each layer of the gradient; without, as the codec was told.
+    """
+
+    ratio: Ratio = 0.001
+    sample: Ratio = 0.01
+    warmup: Annotated[tuple[Ratio, ...], Field(strict=False)] = (0.25, 0.063, 0.015, 0.004)
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
+
+
+class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
+    """The sparsification of DGC (Lin et al., ICLR 2018, arXiv 1712.01887).
+
+    Of every n-th element of a layer the share ``ratio`` is found exactly; the least of them is the
+    threshold. Where more than 1.3 times the wanted reach it, the wanted are found exactly among
+    these; where fewer than 0.8 times do, it is lowered to 0.8 of itself, ten times at most. So at
+    most 1.3 · max(1, floor(ratio · size)) of a layer are selected, and of a layer that is not zero
+    at least its largest element.
+
+    Differences with the paper: the sample is no random one but every n-th element, so that runs
+    repeat. n is odd, so that it does not fall in step with rows of even length.
+    """
+
+    name = "sampled"
+    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    settings = SampledSettings
+
+    def __init__(self, parameters: SampledSettings, context: Context) -> None:
+        super().__init__(parameters, context)
+        self.layers = chosen_layers(parameters.layers, context.layers)
+
+    def check(self, gradient: Floats) -> None:
+        check_layers(self.layers, gradient.size, self.context.worker)
+
+    def ratio(self) -> float:
+        """Of the next all-reduce."""
+        steps, warmup = self.parameters.warmup_steps, self.parameters.warmup
+        if steps and self._step // steps < len(warmup):
+            return warmup[self._step // steps]
+        return self.parameters.ratio
+
+    def select(self, x: Floats) -> tuple[Ints | None, Floats]:
+        if not x.size:
+            return np.empty(0, np.int32), x.copy()
+        ratio = self.ratio()
+        found = []
+        for part in slices(self.layers, x.size):
+            indices, values = self._of_layer(x[part], ratio)
+            found.append((indices + np.int32(part.start), values))
+        return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+
+    def conclude(self, total: Floats) -> Ints | None:
+        """All that was selected counts; the warm-up goes on."""
+        del total
+        self._step += 1
+        return None
+
+    def _of_layer(self, x: Floats, ratio: float) -> tuple[Ints, Floats]:
+        kernels = self.context.kernels
+        wanted = _share(ratio, x.size)
+        threshold = self._guess(x, ratio)
+        indices, values = reaching_or_largest(kernels, x, threshold)
+        for _ in range(_TIMES):
+            if indices.size >= _TOO_FEW * wanted or threshold == _TINIEST:
+                break
+            threshold = max(_TINIEST, threshold * _LOWER)
+            indices, values = reaching_or_largest(kernels, x, threshold)
+        if indices.size > _TOO_MANY * wanted:
+            chosen, values = kernels.top_k(values, wanted)
+            indices = indices[chosen]
+        return indices, values
+
+    def _guess(self, x: Floats, ratio: float) -> float:
+        """The threshold that the sample gives."""
+        count = max(self.parameters.sample * x.size, min(x.size, _SAMPLED_HITS / ratio))
+        stride = max(1, x.size // math.ceil(count))
+        sample = np.ascontiguousarray(x[:: stride - (stride % 2 == 0)])
+        _, values = self.context.kernels.top_k(sample, _share(ratio, sample.size))
+        return max(_TINIEST, self.context.kernels.smallest(values, 0.0)[0])
+
+
+def _share(ratio: float, size: int) -> int:
+    """max(1, floor(ratio · size)), the ratio taken as the decimal number that was written."""
+    return max(1, int(Fraction(str(ratio)) * size))

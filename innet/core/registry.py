@@ -1,0 +1,97 @@
+"""Named plug-ins: one class for codecs' parts, programs, transports and whatever else has names.
+
+A registry holds ``name -> "module:attribute"`` and imports the module when the name is first used,
+so that a part whose dependencies are missing costs nothing until it is asked for. Other
+distributions add to it by an entry point in the group that the registry names.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from innet.core.errors import ConfigError, InputError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names and what they stand for.
+
+    Args:
+        kind: what is registered, as it reads in an error message ("codec", "selector").
+        group: entry-point group in which other distributions register more.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._targets: dict[str, str] = {}
+        self._loaded: dict[str, T] = {}
+        self._others: dict[str, str] = {}  # of names from entry points, the distribution
+        self._entry_points_read = False
+
+    def register(self, name: str, target: str | T) -> None:
+        """Add ``name``. ``target`` is "module:attribute", imported on first use, or the object.
+
+        Raises:
+            InputError: the name is taken.
+        """
+        if name in self._targets or name in self._loaded:
+            raise InputError(f"{self.kind} {name!r} is registered already; choose another name.")
+        if isinstance(target, str):
+            self._targets[name] = target
+        else:
+            self._loaded[name] = target
+
+    def get(self, name: str) -> T:
+        """What ``name`` stands for.
+
+        Raises:
+            UnknownNameError: nothing of that name; the message lists what there is.
+            ConfigError: it is another distribution's, and that does not hold what it promises.
+        """
+        if name not in self._loaded:
+            self._read_entry_points()
+            if name not in self._targets:
+                raise UnknownNameError(self.kind, name, self.names())
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def _load(self, name: str) -> T:
+        module, _, attribute = self._targets[name].partition(":")
+        try:
+            loaded: T = attrgetter(attribute)(importlib.import_module(module))
+        except (ImportError, AttributeError) as error:
+            if name not in self._others:
+                raise
+            raise ConfigError(
+                f"{self.kind} {name!r} cannot be loaded from {self._targets[name]!r}, an entry "
+                f"point of {self._others[name]} in the group {self.group!r}: {error}. Mend that "
+                "distribution, or uninstall it."
+            ) from error
+        return loaded
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        self._read_entry_points()
+        return sorted({*self._targets, *self._loaded})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def _read_entry_points(self) -> None:
+        if self._entry_points_read:
+            return
+        self._entry_points_read = True
+        for point in entry_points(group=self.group):
+            # A name of innet itself wins: installing a package must not change what a run means.
+            if point.name not in self._targets and point.name not in self._loaded:
+                self._targets[point.name] = point.value
+                self._others[point.name] = point.dist.name if point.dist else "a distribution"

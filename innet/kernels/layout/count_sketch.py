@@ -1,0 +1,88 @@
+"""Where an element lies in a count sketch: the definition that all kernels follow.
+
+A sketch has ``rows`` rows of ``columns`` cells, one row after the other. Elements are hashed by
+blocks of ``lanes`` consecutive ones. The element at lane l of block b is added to one cell in each
+row j, negated or not:
+
+    key j = mix(seed + (j + 1) · 0x9E3779B97F4A7C15)        all modulo 2**64
+    z     = mix(b · 0x9E3779B97F4A7C15 + key j)
+    column: ((low half of z) · columns >> 32, + l) mod columns
+    negative where bit 64 - lanes + l of z is set
+
+``mix`` is the finaliser of SplitMix64, as in ``innet.kernels.layout.lhc``. Nothing is stored for an
+element, and no product leaves 64 bits but those that are meant to wrap around: the column's factors
+are below 2**32 each.
+
+A block lies in neighbouring cells, which are read and written together. The laws of a count sketch
+hold as for elements that are hashed one by one: an element is equally likely to lie in each of the
+columns, two of different blocks meet in a row with a probability of 1 / columns, and their signs
+are independent; so an estimate has the element's value as its mean, and no more variance, as
+elements of one block never meet. Where blocks overlap, though, all elements there meet at once.
+
+Charikar, Chen, Farach-Colton: Finding frequent items in data streams, ICALP 2002,
+https://doi.org/10.1007/3-540-45465-9_59.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError
+
+MAX_ROWS = 31
+LANES = 16  # of a sketch that is not small
+_NARROW = 16 * LANES  # columns; with fewer, blocks would overlap too often
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountLayout:
+    """Size and seed of a count sketch.
+
+    Attributes:
+        rows: odd, so that the median is one of them; 3 to 31.
+        columns: cells in a row, at least 1.
+        seed: chooses the hash functions, 0 .. 2**63 - 1.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    rows: int
+    columns: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.rows <= MAX_ROWS or self.rows % 2 == 0:
+            raise InputError(
+                f"a count sketch cannot have {self.rows} rows; use an odd number, 3 to {MAX_ROWS}."
+            )
+        if not (self.columns >= 1 and self.cells < 2**31):
+            raise InputError(f"a count sketch cannot have {self.columns} columns.")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"the seed {self.seed} of a sketch is not in 0 .. 2**63 - 1.")
+
+    @property
+    def cells(self) -> int:
+        """Cells of the whole sketch."""
+        return self.rows * self.columns
+
+    @property
+    def lanes(self) -> int:
+        """Elements that are hashed together: 16, or 1 in sketches of fewer than 256 columns."""
+        return LANES if self.columns >= _NARROW else 1
+
+    def keys(self) -> NDArray[np.uint64]:
+        """One for each row, shape (rows,)."""
+        keys = [_mix((self.seed + (row + 1) * _GOLDEN) & _MASK) for row in range(self.rows)]
+        return np.array(keys, np.uint64)
+
+
+def _mix(z: int) -> int:
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)

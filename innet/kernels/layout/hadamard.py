@@ -1,0 +1,24 @@
+"""Blocks of a randomized Hadamard transform: the definition that all kernels follow.
+
+A vector is cut into blocks of ``block`` consecutive elements, a power of two; what is left over at
+the end is a block of its own, filled up with zeros to the next power of two. Within a block of n
+
+    y = H · D · x,    H[i, j] = (-1)^popcount(i & j)
+
+with D the diagonal of random signs. Element i of the whole vector is negated where bit i mod 64 of
+
+    mix(key + (i div 64 + 1) · 0x9E3779B97F4A7C15)        modulo 2**64
+
+is set, with ``mix`` of ``innet.kernels.layout.lhc``. H is not scaled: H · H = n, so that integers
+remain integers, and no order of the additions is better than another.
+"""
+
+from __future__ import annotations
+
+MOST = 8192  # elements of a block: 32 KiB of integers, which a GPU's shared memory holds
+
+
+def padded(size: int, block: int) -> int:
+    """Elements of the blocks of a vector of ``size`` elements together."""
+    whole, left = divmod(size, block)
+    return whole * block + (1 << (left - 1).bit_length() if left else 0)

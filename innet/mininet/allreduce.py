@@ -1,0 +1,196 @@
+"""All-reduces on a Mininet network: settings in, sums and reports out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from innet.allreduce.verification import errors, is_exact, selections
+from innet.allreduce.worker import Vector
+from innet.codecs import check_gradient
+from innet.core.errors import InnetError
+from innet.mininet.network import made, network, scratch
+from innet.mininet.nodes import BuiltinSwitch
+from innet.mininet.settings import NetSettings
+from innet.mininet.worker_pool import WorkerPool, interface_packets
+from innet.processes.outcomes import load
+from innet.records import Report, Seconds
+
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NetResult:
+    """What an all-reduce on a network gave.
+
+    Attributes:
+        sum: float32, of the gradients' shape.
+        reports: of each round.
+        left: workers without whom the others went on, and why.
+    """
+
+    sum: Vector
+    reports: tuple[Report, ...]
+    left: Mapping[int, str]
+
+    @property
+    def report(self) -> Report:
+        """Of the last round."""
+        return self.reports[-1]
+
+
+def run(settings: NetSettings) -> NetResult:
+    """``run_jobs`` for one job."""
+    (result,) = run_jobs(settings)
+    return result
+
+
+def run_jobs(
+    settings: NetSettings,
+    *,
+    watch: Watch = lambda _: None,
+    inspect: Callable[[Any, list[NetResult]], None] | None = None,
+    on_failure: Callable[[Any, InnetError], None] | None = None,
+) -> list[NetResult]:
+    """Bring a network up, sum the gradients of all jobs over it at once, and take it down.
+
+    Args:
+        settings: what to do.
+        watch: told what is being done.
+        inspect: called with Mininet's network and the results before the network is taken down.
+        on_failure: the same with an error, once the workers have ended.
+
+    Returns:
+        Of each job. The packets of switches are those of all jobs together.
+
+    Raises:
+        InnetError: something is missing or cannot be used, or a part of the network failed;
+            everything is down again.
+    """
+    jobs = range(1, settings.jobs + 1)
+    gradients = {job: settings.of_job(job).gradients() for job in jobs}
+    settings = settings.model_copy(update={"workers": len(gradients[1])}).completed()
+    settings.timing()  # one that cannot be is told before anything is started
+    shared = settings.shared_plan()
+    for of_job in gradients.values():
+        for worker, gradient in enumerate(of_job):
+            check_gradient(gradient.reshape(-1), worker)
+    if settings.pcap is not None:
+        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
+    with scratch() as folder, contextlib.ExitStack() as running:
+        watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
+        topo = settings.mininet_topo(shared, folder)
+        net = running.enter_context(network(topo, limited=settings.limited))
+        watch("starting the workers")
+        forces = {}
+        reports: dict[int, list[Report]] = {job: [] for job in jobs}
+        with _looked_at(net, on_failure), contextlib.ExitStack() as working:
+            for job in jobs:
+                own = folder / f"job{job}"
+                own.mkdir()
+                of_worker = settings.of_job(job).of_worker()
+                forces[job] = WorkerPool(net, shared.jobs[job - 1], of_worker, own)
+                for worker, gradient in enumerate(gradients[job]):
+                    forces[job].give(worker, gradient)
+                working.enter_context(forces[job])
+            for number in range(settings.rounds):
+                watch(f"all-reduce {number + 1} of {settings.rounds}")
+                before = packets(net)
+                for force in forces.values():
+                    force.begin()
+                while not all([force.poll() for force in forces.values()]):  # noqa: C419 - all of them
+                    pass
+                events = {job: force.finish() for job, force in forces.items()}
+                passed = packets(net) - before
+                for job, force in forces.items():
+                    each = [Report.model_validate(event["report"]) for event in events[job]]
+                    report = combined(gradients[job], force, each, passed)
+                    reports[job].append(with_links(report, settings))
+        results = [_result(forces[job], reports[job]) for job in jobs]
+        if inspect is not None:
+            inspect(net, results)
+    return results
+
+
+def _result(force: WorkerPool, reports: list[Report]) -> NetResult:
+    total: Vector = np.load(force.output(force.present[0]))
+    return NetResult(total, tuple(reports), dict(force.left))
+
+
+@contextlib.contextmanager
+def _looked_at(net: Any, on_failure: Callable[[Any, InnetError], None] | None) -> Iterator[None]:
+    """Errors are shown to ``on_failure`` on their way."""
+    try:
+        yield
+    except InnetError as error:
+        if on_failure is not None:
+            on_failure(net, error)
+        raise
+
+
+def with_links(report: Report, settings: NetSettings) -> Report:
+    """A report that says what links were like and what made them so."""
+    if not settings.links:
+        return report
+    return report.model_copy(update={"transport": f"{report.transport}, {settings.links}"})
+
+
+def combined(
+    gradients: list[Vector], workers: WorkerPool, reports: list[Report], switch_packets: int
+) -> Report:
+    """One report of what the workers' reports say, and of whether their sums are right.
+
+    That is not known if somebody died when its words were summed and it had not said which.
+    """
+    report = combined_counts(reports, switch_packets)
+    known = [worker for worker in workers.summed if workers.outcome(worker).exists()]
+    if len(known) < len(workers.summed):
+        return report
+    outcomes = [load(workers.outcome(worker)) for worker in known]
+    flat = [gradients[worker].reshape(-1) for worker in known]
+    error, error_sent = errors(flat, outcomes)
+    selected, union = selections(outcomes, len(flat[0]))
+    return report.model_copy(
+        update={
+            "exact": is_exact(outcomes),
+            "selected": selected,
+            "union": union,
+            "max_abs_error": error,
+            "max_abs_error_sent": error_sent,
+        }
+    )
+
+
+def combined_counts(reports: list[Report], switch_packets: int) -> Report:
+    """One report of the workers', without what takes their outcomes to know."""
+    first = reports[0]
+    return first.model_copy(
+        update={
+            "transport": f"Mininet, {first.transport}",
+            "packets_sent": sum(each.packets_sent for each in reports),
+            "packets_received": sum(each.packets_received for each in reports),
+            "bytes_sent": max(each.bytes_sent for each in reports),
+            "retransmissions": sum(each.retransmissions for each in reports),
+            "seconds": Seconds(
+                encode=sum(each.seconds.encode for each in reports),
+                network=max(each.seconds.network for each in reports),
+                decode=sum(each.seconds.decode for each in reports),
+                total=max(each.seconds.total for each in reports),
+            ),
+            "switch_packets": switch_packets,
+        }
+    )
+
+
+def packets(net: Any) -> int:
+    """Packets that the switches have processed."""
+    return sum(
+        each.statistics()["packets_in"]
+        if isinstance(each, BuiltinSwitch)
+        else interface_packets(each)
+        for each in net.switches
+    )

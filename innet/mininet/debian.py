@@ -1,0 +1,73 @@
+"""Mininet, wherever the system has it; the rest of this package imports its names from here.
+
+Mininet is a package of the distribution (Debian, Ubuntu: ``mininet``) and lies in the folder of the
+system's Python, which a virtual environment does not see. That folder is searched too, for the time
+of this import only, so that nothing else comes from it.
+
+Raises:
+    MissingToolError: on import, where Mininet is not installed; says how to get it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from innet.core.errors import MissingToolError
+
+_FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
+
+
+#: Where ifconfig and tc are. Root has them on PATH, unless by ``su``, which leaves a user's PATH.
+_PROGRAMS = ("/usr/sbin", "/sbin")
+
+
+def _see_programs() -> None:
+    """Mininet looks for its programs on PATH, and so does what it starts."""
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path += [folder for folder in _PROGRAMS if folder not in path]
+    os.environ["PATH"] = os.pathsep.join(path)
+
+
+@contextmanager
+def _system_packages() -> Iterator[None]:
+    before = list(sys.path)
+    sys.path += [folder for folder in _FOLDERS if Path(folder, "mininet").is_dir()]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+_see_programs()
+with _system_packages():
+    try:
+        from mininet.cli import CLI
+        from mininet.link import Link, TCIntf
+        from mininet.log import error as log_error
+        from mininet.log import setLogLevel
+        from mininet.net import VERSION, Mininet
+        from mininet.node import Host, Switch
+        from mininet.topo import Topo
+    except ImportError as error:
+        raise MissingToolError(
+            "Mininet",
+            "networks of namespaces",
+            f"On Debian or Ubuntu: sudo apt install mininet ({error}).",
+        ) from None
+
+__all__ = [
+    "CLI",
+    "VERSION",
+    "Host",
+    "Link",
+    "Mininet",
+    "Switch",
+    "TCIntf",
+    "Topo",
+    "log_error",
+    "setLogLevel",
+]

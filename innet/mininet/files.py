@@ -1,0 +1,355 @@
+"""Table entries as p4lang's tutorials write them (runtime_json), as commands of simple_switch_CLI.
+
+Source: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py describes the format.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from innet.core.errors import ConfigError, UnknownNameError
+from innet.core.settings import Settings, validate
+from innet.mininet.debian import Topo
+from innet.mininet.nodes import P4Host
+from innet.mininet.topologies import SWITCHES, SwitchKind
+from innet.network.memory import MAX_PORT
+from innet.tools.files import open_document, program_in
+
+_LARGEST_PRIORITY = 1 << 30
+
+
+def commands(path: Path, program: Mapping[str, Any]) -> list[str]:
+    """The commands that make what the file describes.
+
+    Args:
+        path: a runtime_json file.
+        program: BMv2 JSON of what the switch runs; it says in which order keys and parameters go.
+
+    Raises:
+        ConfigError: the file cannot be read, or an entry cannot be used.
+        UnknownNameError: a table, action, key or parameter that the program does not have.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        entries = document.get("table_entries", [])
+        groups = document.get("multicast_group_entries", [])
+        sessions = document.get("clone_session_entries", [])
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}.") from None
+    names = _Names(program)
+    try:
+        made = [names.table_command(entry) for entry in entries]
+        made += _group_commands(groups)
+        made += _session_commands(sessions)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, UnknownNameError):
+            raise
+        raise ConfigError(
+            f"{path}: an entry cannot be used: {type(error).__name__} {error}."
+        ) from None
+    return made
+
+
+class _Names:
+    """Tables and actions of a program, by name."""
+
+    def __init__(self, program: Mapping[str, Any]) -> None:
+        self.tables = {
+            table["name"]: table for pipe in program["pipelines"] for table in pipe["tables"]
+        }
+        self.actions = {action["name"]: action for action in program["actions"]}
+
+    def table_command(self, entry: Mapping[str, Any]) -> str:
+        table = _known("table", str(entry["table"]), self.tables)
+        name = str(entry["action_name"])
+        action = _known("action", name, self.actions)
+        given = dict(entry.get("action_params") or {})
+        parameters = [
+            _text(_take("parameter", each["name"], given, name)) for each in action["runtime_data"]
+        ]
+        _nothing_left("parameter", given, [each["name"] for each in action["runtime_data"]])
+        if entry.get("default_action"):
+            return " ".join(["table_set_default", table["name"], name, *parameters])
+        match = dict(entry.get("match") or {})
+        keys, ranked = [], False
+        for key in table["key"]:
+            kind = key["match_type"]
+            ranked = ranked or kind in ("ternary", "range")
+            value = match.pop(key["name"], None)
+            keys.append(_key(kind, value, table["name"], key["name"]))
+        _nothing_left("key", match, [key["name"] for key in table["key"]])
+        words = ["table_add", table["name"], name, *keys, "=>", *parameters]
+        if ranked:  # P4Runtime's largest priority wins, simple_switch_CLI's smallest
+            words.append(str(_LARGEST_PRIORITY - int(entry.get("priority", 1))))
+        return " ".join(words)
+
+
+def _key(kind: str, value: Any, table: str, name: str) -> str:
+    if kind == "exact" and value is not None:
+        return _text(value)
+    if kind == "lpm":
+        prefix, length = value or (0, 0)
+        return f"{_text(prefix)}/{int(length)}"
+    if kind == "ternary":
+        number, mask = value or (0, 0)
+        return f"{_text(number)}&&&{_text(mask)}"
+    if kind == "range" and value is not None:
+        low, high = value
+        return f"{_text(low)}->{_text(high)}"
+    raise ValueError(f"table {table} needs a value for {name} ({kind})")
+
+
+def _text(value: Any) -> str:
+    """A number, an IPv4 or a MAC address, as a number."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeError(f"{value!r} is no number and no address")
+    if isinstance(value, int):
+        return str(value)
+    if re.fullmatch(r"[0-9A-Fa-f]{1,2}(:[0-9A-Fa-f]{1,2}){5}", value):
+        return "0x" + "".join(part.zfill(2) for part in value.split(":"))
+    if re.fullmatch(r"\d+(\.\d+){3}", value):
+        return str(int(ipaddress.IPv4Address(value)))
+    return str(int(value, 0))
+
+
+def _group_commands(groups: list[Mapping[str, Any]]) -> Iterator[str]:
+    handle = 0
+    for group in groups:
+        number = int(group["multicast_group_id"])
+        yield f"mc_mgrp_create {number}"
+        for replica in group["replicas"]:
+            yield f"mc_node_create {int(replica['instance'])} {int(replica['egress_port'])}"
+            yield f"mc_node_associate {number} {handle}"
+            handle += 1
+
+
+def _session_commands(sessions: list[Mapping[str, Any]]) -> Iterator[str]:
+    for session in sessions:
+        for replica in session["replicas"]:
+            yield f"mirroring_add {int(session['clone_session_id'])} {int(replica['egress_port'])}"
+
+
+def _known(kind: str, name: str, known: Mapping[str, Any]) -> Any:
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
+    return known[name]
+
+
+def _take(kind: str, name: str, given: dict[str, Any], of: str) -> Any:
+    if name not in given:
+        raise ValueError(f"{of} needs the {kind} {name}")
+    return given.pop(name)
+
+
+def _nothing_left(kind: str, given: Mapping[str, Any], known: list[str]) -> None:
+    for name in given:
+        raise UnknownNameError(kind, name, known)
+
+
+# ----------------------------------------------------------------------------
+# Topologies in the JSON of p4lang's tutorials: hosts, switches and links, with their tables.
+#
+#     {"hosts": {"h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["..."]}},
+#      "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
+#      "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
+#
+# A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s, at most
+# 1,000. A switch may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json,
+# "cli_input": a file of simple_switch_CLI's commands. Files are looked for beside the topology, and
+# in the folders above it, as the tutorials name them.
+
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
+_FASTEST = 1000  # Mbit/s, what Mininet's links can have
+
+
+def _link(words: Any) -> tuple[Any, ...]:
+    """A link as the file says it, if it is one."""
+    if not isinstance(words, list) or not 2 <= len(words) <= 4:
+        raise ValueError(
+            'give ["NODE", "NODE", DELAY, RATE], of which the last two can be left out'
+        )
+    if not all(isinstance(end, str) for end in words[:2]):
+        raise ValueError("its ends are names of nodes")
+    delay = words[2] if len(words) > 2 else 0
+    rate = words[3] if len(words) > 3 else _FASTEST
+    if not isinstance(delay, str | int | float):
+        raise ValueError('the delay is a number of milliseconds, or a text such as "5ms"')
+    if not (isinstance(rate, int | float) and 0 < rate <= _FASTEST):
+        raise ValueError(f"the rate is a number of Mbit/s above 0, at most {_FASTEST}")
+    return tuple(words)
+
+
+def _address(text: str) -> str:
+    """An IPv4 address, with or without the length of its prefix."""
+    ipaddress.IPv4Interface(text)
+    return text
+
+
+def _mac(text: str) -> str:
+    if not _MAC.fullmatch(text):
+        raise ValueError("give a MAC address such as 08:00:00:00:01:11")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Mac = Annotated[str, AfterValidator(_mac)]
+LinkWords = Annotated[tuple[Any, ...], PlainValidator(_link)]
+
+
+class HostDescription(Settings):
+    """A host: its address with prefix length, MAC address, and commands to run on it."""
+
+    ip: Address | None = None
+    mac: Mac | None = None
+    commands: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class SwitchDescription(Settings):
+    """A switch: its own program, if it has one, and what its tables hold."""
+
+    program: str | None = None
+    runtime_json: str | None = None
+    cli_input: str | None = None
+    mac: str | None = None
+
+
+class TopologyFile(Settings):
+    """What a topology file says; see the module."""
+
+    hosts: dict[str, HostDescription]
+    switches: dict[str, SwitchDescription]
+    links: tuple[LinkWords, ...] = Field(default=(), strict=False)
+
+
+def load(path: Path) -> TopologyFile:
+    """Read a topology.
+
+    Raises:
+        ConfigError: it cannot be read, or says something that cannot be used; names it.
+        UnknownNameError: a link names a host or switch that is not there.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the topology {path}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the topology {path} is no valid JSON: {error}.") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"the topology {path} must be a JSON object with hosts and links.")
+    found = validate(TopologyFile, document, source=str(path))
+    taken: set[tuple[str, int]] = set()
+    for link in found.links:
+        for end in link[:2]:
+            name, port = _end(found, end, path)
+            if port is not None and (name, port) in taken:
+                raise ConfigError(f"{path}: two links at {end}; a port has one.")
+            if port is not None:
+                taken.add((name, port))
+    return found
+
+
+def _end(found: TopologyFile, word: str, path: Path) -> tuple[str, int | None]:
+    """A node and its port, from "h1", "s1" or "s1-p2"."""
+    if word in found.hosts or word in found.switches:
+        return word, None
+    name, dash, port = word.rpartition("-p")
+    if dash and name in found.switches and port.isdigit():
+        if int(port) > MAX_PORT:
+            raise ConfigError(f"{path}: {word}: a switch has ports 0 to {MAX_PORT}.")
+        return name, int(port)
+    known = [*found.hosts, *found.switches]
+    raise UnknownNameError("host or switch", word, known, of=f"the links of {path}")
+
+
+class FileTopo(Topo):
+    """The network that a topology file describes."""
+
+    def build(
+        self,
+        path: Path,
+        program: Path | None,
+        *,
+        switch: SwitchKind = "builtin",
+        switch_options: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
+        rules: tuple[str, ...] = (),
+    ) -> None:
+        """Called by Mininet's ``Topo``.
+
+        Args:
+            path: of the topology file.
+            program: BMv2 JSON for switches without a program of their own.
+            switch: which kind all switches are.
+            switch_options: arguments for all of them.
+            folder: for logs and sockets.
+            rules: commands for all switches, before those of the file.
+        """
+        found = load(path)
+        for name, host in found.hosts.items():
+            self.addHost(
+                name,
+                cls=P4Host,
+                ip=host.ip,
+                mac=host.mac,
+                interface="eth0",
+                commands=host.commands,
+            )
+        for name, each in found.switches.items():
+            own = program if each.program is None else beside(path, each.program)
+            if own is None:
+                raise ConfigError(f"switch {name} of {path} has no program; name one with --p4.")
+            self.addSwitch(
+                name,
+                cls=SWITCHES[switch],
+                program=own,
+                commands=(*rules, *_rules(path, each, own)),
+                folder=folder,
+                **(switch_options or {}),
+            )
+        for link in found.links:
+            (a, port_a), (b, port_b) = (_end(found, end, path) for end in link[:2])
+            self.addLink(a, b, port1=port_a, port2=port_b, **_limits(link))
+
+
+def limited(path: Path) -> bool:
+    """Whether a link of the topology has a rate or a delay."""
+    return any(_limits(link) for link in load(path).links)
+
+
+def beside(path: Path, name: str) -> Path:
+    """The file ``name`` beside the topology, or in a folder above it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for folder in path.resolve().parents:
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"{path} names {name}, which is not there.")
+
+
+def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
+    if switch.cli_input is not None:
+        text = beside(path, switch.cli_input).read_text(encoding="utf-8-sig", errors="replace")
+        return [line for line in text.splitlines() if line.partition("#")[0].strip()]
+    if switch.runtime_json is None:
+        return []
+    document = open_document(program)
+    program_in(document, program)  # a clear message, if it is none
+    return commands(beside(path, switch.runtime_json), document)
+
+
+def _limits(link: LinkWords) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if len(link) > 2 and link[2] not in (0, "0", "0ms"):
+        options["delay"] = link[2] if isinstance(link[2], str) else f"{link[2]}ms"
+    if len(link) > 3:
+        options |= {"bw": float(link[3]), "use_tbf": True}
+    return options

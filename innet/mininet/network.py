@@ -1,0 +1,156 @@
+"""A Mininet network that is up while a context is open, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from innet.core.errors import InnetError, InputError, NetworkError
+from innet.mininet.debian import Link, Mininet, Topo, setLogLevel
+from innet.mininet.links import LimitedLink
+from innet.mininet.nodes import P4Switch
+
+_PREFIX = "innet-net-"
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the files of a run, gone afterwards; so are those of runs that were killed."""
+    here = Path(tempfile.gettempdir())
+    for folder in here.glob(f"{_PREFIX}*"):
+        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as made:
+        yield Path(made)
+
+
+@contextlib.contextmanager
+def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
+    """``topo`` as a running network.
+
+    It is taken down when the context closes: after success, errors, Ctrl-C and SIGTERM alike.
+
+    Args:
+        topo: what to build.
+        limited: links have a rate, a delay or a loss.
+
+    Yields:
+        Mininet's ``Mininet``.
+
+    Raises:
+        InputError: not root.
+        InnetError: a switch did not start; see ``P4Switch.start``.
+    """
+    require_root("a Mininet network")
+    setLogLevel("error")
+    with _terminated_like_interrupted():
+        net = None
+        try:
+            with _mininet_errors():
+                net = Mininet(
+                    topo=None,
+                    controller=None,
+                    link=LimitedLink if limited else Link,
+                    build=False,
+                    ipBase="10.0.0.0/16",
+                )
+                net.topo = topo
+                net.build()
+                net.start()
+            yield net
+        finally:
+            if net is not None:
+                take_down(net)
+
+
+def take_down(net: Any) -> None:
+    """Stop everything, whatever fails on the way; Ctrl-C waits until it is done."""
+    with _undisturbed():
+        for switch in net.switches:
+            with contextlib.suppress(Exception):  # the others are to be stopped as well
+                switch.stop()
+        for node in (*net.switches, *net.hosts):
+            with contextlib.suppress(Exception):
+                node.terminate()
+        for node in (*net.switches, *net.hosts):
+            if node.shell is not None:
+                with contextlib.suppress(Exception):
+                    node.shell.wait(5)
+
+
+def require_root(what: str) -> None:
+    """Raise InputError unless this process may make namespaces and interfaces."""
+    if os.geteuid() != 0:
+        raise InputError(f"{what} needs root: run the command with sudo.")
+
+
+def made(folder: Path) -> Path:
+    """A folder for captures, as an absolute path: switches write there from wherever they are.
+
+    Raises:
+        InputError: there cannot be one.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror or error}.") from None
+    return folder.resolve()
+
+
+def check_switches(net: Any) -> None:
+    """Raise NetworkError if a switch has ended; says which, and what it said."""
+    for switch in net.switches:
+        if isinstance(switch, P4Switch):
+            switch.check()
+
+
+@contextlib.contextmanager
+def _mininet_errors() -> Iterator[None]:
+    """Mininet raises bare exceptions, of which the text tells more than a traceback."""
+    try:
+        yield
+    except InnetError:
+        raise
+    except Exception as error:
+        raise NetworkError(f"Mininet could not build the network: {error}") from error
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, so that what is open is closed; unless this program has
+    something of its own for it, as ``innet`` has.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal asks
+        raise KeyboardInterrupt
+
+    with _handler(signal.SIGTERM, interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    with _handler(signal.SIGINT, signal.SIG_IGN), _handler(signal.SIGTERM, signal.SIG_IGN):
+        yield
+
+
+@contextlib.contextmanager
+def _handler(
+    number: int, handler: Callable[[int, FrameType | None], Any] | signal.Handlers
+) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -1,0 +1,350 @@
+"""Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from innet.bmv2.choice import Controls
+from innet.bmv2.session import refused
+from innet.bmv2.simple_switch import find_simple_switch
+from innet.core.errors import ControlError, InputError, NetworkError, StalledError
+from innet.mininet import processes
+from innet.mininet.debian import Host, Switch, log_error
+from innet.mininet.namespaces import listens, network_namespace_of, set_mtu, turn_offloads_off
+from innet.mininet.processes import NodeProcess
+
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+_QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
+_QUEUE = 1 << 20  # packets; simple_switch's own 64 drop what two workers send at once
+
+
+class P4Host(Host):
+    """A host whose packets are as on a cable: offloads off, IPv6 quiet, static ARP.
+
+    Args:
+        neighbors: IPv4 address -> MAC address, which ARP need not ask for.
+        interface: what to call its interface; by default Mininet's name, such as h1-eth0.
+        commands: to run once it is there; one that fails is told, and the next one is run.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+    """
+
+    def config(
+        self,
+        *,
+        neighbors: Mapping[str, str] | None = None,
+        interface: str | None = None,
+        commands: Sequence[str] = (),
+        mtu: int | None = None,
+        **params: Any,
+    ) -> Any:
+        """Called by Mininet once the host has its interfaces."""
+        result = super().config(**params)
+        default = self.defaultIntf()
+        if interface is not None and default is not None:
+            default.rename(interface)
+        prepare(self, mtu)
+        for command in commands:
+            said = self.cmd(command).strip()
+            status = self.cmd("echo $?").strip()
+            if status != "0":  # as where a tool is missing; the others may do
+                why = said or "it said nothing"
+                log_error(f"{self.name}: `{command}` failed with status {status}: {why}\n")
+        if neighbors and default is not None:
+            self.cmd(
+                "; ".join(
+                    f"ip neigh replace {ip} lladdr {mac} dev {default.name}"
+                    for ip, mac in neighbors.items()
+                )
+            )
+        return result
+
+
+def prepare(node: Any, mtu: int | None = None) -> None:
+    """Make a node's interfaces carry what they would carry on a cable, and nothing of their own.
+
+    Args:
+        node: Mininet's.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+    """
+    node.cmd(_QUIET)
+    with network_namespace_of(node.pid):
+        for interface in node.intfNames():
+            turn_offloads_off(interface)
+            if mtu is not None and interface != "lo":
+                set_mtu(interface, mtu)
+
+
+class P4Switch(Switch):
+    """A switch that runs a compiled P4 program, in network namespace of its own.
+
+    Args:
+        name: as everywhere in Mininet.
+        program: BMv2 JSON.
+        commands: control plane, in the dialect of simple_switch_CLI.
+        folder: for logs, sockets and captures; by default one of its own while
+            this process runs.
+        pcap: write captures of every interface into this folder.
+        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+        deadline: seconds within which it must be ready.
+        batch: ``start`` does not wait; ``batchStartup`` does, for all switches. Mininet says so
+            where it calls both, so that switches become ready at the same time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        program: str | Path,
+        commands: Sequence[str] = (),
+        folder: str | Path | None = None,
+        pcap: str | Path | None = None,
+        mtu: int | None = None,
+        deadline: float = _READY_SECONDS,
+        batch: bool = False,
+        **params: Any,
+    ) -> None:
+        params["inNamespace"] = True
+        params.setdefault("dpid", "1")
+        super().__init__(name, **params)
+        self.program = Path(program)
+        self.commands = tuple(commands)
+        self.pcap = None if pcap is None else Path(pcap)
+        self.mtu = mtu
+        self.deadline = deadline
+        self._batch = batch
+        if folder is None:
+            folder = tempfile.mkdtemp(prefix=f"innet-{name}-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        self.folder = Path(folder)
+        self.process: NodeProcess | None = None
+
+    def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface
+        """Called by Mininet: start the program, and wait until it takes packets.
+
+        Raises:
+            InputError: there is no such program.
+            NetworkError: the switch ended; says what it said.
+            StalledError: it was not ready in time.
+            ControlError: a command was refused.
+        """
+        if not self.program.is_file():
+            raise InputError(f"switch {self.name}: there is no program {self.program}.")
+        self.cmd("ip link set lo up")
+        prepare(self, self.mtu)
+        self._launch({port: each.name for port, each in self.intfs.items() if each.name != "lo"})
+        if not self._batch:
+            self._wait()
+
+    @classmethod
+    def batchStartup(cls, switches: Sequence[Any]) -> Sequence[Any]:  # noqa: N802 - Mininet's name
+        """Called by Mininet once all switches have been started; see ``start`` for errors."""
+        for switch in switches:
+            switch._wait()
+        return switches
+
+    @abstractmethod
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        """Start the program."""
+
+    @abstractmethod
+    def _wait(self) -> None:
+        """Until it takes packets and commands."""
+
+    @abstractmethod
+    def command(self, line: str) -> str:
+        """Run one command of simple_switch_CLI; returns what it prints.
+
+        Raises:
+            ControlError: it was refused.
+            NetworkError: the switch is not running.
+        """
+
+    def check(self) -> None:
+        """Raise NetworkError if the switch has ended."""
+        if self.process is None or not self.process.running:
+            raise self.process.death() if self.process else NetworkError(f"{self.name} is off.")
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        """Called by Mininet."""
+        if self.process is not None:
+            self.process.end()
+            self.process = None
+        super().stop(deleteIntfs)
+
+
+class BuiltinSwitch(P4Switch):
+    """innet's own switch model, a process on raw interfaces.
+
+    Args:
+        name: as everywhere in Mininet.
+        engine: "jit" or "interpret".
+        seed: of the program's random().
+        params: see ``P4Switch``.
+    """
+
+    def __init__(self, name: str, *, engine: str = "jit", seed: int = 0, **params: Any) -> None:
+        super().__init__(name, **params)
+        self.engine = engine
+        self.seed = seed
+        self._client: socket.socket | None = None
+        self._socket = self.folder / f"{self.name}.sock"
+
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        rules = self.folder / f"{self.name}.commands"
+        rules.write_text("\n".join(self.commands) + "\n", encoding="utf-8")
+        words: list[str | Path] = [processes.PYTHON, "-m", "innet.processes.switch", self.program]
+        words += ["--commands", rules, "--control", self._socket]
+        words += ["--engine", self.engine, "--seed", str(self.seed)]
+        if self.pcap is not None:
+            words += ["--pcap", self.pcap]
+        for port, interface in interfaces.items():
+            words += ["--interface", f"{port}@{interface}"]
+        self.process = NodeProcess(
+            f"switch {self.name}",
+            self.pid,
+            words,
+            self.folder / f"{self.name}.log",
+            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    def _wait(self) -> None:
+        assert self.process is not None
+        self.process.hear(self.deadline, "ready")
+
+    def command(self, line: str) -> str:
+        answer = self._ask(line)
+        if "error" in answer:
+            raise ControlError(f"{self.name}: {answer['error']}")
+        return str(answer["answer"])
+
+    def statistics(self) -> dict[str, int]:
+        """What became of packets; see ``innet.processes.switch``."""
+        found: dict[str, int] = self._ask("statistics")["answer"]
+        return found
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        self.check()
+        if "\n" in line:
+            raise ControlError(f"not one command: {line!r}")
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(_ANSWER_SECONDS)
+                client.connect(str(self._socket))
+                client.sendall(line.encode() + b"\n")
+                said = b""
+                while not said.endswith(b"\n"):
+                    read = client.recv(1 << 16)
+                    if not read:
+                        break
+                    said += read
+            answer: dict[str, Any] = json.loads(said)
+        except TimeoutError:
+            raise StalledError(
+                f"{self.name} did not answer {line!r} within {_ANSWER_SECONDS:g} s."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise NetworkError(f"{self.name} cannot be asked {line!r}: {error}.") from None
+        return answer
+
+
+class Bmv2Switch(P4Switch):
+    """BMv2's simple_switch.
+
+    Args:
+        name: as everywhere in Mininet.
+        simple_switch: the executable; by default the one on PATH. For its control plane there
+            must be Thrift's library, or simple_switch_CLI on PATH.
+        thrift_port: where its control plane listens, in the switch's own namespace.
+        device_id: as simple_switch's option.
+        log_level: "off", or simple_switch's log level; the log goes to the folder.
+        params: see ``P4Switch``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        simple_switch: str | Path | None = None,
+        thrift_port: int = 9090,
+        device_id: int = 0,
+        log_level: str = "off",
+        **params: Any,
+    ) -> None:
+        self._switch, self._cli = find_simple_switch(simple_switch)
+        super().__init__(name, **params)
+        self.thrift_port = thrift_port
+        self.device_id = device_id
+        self.log_level = log_level
+        self._control: Controls | None = None
+
+    def _launch(self, interfaces: Mapping[int, str]) -> None:
+        words: list[str | Path] = [self._switch]
+        for port, interface in interfaces.items():
+            words += ["-i", f"{port}@{interface}"]
+        words += ["--thrift-port", str(self.thrift_port), "--device-id", str(self.device_id)]
+        if self.log_level != "off":
+            words += ["--log-file", self.folder / f"{self.name}-packets", "--log-flush"]
+            words += ["--log-level", self.log_level]
+        if self.pcap is not None:
+            words += [f"--pcap={self.pcap}"]
+        with network_namespace_of(self.pid):
+            if listens(self.thrift_port):
+                raise NetworkError(
+                    f"switch {self.name}: TCP port {self.thrift_port} is in use already; choose "
+                    "another thrift_port."
+                )
+        log = self.folder / f"{self.name}.log"
+        self.process = NodeProcess(
+            f"switch {self.name}", self.pid, [*words, self.program], log, talks=False
+        )
+
+    def _wait(self) -> None:
+        self._wait_until_it_listens()
+        self._control = Controls(
+            json.loads(self.program.read_text(encoding="utf-8")),
+            self.thrift_port,
+            self._cli,
+            inside=lambda: network_namespace_of(self.pid),
+            prefix=("mnexec", "-a", str(self.pid)),
+        )
+        for line in (f"set_queue_depth {_QUEUE}", *self.commands):
+            self.command(line)
+
+    def _wait_until_it_listens(self) -> None:
+        end = time.monotonic() + self.deadline
+        while True:
+            self.check()
+            with network_namespace_of(self.pid):
+                if listens(self.thrift_port):
+                    return
+            if time.monotonic() > end:
+                raise StalledError(f"{self.name} was not ready within {self.deadline:g} s.")
+            time.sleep(0.02)
+
+    def command(self, line: str) -> str:
+        self.check()
+        if self._control is None:
+            raise NetworkError(f"{self.name} is not ready.")
+        answer = self._control.run([line])[0]
+        if refused(answer):
+            raise ControlError(f"{self.name}: {line}: {answer.strip()}")
+        return answer.strip()
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        """Called by Mininet."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        super().stop(deleteIntfs)

@@ -1,0 +1,150 @@
+"""What a user says of a job on a Mininet network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict, field_validator
+
+from innet.allreduce.worker import Vector
+from innet.bmv2.simple_switch import version
+from innet.core.errors import InputError
+from innet.core.settings import AllReduceSettings, Engine
+from innet.experiments import allreduce
+from innet.mininet.doctor import has_feature
+from innet.mininet.topologies import Links, PlanTopo, SwitchKind
+from innet.processes.settings import JobSettings, WorkerSettings
+from innet.topology import Plan, SharedPlan
+
+AnyPath = Annotated[Path, Strict(False)]
+LogLevel = Literal["off", "trace", "debug", "info", "warn", "error"]
+DelayBy = Literal["netem", "workers"]
+_WINDOW_OF_BMV2 = 64
+_QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, whatever its rate
+
+
+class NetSettings(JobSettings):
+    """A job on a Mininet network, or several alike.
+
+    Attributes:
+        switch: "builtin" or "bmv2".
+        engine: how the built-in switch runs the program.
+        size: elements of each worker's generated gradient.
+        density: share of its elements that are not zero.
+        input: NumPy files (.npz or .npy) with the workers' gradients instead.
+        rounds: how many all-reduces; the report is of the last.
+        rate: of every link, Mbit/s; None for as fast as the machine is.
+        link_delay: of every link, one way, milliseconds.
+        delay_by: what makes it: the kernel's netem, or the workers, who hold their packets for as
+            long as the links between them and the root take; by default netem where the kernel has
+            it.
+        pcap: folder for captures of all interfaces of all switches.
+        simple_switch: BMv2's executable; by default the one on PATH.
+        thrift_port: where simple_switch's control plane listens, in the switch's own namespace.
+        log_level: of simple_switch.
+    """
+
+    switch: SwitchKind = "builtin"
+    engine: Engine = "jit"
+    size: Annotated[int, Field(ge=0, le=2**30)] = 100_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    input: tuple[AnyPath, ...] = Field(default=(), strict=False)
+    rounds: Annotated[int, Field(ge=1)] = 1
+    rate: Annotated[float, Field(gt=0, le=1000)] | None = None
+    link_delay: Annotated[float, Field(ge=0, le=10_000)] = 0.0
+    delay_by: DelayBy | None = None
+    pcap: AnyPath | None = None
+    simple_switch: AnyPath | None = None
+    thrift_port: Annotated[int, Field(ge=1, le=65535)] = 9090
+    log_level: LogLevel = "off"
+
+    @field_validator("delay")
+    @classmethod
+    def _not_the_workers(cls, seconds: float) -> float:
+        """The workers' own, in seconds, is not what somebody means who knows --delay."""
+        if seconds:
+            raise ValueError("give link_delay, in milliseconds, as --delay does")
+        return seconds
+
+    def completed(self) -> NetSettings:
+        """With what follows from the rest and from this machine.
+
+        The window: all slots, or what simple_switch or a limited link has room for. Who makes the
+        delay; and a timeout that is longer than two round trips.
+        """
+        windows = [self.window]
+        if self.window is None and self.switch == "bmv2":
+            windows.append(_WINDOW_OF_BMV2)
+        if self.window is None and self.rate is not None:
+            # Links between switches carry one packet of each chunk for every job.
+            fitting = _QUEUE_OF_LINK // (self.plan().layout.frame_size * self.jobs)
+            windows.append(1 << max(0, fitting.bit_length() - 1))  # a power of two
+        known = [window for window in windows if window is not None]
+        changes: dict[str, Any] = {"window": min(known, default=None)}
+        if self.link_delay:
+            by = self.delay_by or ("netem" if has_feature("netem") else "workers")
+            changes |= {"delay_by": by}
+            if by == "workers":
+                changes |= {"delay": self.link_delay / 1e3}
+            if "timeout" not in self.model_fields_set:
+                plan = self.plan()
+                links = max(plan.distance(host) for host in plan.workers)
+                changes |= {"timeout": self.timeout + 4 * links * self.link_delay / 1e3}
+        return self.model_copy(update=changes)
+
+    def of_job(self, job: int) -> NetSettings:
+        """The same for one of the jobs, counted from 1."""
+        return self.model_copy(update={"job": job})
+
+    def gradients(self) -> list[Vector]:
+        """The workers' gradients: of job 1 those that ``innet allreduce`` has by these settings.
+
+        Raises:
+            InputError: they cannot be read, or are to be read for several jobs.
+        """
+        if self.input and self.jobs > 1:
+            raise InputError(f"input files are those of one job; there are {self.jobs}.")
+        seed = self.seed + self.job - 1
+        chosen: dict[str, Any] = {"seed": seed, "size": self.size, "density": self.density}
+        if not self.input or "workers" in self.model_fields_set:
+            chosen["workers"] = self.workers
+        return allreduce.gradients(AllReduceSettings(input=self.input, **chosen))
+
+    @property
+    def limited(self) -> bool:
+        """Whether the kernel limits links, so that they are TCLink's."""
+        return self.rate is not None or bool(self.link_delay and self.delay_by == "netem")
+
+    @property
+    def links(self) -> str:
+        """What links are like and what makes them so, for reports; "" where nothing does."""
+        said = [] if self.rate is None else [f"links of {self.rate:g} Mbit/s by the kernel's tbf"]
+        if self.link_delay:
+            by = "the kernel's netem" if self.delay_by == "netem" else "the workers' own faults"
+            said.append(f"links of {self.link_delay:g} ms by {by}")
+        return ", ".join(said)
+
+    def mininet_topo(self, plan: Plan | SharedPlan, folder: Path) -> PlanTopo:
+        """What Mininet is to build."""
+        options: dict[str, Any] = {"pcap": self.pcap}
+        if self.switch == "bmv2":
+            options |= {"simple_switch": self.simple_switch, "thrift_port": self.thrift_port}
+            options |= {"log_level": self.log_level}
+        else:
+            options |= {"engine": self.engine, "seed": self.seed}
+        netem = self.link_delay and self.delay_by == "netem"
+        return PlanTopo(
+            plan,
+            switch=self.switch,
+            switch_options=options,
+            links=Links(rate=self.rate, delay=f"{self.link_delay:g}ms" if netem else None),
+            folder=folder,
+        )
+
+    def of_worker(self) -> WorkerSettings:
+        """What the workers' processes are told, but for what differs between them."""
+        names = JobSettings.model_fields
+        shared = {name: getattr(self, name) for name in names}
+        runs = f"simple_switch {version()}" if self.switch == "bmv2" else self.engine
+        return WorkerSettings(worker=0, switch=runs, rounds=self.rounds, **shared)

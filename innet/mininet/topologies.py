@@ -1,0 +1,195 @@
+"""Mininet topologies: a plan of innet's as hosts, switches and links."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from innet.core.errors import UnknownNameError
+from innet.mininet.debian import Topo
+from innet.mininet.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
+from innet.programs import CompiledProgram
+from innet.protocol.settings import MAX_WORKERS
+from innet.topology import Plan, Request, SharedPlan, make_plan, plan_jobs
+from innet.wire import ETHERNET_HEADER
+
+SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
+SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
+
+_UNDER_WAY = 100_000  # packets that a link with a delay holds
+_ETHERNET = 1500  # bytes behind the Ethernet header, and with what most call jumbo frames
+_JUMBO = 9000
+_PREFIX = 16  # of the network that all hosts are in: 10.0.0.0/16
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What all links are like, in the units of Mininet's TCLink; None where nothing limits them.
+
+    Attributes:
+        rate: Mbit/s.
+        delay: such as "1ms", one way; needs netem.
+        loss: per cent, one way; needs netem.
+    """
+
+    rate: float | None = None
+    delay: str | None = None
+    loss: float | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of TCLink; none where a plain link will do."""
+        # TBF rather than HTB: its kernel module is the more common one.
+        rate = {} if self.rate is None else {"bw": self.rate, "use_tbf": True}
+        # Packets under way are netem's queue, which by itself drops those beyond a thousand.
+        queue = None if self.delay is None else _UNDER_WAY
+        others = {"delay": self.delay, "loss": self.loss, "max_queue_size": queue}
+        return rate | {name: value for name, value in others.items() if value is not None}
+
+
+class PlanTopo(Topo):
+    """The network of a plan: its hosts and switches under their names, linked port by port."""
+
+    def build(self, plan: Plan | SharedPlan, **options: Any) -> None:
+        """Called by Mininet's ``Topo``; arguments are those of ``add_plan``."""
+        add_plan(self, plan, **options)
+
+
+class InnetStar(Topo):
+    """``mn --topo innet_star,4``: workers h1 to h4 at switch s1, which runs ``slots``."""
+
+    def build(self, workers: int = 4, values: int = 64, switch: SwitchKind = "builtin") -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        add_plan(self, make_plan("slots", values, Request(workers=workers)), switch=switch)
+
+
+class InnetTree(Topo):
+    """``mn --topo innet_tree,8,4,3``: 8 workers below 4 switches in 3 levels, running ``tree``."""
+
+    def build(
+        self,
+        workers: int = 4,
+        racks: int = 2,
+        depth: int = 2,
+        values: int = 64,
+        switch: SwitchKind = "builtin",
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        request = Request(workers=workers, racks=racks, depth=depth)
+        add_plan(self, make_plan("tree", values, request), switch=switch)
+
+
+class InnetFatTree(Topo):
+    """``mn --topo innet_fattree,4``: a fat-tree of 4-port switches, a worker at every host."""
+
+    def build(
+        self,
+        ports: int = 4,
+        workers: int | None = None,
+        values: int = 64,
+        switch: SwitchKind = "builtin",
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        if workers is None:
+            workers = min(ports**3 // 4, MAX_WORKERS)
+        request = Request(workers=workers, topology="fat-tree", ports=ports)
+        add_plan(self, make_plan("tree", values, request), switch=switch)
+
+
+class InnetDumbbell(Topo):
+    """``mn --topo innet_dumbbell,4,2``: two jobs of 4 workers each, half of them on each side."""
+
+    def build(
+        self, workers: int = 4, jobs: int = 2, values: int = 64, switch: SwitchKind = "builtin"
+    ) -> None:
+        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
+        request = Request(workers=workers, topology="dumbbell")
+        add_plan(self, plan_jobs("tree", values, request, jobs), switch=switch)
+
+
+TOPOS: Mapping[str, type[Any]] = {
+    "innet_star": InnetStar,
+    "innet_tree": InnetTree,
+    "innet_fattree": InnetFatTree,
+    "innet_dumbbell": InnetDumbbell,
+}
+"""By the names that ``mn --topo`` knows them by."""
+
+
+def add_plan(
+    topo: Any,
+    plan: Plan | SharedPlan,
+    *,
+    switch: SwitchKind = "builtin",
+    switch_options: Mapping[str, Any] | None = None,
+    links: Links | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Put a plan's nodes and links into a Mininet ``Topo``.
+
+    Args:
+        topo: where to put them.
+        plan: what to build.
+        switch: which kind all switches are.
+        switch_options: arguments for all of them.
+        links: what all links are like.
+        folder: for programs, logs and sockets; by default one of its own while this
+            process runs.
+
+    Raises:
+        UnknownNameError: no such kind of switch.
+    """
+    if switch not in SWITCHES:
+        raise UnknownNameError("kind of switch", switch, SWITCHES)
+    topo.plan = plan if isinstance(plan, SharedPlan) else SharedPlan((plan,))
+    if folder is None:  # nobody else looks after it
+        folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    neighbors = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
+    mtu = _mtu(topo.plan)
+    for host in plan.hosts:
+        others = neighbors | {host.peer.ip: host.peer.mac}
+        others.pop(host.endpoint.ip, None)
+        topo.addHost(
+            host.name,
+            cls=P4Host,
+            ip=f"{host.endpoint.ip}/{_PREFIX}",
+            mac=host.endpoint.mac,
+            neighbors=others,
+            mtu=mtu,
+        )
+    for number, each in enumerate(plan.switches, start=1):
+        options = dict(switch_options or {})
+        if switch == "bmv2":
+            options.setdefault("device_id", number)
+        topo.addSwitch(
+            each.name,
+            cls=SWITCHES[switch],
+            program=written(each.program, folder),
+            commands=each.commands,
+            folder=folder,
+            mtu=mtu,
+            **options,
+        )
+    options = (links or Links()).options()
+    for a, b in plan.links:
+        topo.addLink(a.node, b.node, port1=a.port, port2=b.port, **options)
+
+
+def _mtu(plan: SharedPlan) -> int | None:
+    """What links carry behind the Ethernet header, if its frames need more than links do anyway."""
+    longest = max(job.layout.frame_size for job in plan.jobs) - ETHERNET_HEADER.itemsize
+    return _JUMBO if longest > _ETHERNET else None
+
+
+def written(program: CompiledProgram, folder: Path) -> Path:
+    """The program as plain JSON in ``folder``, as both kinds of switch read it."""
+    path = folder / f"{program.name}.json"
+    if not path.exists():
+        path.write_text(json.dumps(program.json()), encoding="utf-8")
+    return path

@@ -1,0 +1,172 @@
+"""A training on a Mininet network: every worker a process that computes its own gradients."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from innet.allreduce.verification import is_exact, selections
+from innet.core.errors import InputError
+from innet.core.settings import TrainSettings
+from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
+from innet.experiments.models.model import data_of, model_of
+from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.runs import Trial, Way, one_thread
+from innet.mininet.allreduce import combined_counts, packets
+from innet.mininet.network import made, network, scratch
+from innet.mininet.settings import NetSettings
+from innet.mininet.worker_pool import WorkerPool
+from innet.processes.outcomes import load
+from innet.processes.settings import SessionSettings
+from innet.processes.training import TrainingWorkerSettings
+from innet.records import TRAIN, Progress, Report, Run, Step, Watcher
+
+RECORD, PLOT = "net-train.json", "net-train.png"  # file names in the output folder
+
+
+def run(
+    settings: NetSettings,
+    training: TrainSettings,
+    out_dir: str | Path,
+    *,
+    created: datetime,
+    watch: Watcher = lambda _: None,
+    draw: Draw | None = None,
+    inspect: Callable[[Any], None] | None = None,
+) -> Result:
+    """Train by plain sums in this process, and the same over a network; write record and plot.
+
+    Args:
+        settings: of the network and the codec.
+        training: the rest; its workers, codecs, seed and values per packet are the network's.
+        out_dir: made where it is missing.
+        created: the time to put into the record, with a time zone.
+        watch: called for each step.
+        draw: see ``innet.experiments.outputs.saved``.
+        inspect: called with Mininet's network before it is taken down.
+
+    Raises:
+        InnetError: something cannot be used, such as several jobs, or a part of the network failed;
+            everything is down again.
+    """
+    training = training.model_copy(
+        update={
+            "workers": settings.workers,
+            "codecs": (settings.codec,),
+            "seed": settings.seed,
+            "values_per_packet": settings.values_per_packet,
+            "repeats": 1,
+        }
+    )
+    if settings.jobs > 1:
+        raise InputError(f"{settings.jobs} jobs: a training is one; leave --jobs out.")
+    if settings.partial_after is not None:
+        raise InputError(
+            "a training is of all its workers, each with a part of the samples; leave "
+            "--partial-after out."
+        )
+    settings = settings.completed()
+    if settings.pcap is not None:
+        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
+    model = model_of(training.model, training.framework)
+    plain, compressed = ways(training, tuple(model.shapes.values()))
+    training = completed(training, model)
+    data = data_of(model, training.evaluate)
+    trial = trial_of(training, model=model, data=data, seed=settings.seed, watch=watch)
+    folder = folder_for(out_dir, (RECORD, PLOT))
+    with one_thread():
+        baseline = run_of_seed(plain, trial)
+    trained = _on_network(settings, training, trial, compressed, inspect)
+    about = {"title": model.title, "iterations_per_epoch": _epoch(trial, training)}
+    record = record_of(
+        TRAIN, training.model_dump(mode="json") | about, [baseline, trained], created
+    )
+    return saved(record, folder / RECORD, folder / PLOT, draw)
+
+
+def _epoch(trial: Trial, training: TrainSettings) -> int:
+    assert training.epochs is not None
+    return trial.schedule.iterations // training.epochs
+
+
+def _on_network(
+    settings: NetSettings,
+    training: TrainSettings,
+    trial: Trial,
+    way: Way,
+    inspect: Callable[[Any], None] | None,
+) -> Run:
+    plan = settings.plan()
+    schedule = trial.schedule
+    title = f"{way.title} in Mininet"
+    name = f"{way.name}-net-seed-{trial.seed}"
+    of_worker = TrainingWorkerSettings.model_validate(
+        {
+            **settings.of_worker().model_dump(include=set(SessionSettings.model_fields)),
+            "model": training.model,
+            "framework": training.framework,
+            "iterations": schedule.iterations,
+            "batch_size": schedule.batch_size,
+            "learning_rate": schedule.learning_rate,
+            "momentum": 0.0 if way.own_momentum else schedule.momentum,
+            "evaluate": training.evaluate,
+        }
+    )
+
+    def tell(step: Step | None = None, note: str = "") -> None:
+        trial.watch(
+            Progress(
+                run=name,
+                title=title,
+                iterations=schedule.iterations,
+                step=step,
+                note=note,
+                metric=trial.model.metric,
+            )
+        )
+
+    links = {"links": settings.links} if settings.links else {}
+    begun = time.perf_counter()
+    steps: list[Step] = []
+    codec = ""
+    tell(note="starting the network and the workers")
+    with scratch() as folder:
+        topo = settings.mininet_topo(plan, folder)
+        with network(topo, limited=settings.limited) as net:
+            with WorkerPool(net, plan, of_worker, folder, "innet.processes.training") as workers:
+                for iteration in range(1, schedule.iterations + 1):
+                    before = packets(net)
+                    events = workers.round()
+                    step, codec = _step(iteration, events, workers, packets(net) - before)
+                    steps.append(step)
+                    tell(step)
+            if inspect is not None:
+                inspect(net)
+    return Run(
+        name=name,
+        title=f"{title}, seed {trial.seed}",
+        codec=codec,
+        elements=trial.model.size,
+        metric=trial.model.metric,
+        settings={"codec": way.codec, "way": title, "seed": trial.seed} | links,
+        steps=tuple(steps),
+        wall_seconds=time.perf_counter() - begun,
+    )
+
+
+def _step(
+    iteration: int, events: list[dict[str, Any]], workers: WorkerPool, switch_packets: int
+) -> tuple[Step, str]:
+    """The workers' parts of an iteration together, and the codec's description."""
+    reports = [Report.model_validate(event["report"]) for event in events]
+    outcomes = [load(workers.outcome(worker)) for worker in range(len(events))]
+    selected, union = selections(outcomes, reports[0].elements)
+    report = combined_counts(reports, switch_packets).model_copy(
+        update={"exact": is_exact(outcomes), "selected": selected, "union": union}
+    )
+    loss = math.fsum(float(event["loss"]) for event in events) / len(events)
+    return Step.of(iteration, loss, events[0]["score"], report), report.codec

@@ -1,0 +1,317 @@
+"""The processes of a job on a Mininet network, and what passes between them and here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from innet.allreduce.worker import Vector
+from innet.bmv2.simple_switch import MAX_READ
+from innet.core.errors import ControlError, InnetError, NetworkError, StalledError
+from innet.mininet import processes
+from innet.mininet.coordinator import Leader
+from innet.mininet.network import check_switches
+from innet.mininet.processes import NodeProcess
+from innet.processes.settings import JobSettings, ServerSettings, SessionSettings, WorkerSettings
+from innet.records import Report
+from innet.topology import Plan, SharedPlan
+
+_READY_SECONDS = 120.0
+_TURN = 0.2  # seconds between two looks at the switches
+_MARGIN = 30.0  # seconds beyond the workers' own patience
+
+
+class WorkerPool:
+    """One process per worker and server; a context manager, which starts and ends them.
+
+    Where the settings say how long to wait for workers who are late (``partial_after``), the others
+    go on without them, under the job's next epoch, and without those who died or gave up. Who was
+    left out is ended: it takes part no more.
+
+    Args:
+        net: Mininet's network, running.
+        plan: the job.
+        settings: of the workers, which differ in ``worker`` and the files.
+        folder: for their settings, gradients, outcomes and logs.
+        program: the module that they run.
+
+    Attributes:
+        left: workers who take part no more, and why.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        plan: Plan,
+        settings: SessionSettings,
+        folder: Path,
+        program: str = "innet.processes.allreduce",
+    ) -> None:
+        self._net = net
+        self._plan = plan
+        self._settings = settings
+        self._folder = folder
+        self._program = program
+        self.processes: list[NodeProcess] = []
+        self.left: dict[int, str] = {}
+        self._servers: list[NodeProcess] = []
+        self._leader = Leader(plan, lambda switch, line: str(net.get(switch).command(line)))
+        self._goes_on = settings.partial_after is not None
+        self._deadline = 0.0
+        self._renew_by = 0.0
+        self._events: dict[int, dict[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            for host in self._plan.servers:
+                self._servers.append(self._launch_server(self._net.get(host.name)))
+            for process in self._servers:
+                self._event(process.hear(_READY_SECONDS, "ready"), process)
+            for host in self._plan.workers:
+                assert host.worker is not None
+                self.processes.append(self._launch(host.worker, self._net.get(host.name)))
+            for process in self.processes:
+                self._event(process.hear(_READY_SECONDS, "ready"), process)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Workers that take part."""
+        return self._leader.present
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Workers whose gradients are in the last sum; some may have died since."""
+        return self._leader.plan.job.present
+
+    def outcome(self, worker: int) -> Path:
+        """Where a worker writes what verification needs."""
+        return self._folder / f"outcome{worker}.npz"
+
+    def output(self, worker: int) -> Path:
+        """Where a worker writes its sum."""
+        return self._folder / f"sum{worker}.npy"
+
+    def give(self, worker: int, gradient: Vector) -> Path:
+        """Write a worker's gradient where it will look for it; before it starts."""
+        path = self._folder / f"gradient{worker}.npy"
+        np.save(path, gradient)
+        return path
+
+    def all_reduce(self) -> list[Report]:
+        """A round: all workers begin, and are waited for; their reports, by worker.
+
+        Raises:
+            NetworkError: a worker, server or switch ended.
+            StalledError: a worker gave up, or nothing came in time; says whom it waits for.
+        """
+        return [Report.model_validate(event["report"]) for event in self.round()]
+
+    def round(self) -> list[dict[str, Any]]:
+        """The same; all that the workers say of it, by worker."""
+        self.begin()
+        return self.finish()
+
+    def begin(self) -> None:
+        """Let all workers begin a round, and do not wait."""
+        self._events.clear()
+        for worker in self.present:
+            self.outcome(worker).unlink(missing_ok=True)
+            self.processes[worker].tell("go")
+        self._be_patient()
+
+    def poll(self, seconds: float = _TURN) -> bool:
+        """Hear what comes within ``seconds``; whether all workers are done with the round.
+
+        Raises:
+            NetworkError: a worker, server or switch ended.
+            StalledError: a worker gave up, or nothing came in time; says whom it waits for.
+        """
+        self._check_others()
+        waiting = self._waiting()
+        with selectors.DefaultSelector() as selector:
+            for worker in waiting:
+                selector.register(self.processes[worker].fileno(), selectors.EVENT_READ, worker)
+            for key, _ in selector.select(seconds) if waiting else ():
+                self._hear(int(key.data))
+        self._lead()
+        late = self._waiting()
+        if late and time.monotonic() > self._deadline:
+            names = ", ".join(map(str, late))
+            raise StalledError(f"workers {names} were not done in time.")
+        return not late
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Wait until all workers are done with the round that has begun; see ``round``."""
+        while not self.poll():
+            pass
+        return [self._events[worker] for worker in sorted(self._events)]
+
+    def _waiting(self) -> list[int]:
+        """Workers that are not done with the round."""
+        return [worker for worker in self.present if worker not in self._events]
+
+    def _be_patient(self) -> None:
+        self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
+
+    def _hear(self, worker: int) -> None:
+        """Take up what a worker says; who dies or gives up is left out, if that may be."""
+        process = self.processes[worker]
+        try:
+            event = self._event(process.hear(_READY_SECONDS, "done"), process)
+        except (NetworkError, StalledError) as error:
+            if not self._goes_on or self.present == (worker,):
+                raise
+            self._lose(worker, str(error))
+            return
+        if "report" in event:
+            self._events[worker] = event
+        elif "renew" in event:
+            if not self._leader.asked:
+                self._renew_by = time.monotonic() + self._settings.give_up
+            self._leader.ask(worker, map(int, event["without"]))
+
+    def _lose(self, worker: int, why: str) -> None:
+        self._leader.depart(worker)
+        self.left[worker] = why
+        self.processes[worker].end()
+
+    def _lead(self) -> None:
+        """Begin the job's next epoch if all have asked for it who are to."""
+        if not self._leader.asked:
+            return
+        if time.monotonic() > self._renew_by:
+            for worker in self._leader.awaited:
+                name = self.processes[worker].name
+                self._lose(worker, f"{name} did not ask for the next epoch when the others did.")
+        if self._leader.awaited:
+            return
+        for worker in self._leader.without:
+            name = self.processes[worker].name
+            self._lose(worker, f"{name} was late by {self._settings.partial_after:g} s or more.")
+        asked = self._leader.asked
+        plan = self._leader.begin()
+        shared = getattr(self._net.topo, "plan", None)
+        if isinstance(shared, SharedPlan):  # for whoever looks into the network
+            self._net.topo.plan = shared.with_job(plan)
+        line = json.dumps({"absent": sorted(plan.job.absent)})
+        for server in self._servers:
+            server.tell(line)
+            self._event(server.hear(_READY_SECONDS, "ready"), server)
+        for worker in asked:
+            self.processes[worker].tell(line)
+        self._be_patient()
+
+    def _check_others(self) -> None:
+        """Raise NetworkError if a switch or a server has ended."""
+        check_switches(self._net)
+        for server in self._servers:
+            if not server.running:
+                raise server.death()
+
+    def _launch(self, worker: int, node: Any) -> NodeProcess:
+        own: dict[str, Any] = {
+            "worker": worker,
+            "interface": node.defaultIntf().name,
+            "outcome": self.outcome(worker),
+        }
+        if isinstance(self._settings, WorkerSettings):
+            gradient = self._folder / f"gradient{worker}.npy"
+            own["input"] = gradient if gradient.exists() else None
+            own["output"] = self.output(worker)
+        settings = self._settings.model_copy(update=own)
+        return self._start(f"worker {worker}", node, self._program, settings)
+
+    def _launch_server(self, node: Any) -> NodeProcess:
+        shared = {name: getattr(self._settings, name) for name in JobSettings.model_fields}
+        settings = ServerSettings(interface=node.defaultIntf().name, **shared)
+        return self._start("parameter server", node, "innet.processes.parameter_server", settings)
+
+    def _start(self, name: str, node: Any, program: str, settings: JobSettings) -> NodeProcess:
+        path = self._folder / f"{name.replace(' ', '')}.json"
+        path.write_text(settings.model_dump_json(), encoding="utf-8")
+        return NodeProcess(
+            f"{name} on {node.name}",
+            node.pid,
+            [processes.PYTHON, "-m", program, path, "--wait"],
+            path.with_suffix(".log"),
+            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    def _event(self, line: str, process: NodeProcess) -> dict[str, Any]:
+        """What a worker says; it may ask for registers of switches before it goes on."""
+        event: dict[str, Any] = json.loads(line)
+        if "error" in event:
+            kind = StalledError if event.get("stalled") else NetworkError
+            raise kind(f"{process.name}: {event['error']}")
+        if "read" in event:
+            switch, register, index = event["read"]
+            process.tell(json.dumps(self._read(str(switch), str(register), int(index))))
+        return event
+
+    def _read(self, switch: str, register: str, index: int) -> int | None:
+        """A register's cell; None where the switch cannot be asked."""
+        try:
+            return read_register(self._net.get(switch), register, index)
+        except InnetError:
+            return None
+
+    def _end(self) -> None:
+        for process in [*self.processes, *self._servers]:
+            process.end()
+
+
+def read_register(switch: Any, register: str, index: int) -> int:
+    """One cell of a register of a running switch of either kind.
+
+    Raises:
+        ControlError: no such register or cell, or one that cannot be read.
+        NetworkError: the switch is not running.
+    """
+    answer = switch.command(f"register_read {register} {index}")
+    found = re.search(r"=\s*(\d+)", answer)
+    if found is None:
+        raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
+    return whole(int(found[1]), f"{register}[{index}] of {switch.name}")
+
+
+def whole(value: int, what: str) -> int:
+    """What a cell holds, unless simple_switch can hand out a part of it only.
+
+    Raises:
+        ControlError: it is the largest number that simple_switch names, for any that is larger.
+    """
+    if value == MAX_READ:
+        raise ControlError(f"simple_switch cannot say what {what} holds: more than 63 bits.")
+    return value
+
+
+def interface_packets(switch: Any) -> int:
+    """Packets that have arrived at a switch's interfaces, of whatever kind the switch is."""
+    try:
+        links = json.loads(switch.cmd("ip -s -j link"))
+        return sum(
+            int(link["stats64"]["rx"]["packets"]) for link in links if link["ifname"] != "lo"
+        )
+    except (ValueError, KeyError) as error:
+        raise NetworkError(f"the interfaces of {switch.name} cannot be read: {error}.") from None

@@ -1,0 +1,247 @@
+"""Several switches in this process, joined by links that may lose, delay and repeat packets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError, StalledError
+from innet.core.packets import PacketBatch
+from innet.network.faults import FaultCounters, Faults, Line
+from innet.network.memory import MAX_PORT, Direction, Process, Tap, Traffic, joined
+
+_HOPS = 10_000  # calls of switches at one moment; more means that packets go round in circles
+
+
+class SwitchPort(NamedTuple):
+    """A port of the switch called ``switch``."""
+
+    switch: str
+    port: int
+
+
+class _Switch:
+    """One switch with the packets that wait for it, and what its ports lead to.
+
+    ``host[port]`` is the number of the host there, ``way[port]`` which direction of which trunk
+    begins there; -1 where nothing does.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.waiting: list[PacketBatch] = []
+        self.host = np.full(MAX_PORT + 1, -1, np.int32)
+        self.way = np.full(MAX_PORT + 1, -1, np.int32)
+
+
+class _Way(NamedTuple):
+    """One direction of a trunk: where it ends, and what it does to packets."""
+
+    switch: _Switch
+    port: int
+    line: Line | None
+
+
+class NetworkTransport:
+    """Hosts at the ports of switches that are joined by trunks. Deterministic.
+
+    A host is known by a number of its own, which stands in ``PacketBatch.port`` of what it sends
+    and receives. Packets take no time but on trunks with faults. Those that leave by a port to
+    which nothing is attached are counted and vanish.
+
+    Args:
+        switches: name -> what the switch does with a batch: ingress ports in, egress ports out.
+        hosts: number of a host -> where it is; numbers are 0 .. 510.
+        trunks: pairs of switch ports.
+        faults: of every trunk, both ways; None for links that lose nothing.
+        rng: where the faults' dice come from; each way has a generator spawned from it.
+        tap: called with each batch that hosts send or receive; also settable later.
+
+    Attributes:
+        to_switch: packets and bytes from hosts, by number of the host.
+        to_hosts: packets and bytes to hosts, by number.
+        undelivered: packets that left by ports to which nothing is attached.
+
+    Raises:
+        InputError: no host, a number that cannot be, a port used twice, a switch that is not there,
+            or faults without dice.
+    """
+
+    def __init__(
+        self,
+        switches: Mapping[str, Process],
+        hosts: Mapping[int, SwitchPort],
+        trunks: Sequence[tuple[SwitchPort, SwitchPort]] = (),
+        *,
+        faults: Faults | None = None,
+        rng: np.random.Generator | None = None,
+        tap: Tap | None = None,
+    ) -> None:
+        if not hosts or not 0 <= min(hosts) <= max(hosts) <= MAX_PORT:
+            raise InputError(
+                f"hosts have the numbers {sorted(hosts)}; give at least one, in 0 .. {MAX_PORT}."
+            )
+        if faults is not None and rng is None:
+            raise InputError("faults need dice; pass rng, such as numpy.random.default_rng(0).")
+        self.tap = tap
+        self.to_switch = Traffic.none(max(hosts) + 1)
+        self.to_hosts = Traffic.none(max(hosts) + 1)
+        self.undelivered = 0
+        self._switches = {name: _Switch(process) for name, process in switches.items()}
+        self._ways: list[_Way] = []
+        self._entrance: dict[int, tuple[_Switch, int]] = {}
+        for number, place in hosts.items():
+            switch = self._free(place)
+            switch.host[place.port] = number
+            self._entrance[number] = (switch, place.port)
+        dice = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
+        for a, b in trunks:
+            for begin, end in ((a, b), (b, a)):
+                line = None if faults is None else Line(faults, next(dice))
+                self._free(begin).way[begin.port] = len(self._ways)
+                self._ways.append(_Way(self._known(end), end.port, line))
+
+    def _known(self, place: SwitchPort) -> _Switch:
+        if place.switch not in self._switches:
+            raise InputError(
+                f"there is no switch {place.switch!r}; known: {', '.join(self._switches)}."
+            )
+        if not 0 <= place.port <= MAX_PORT:
+            raise InputError(f"{place.switch} has no port {place.port}; it has 0 .. {MAX_PORT}.")
+        return self._switches[place.switch]
+
+    def _free(self, place: SwitchPort) -> _Switch:
+        switch = self._known(place)
+        if switch.host[place.port] >= 0 or switch.way[place.port] >= 0:
+            raise InputError(f"port {place.port} of {place.switch} is used twice.")
+        return switch
+
+    @property
+    def trunk_faults(self) -> FaultCounters:
+        """What happened to packets on all trunks together."""
+        total = FaultCounters()
+        for way in self._ways:
+            if way.line is not None:
+                for name in FaultCounters.__slots__:
+                    more = getattr(total, name) + getattr(way.line.counters, name)
+                    setattr(total, name, more)
+        return total
+
+    # ------------------------------------------------------------------ what every transport does
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """Take packets from hosts.
+
+        Raises:
+            InputError: from a number that no host has.
+        """
+        if not len(packets):
+            return
+        for number in _distinct(packets.port):
+            if number not in self._entrance:
+                known = sorted(self._entrance)
+                raise InputError(f"there is no host {number}; the hosts are {known}.")
+        self.to_switch.add(packets)
+        if self.tap is not None:
+            self.tap(Direction.TO_SWITCH, packets, now)
+        for number, part in _split(packets, packets.port):
+            switch, port = self._entrance[number]
+            switch.waiting.append(_at(part, port))
+
+    def receive(self, now: float) -> PacketBatch:
+        """Run the switches until nothing waits at any of them; returns what reached hosts.
+
+        Raises:
+            StalledError: packets go round and round between the switches.
+        """
+        reached: list[PacketBatch] = []
+        for way in self._ways:
+            if way.line is not None and way.line.next_due() <= now:
+                way.switch.waiting.append(_at(way.line.pop(now), way.port))
+        hops = 0
+        while busy := [switch for switch in self._switches.values() if switch.waiting]:
+            for switch in busy:
+                batches, switch.waiting = joined(switch.waiting), []
+                for batch in batches:
+                    self._leave(switch, switch.process(batch), now, reached)
+                hops += 1
+            if hops > _HOPS:
+                raise StalledError(
+                    f"packets go round in circles between the switches {', '.join(self._switches)}"
+                    f" at {now:g} s; look at what their tables do with the ports of the trunks."
+                )
+        arrived = PacketBatch.concatenate(reached) if reached else PacketBatch.empty()
+        if len(arrived):
+            self.to_hosts.add(arrived)
+            if self.tap is not None:
+                self.tap(Direction.TO_HOST, arrived, now)
+        return arrived
+
+    def wait(self, now: float, until: float) -> float:
+        """``now`` if a switch has packets to see, else until a trunk brings some."""
+        if any(switch.waiting for switch in self._switches.values()):
+            return now
+        due = min((way.line.next_due() for way in self._ways if way.line), default=math.inf)
+        return max(now, min(until, due))
+
+    # ------------------------------------------------------------------ from switch to switch
+
+    def _leave(
+        self, switch: _Switch, leaving: PacketBatch, now: float, reached: list[PacketBatch]
+    ) -> None:
+        """Put what a switch sent where its ports lead to."""
+        if not len(leaving):
+            return
+        possible = (leaving.port >= 0) & (leaving.port <= MAX_PORT)
+        port = np.where(possible, leaving.port, 0)
+        host = np.where(possible, switch.host[port], -1).astype(np.int32)
+        to_hosts = host >= 0
+        if to_hosts.all():
+            reached.append(PacketBatch(leaving.data, leaving.length, host))
+            return
+        if to_hosts.any():
+            reached.append(_with_ports(leaving, host, to_hosts))
+        way = np.where(possible, switch.way[port], -1)
+        self.undelivered += int((~to_hosts & (way < 0)).sum())
+        trunk = way >= 0
+        for index, part in _split(leaving.take(trunk), way[trunk]):
+            self._travel(self._ways[index], part, now)
+
+    def _travel(self, way: _Way, packets: PacketBatch, now: float) -> None:
+        if way.line is not None:
+            way.line.push(packets, now)
+            packets = way.line.pop(now)
+        if len(packets):
+            way.switch.waiting.append(_at(packets, way.port))
+
+
+def _distinct(numbers: NDArray[np.int32]) -> list[int]:
+    first = int(numbers[0])
+    if (numbers == first).all():
+        return [first]
+    found: list[int] = np.unique(numbers).tolist()
+    return found
+
+
+def _split(packets: PacketBatch, by: NDArray[np.int32]) -> list[tuple[int, PacketBatch]]:
+    """Runs of packets with equal ``by``, each in order; the runs by that number."""
+    if not len(packets):
+        return []
+    distinct = _distinct(by)
+    if len(distinct) == 1:
+        return [(distinct[0], packets)]
+    return [(number, packets.take(by == number)) for number in distinct]
+
+
+def _at(packets: PacketBatch, port: int) -> PacketBatch:
+    return PacketBatch(packets.data, packets.length, np.full(len(packets), port, np.int32))
+
+
+def _with_ports(
+    packets: PacketBatch, port: NDArray[np.int32], rows: NDArray[np.bool_]
+) -> PacketBatch:
+    return PacketBatch(packets.data[rows], packets.length[rows], port[rows])

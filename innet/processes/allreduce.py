@@ -1,0 +1,181 @@
+"""One worker of an all-reduce, as a process on a host of the network.
+
+    python -m innet.processes.allreduce worker0.toml
+    python -m innet.processes.allreduce --set service=127.0.0.1:48879 --set workers=2 --set worker=0
+
+The file and ``--set`` fill ``innet.processes.settings.WorkerSettings``; all workers of a job differ
+in ``worker`` and their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An
+error ends it with status 1 and a message on standard error.
+
+With --wait it is led by another program: it first prints {"ready": true}, and begins each
+all-reduce when a line comes in on standard input; where it gives up it asks for registers of the
+switches, {"read": [switch, register, index]}, and takes a number or null as the answer; where sums
+lack workers who were late it asks for the job's next epoch (``innet.processes.session.renewing``);
+an error is printed as {"error": message, "stalled": whether it waited too long} too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.allreduce.warm_up import warm_up
+from innet.allreduce.worker import Worker
+from innet.core.errors import (
+    ControlError,
+    InnetError,
+    MembershipError,
+    NetworkError,
+    StalledError,
+)
+from innet.core.settings import Model
+from innet.experiments import allreduce
+from innet.experiments.outputs import check_writable, save_array
+from innet.processes.commandline import parsed, parser_of, say, settings_from
+from innet.processes.outcomes import save
+from innet.processes.session import joined_session
+from innet.processes.settings import WorkerSettings
+from innet.records import Report
+from innet.topology import RegisterReader
+
+
+def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
+    """Take part in the all-reduces; yields what is to be printed.
+
+    Args:
+        settings: of this worker.
+        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    check_files(settings.output, settings.outcome)
+    gradient = _gradient(settings)
+    what = f"all-reduces of {gradient.size} elements, rounds {settings.rounds}"
+    with joined_session(settings, what, led=wait) as session:
+        worker = session.worker(settings)
+        if wait:
+            warm_up(settings.codec, gradient)  # compiled before the first packet, not after
+            yield {"ready": True}
+        for _ in range(settings.rounds):
+            total, report = summed(worker, gradient, wait=wait, read=session.read)
+            if settings.outcome is not None and worker.outcome is not None:
+                save(settings.outcome, worker.outcome)
+            if settings.output is not None:
+                save_array(settings.output, total)
+            yield {"report": report.model_dump(mode="json")}
+
+
+def check_files(*paths: Path | None) -> None:
+    """Refuse files that could not be written when the work is done."""
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def summed(
+    worker: Worker,
+    gradient: NDArray[np.float32],
+    *,
+    wait: bool,
+    read: RegisterReader | None = None,
+) -> tuple[NDArray[np.float32], Report]:
+    """One all-reduce, with ``wait`` at a line of standard input.
+
+    Args:
+        worker: who takes part.
+        gradient: its own.
+        wait: for a line; and whoever writes it can be asked for registers of the switches.
+        read: reads them, where that can be done from here.
+
+    Raises:
+        EOFError: there is no such line: whoever started this process is gone.
+        InnetError: see ``Worker.all_reduce``.
+    """
+    if wait and not sys.stdin.readline():
+        raise EOFError
+    try:
+        return worker.all_reduce(gradient)
+    except StalledError as error:
+        if read is None and wait:
+            read = _asking
+        if read is None or isinstance(error, MembershipError):
+            raise
+        raise StalledError(_diagnosis(worker, read) or str(error)) from None
+
+
+def _diagnosis(worker: Worker, read: RegisterReader) -> str | None:
+    """Whom the worker waits for, if registers can be read."""
+    try:
+        return worker.diagnose(read)
+    except (ControlError, NetworkError, StalledError):
+        return None
+
+
+def _asking(switch: str, register: str, index: int) -> int:
+    """Have whoever started this process read a register."""
+    say({"read": [switch, register, index]})
+    answer = json.loads(sys.stdin.readline() or "null")
+    if answer is None:
+        raise ControlError(f"{switch} cannot be asked for {register}.")
+    return int(answer)
+
+
+def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
+    if settings.input is not None:
+        return allreduce.read([settings.input])[0]
+    rng = np.random.default_rng(settings.seed)
+    count = settings.worker + 1  # drawn one after the other: those before this worker's as well
+    return allreduce.generate(count, settings.size, settings.density, rng)[-1]
+
+
+def main_of(
+    what: str,
+    description: str,
+    model: type[Model],
+    run_one: Callable[..., Iterator[dict[str, Any]]],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Run the command line of a worker's program; its exit status.
+
+    Args:
+        what: the program's name in this package.
+        description: what it does, in a sentence.
+        model: of its settings.
+        run_one: takes the settings and ``wait``; yields what is to be printed.
+        arguments: those of the command line.
+    """
+    parser = parser_of(what, description, model, "for a line before each all-reduce")
+    options = parsed(parser, arguments)
+    try:
+        for line in run_one(settings_from(options, model), wait=options.wait):
+            say(line)
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if options.wait:
+            stalled = isinstance(error, StalledError)
+            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+                say({"error": str(error), "stalled": stalled})
+        return 1
+    except EOFError:
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    does = "One worker of a job: sums its gradient with the others', one or more times."
+    return main_of("allreduce", does, WorkerSettings, run, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

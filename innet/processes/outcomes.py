@@ -1,0 +1,67 @@
+"""An ``Outcome`` as a file, so that one process can compare what several have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from innet.codecs import Outcome
+from innet.codecs.parts import Contribution, Total
+from innet.core.files import whole
+
+
+def save(path: Path, outcome: Outcome) -> None:
+    """Write what verification needs of an outcome: sums, and what was sent."""
+    own = outcome.contribution
+    arrays = {
+        "sum": outcome.sum,
+        "integer_sum": outcome.integer_sum,
+        "indices": outcome.indices,
+        "sent": outcome.sent,
+        "represented": outcome.represented,
+        "applied": outcome.applied,
+        "own_indices": own.indices,
+        "own_integers": own.integers,
+    }
+    numbers = {
+        "scale": outcome.scale,
+        "rounds": outcome.rounds,
+        "infinite": outcome.infinite,
+        "size": own.size,
+        "limbs": own.limbs,
+        "shared": own.shared,
+    }
+    known: dict[str, Any] = {name: each for name, each in arrays.items() if each is not None}
+    with whole(path) as place, place.open("wb") as file:
+        np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
+
+
+def load(path: Path) -> Outcome:
+    """What ``save`` wrote; details and times are not kept."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    numbers = json.loads(str(arrays["numbers"]))
+    return Outcome(
+        sum=arrays["sum"],
+        total=Total(arrays["integer_sum"]),
+        scale=float(numbers["scale"]),
+        indices=arrays.get("indices"),
+        sent=arrays["sent"],
+        represented=arrays.get("represented"),
+        contribution=Contribution(
+            size=int(numbers["size"]),
+            indices=arrays.get("own_indices"),
+            integers=arrays["own_integers"],
+            limbs=int(numbers["limbs"]),
+            shared=bool(numbers["shared"]),
+        ),
+        applied=arrays.get("applied"),
+        rounds=int(numbers["rounds"]),
+        infinite=int(numbers["infinite"]),
+        details={},
+        encode_seconds=0.0,
+        decode_seconds=0.0,
+    )

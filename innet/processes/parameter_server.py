@@ -1,0 +1,127 @@
+"""The parameter server of a job, as a process on a host of the network.
+
+    python -m innet.processes.parameter_server server.toml
+
+The file holds ``innet.processes.settings.ServerSettings``: what the job's workers are told, and for
+raw Ethernet the server's interface. It prints {"ready": true} once it listens, and serves until
+standard input ends (with --wait) or it is interrupted; then it prints what it has counted. A line
+{"absent": [workers that take no part]} on standard input begins the job's next epoch, which it
+answers by {"ready": true} again. An error ends it with status 1 and a message on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import select
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from innet.allreduce.worker import ClockedTransport, connect_host
+from innet.core.errors import InnetError, InputError
+from innet.core.packets import PacketBatch
+from innet.network import Host
+from innet.processes.commandline import parsed, parser_of, say, settings_from
+from innet.processes.settings import ServerSettings
+from innet.protocol.parameter_server import ParameterServer
+from innet.topology import Plan, PlannedHost, aggregation_of, following
+
+_TURN = 0.2  # seconds between two looks at whether to end
+
+
+def server_of(plan: Plan) -> PlannedHost:
+    """The host that the job's server runs on.
+
+    Raises:
+        InputError: the job's program has none.
+    """
+    if not plan.servers:
+        raise InputError(
+            f"{plan.aggregation} has no parameter server; choose a program that has: hashed."
+        )
+    return plan.servers[0]
+
+
+def serve(end: Host, transport: ClockedTransport, told: Callable[[], str | None]) -> str:
+    """Answer what comes until ``told``, which is asked a few times in a second, has a line."""
+    now = transport.now()
+    look = now + _TURN
+    while True:
+        arrived = transport.receive(now)
+        if len(arrived):
+            end.receive(arrived, now)
+            frames = end.outgoing(now)
+            if len(frames):
+                transport.send(PacketBatch.uniform(frames, 0), now)
+        if now >= look:
+            line = told()
+            if line is not None:
+                return line
+            look = now + _TURN
+        now = transport.wait(now, look)
+
+
+def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, Any]:
+    """Serve a job; what the server has counted.
+
+    Args:
+        settings: of the server.
+        told: a line that begins the next epoch; "" to end, None for neither.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    plan = settings.plan()
+    host = server_of(plan)
+    end = _end(plan, host)
+    with connect_host(plan, host, settings.interface) as transport:
+        say({"ready": True})
+        while line := serve(end, transport, told):
+            plan = following(plan, json.loads(line)["absent"])
+            before, end = end, _end(plan, host)
+            end.counters, end.collisions = before.counters, before.collisions
+            say({"ready": True})
+    return {"counters": dataclasses.asdict(end.counters), "collisions": end.collisions}
+
+
+def _end(plan: Plan, host: PlannedHost) -> ParameterServer:
+    end = aggregation_of(plan.aggregation).server_end(plan, host)
+    if not isinstance(end, ParameterServer):
+        raise InputError(
+            f"the parameter server of {plan.aggregation} is of type {type(end).__name__}; this "
+            "process runs one that is derived from innet.protocol.parameter_server.ParameterServer."
+        )
+    return end
+
+
+def _from_input() -> str | None:
+    """A line from whoever started this process; "" if it is gone, or said that it is enough."""
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return sys.stdin.readline() if readable else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    does = "The parameter server of a job, for programs that have one: hashed."
+    parser = parser_of("parameter_server", does, ServerSettings, "until standard input ends")
+    options = parsed(parser, arguments)
+    try:
+        told = _from_input if options.wait else (lambda: None)
+        say(run(settings_from(options, ServerSettings), told))
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if options.wait:
+            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+                say({"error": str(error), "stalled": False})
+        return 1
+    except EOFError:
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Where a worker sits: on a network that its settings describe, or in a job of a switch service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from innet.allreduce.worker import ClockedTransport, Renew, Worker, connect
+from innet.codecs import ModelLayers, build_codec
+from innet.processes.commandline import say
+from innet.processes.settings import SessionSettings
+from innet.service import join
+from innet.service.daemon import key_of
+from innet.topology import Plan, RegisterReader, following
+
+
+class WorkerSession(NamedTuple):
+    """What a ``Worker`` needs of the network.
+
+    Attributes:
+        plan: of the job.
+        transport: the connection to the switch.
+        read: reads the switch's registers, to say who is missing; None if it cannot be asked.
+        renew: leads to the job's next epoch; None if nobody here does.
+    """
+
+    plan: Plan
+    transport: ClockedTransport
+    read: RegisterReader | None
+    renew: Renew | None
+
+    def worker(self, settings: SessionSettings, layers: ModelLayers | None = None) -> Worker:
+        """The worker that sits here.
+
+        Args:
+            settings: its own.
+            layers: of the gradient; see ``innet.codecs.build_codec``.
+        """
+        return Worker(
+            self.plan,
+            settings.worker,
+            codec=settings.codec,
+            transport=self.transport,
+            switch=settings.switch,
+            faults=settings.faults(),
+            timing=settings.timing(),
+            layers=layers,
+            seed=settings.seed,
+            renew=self.renew,
+        )
+
+
+@contextmanager
+def joined_session(
+    settings: SessionSettings, what: str, layers: ModelLayers | None = None, *, led: bool = False
+) -> Iterator[WorkerSession]:
+    """A worker's session while the context is open.
+
+    Args:
+        settings: of the worker.
+        what: is done together; a service refuses who comes for something else.
+        layers: of the gradient; see ``innet.codecs.build_codec``.
+        led: whoever started this process can lead its network's workers; see ``renewing``.
+
+    Raises:
+        InnetError: the network, or the service, does not take it.
+    """
+    if settings.service is None:
+        plan = settings.plan()
+        with connect(plan, settings.worker, settings.interface) as transport:
+            yield WorkerSession(plan, transport, None, renewing(plan) if led else None)
+        return
+    codec = build_codec(settings.codec, layers=layers).describe()
+    with join(
+        settings.service,
+        job=settings.service_job,
+        worker=settings.worker,
+        workers=settings.workers,
+        key=key_of(None, settings.key_file),
+        deadline=settings.give_up,
+        terms=f"{what}, codec {codec}, seed {settings.seed}",
+    ) as membership:
+        yield WorkerSession(
+            membership.plan,
+            membership.transport,
+            membership.read_register,
+            lambda late: membership.renew(settings.give_up, without=late),
+        )
+
+
+def renewing(plan: Plan) -> Renew:
+    """Asks whoever started this process to lead the workers to the job's next epoch.
+
+    It prints {"renew": present epoch, "without": [workers to go on without]} and waits for a line
+    of standard input, {"absent": [who takes no part from now on]}.
+
+    Args:
+        plan: of the job as it begins.
+    """
+    present = plan
+
+    def renew(late: tuple[int, ...]) -> Plan:
+        nonlocal present
+        say({"renew": present.job.epoch, "without": list(late)})
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError  # whoever started this process is gone
+        present = following(present, json.loads(line)["absent"])
+        return present
+
+    return renew

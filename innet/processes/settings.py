@@ -1,0 +1,230 @@
+"""What a worker's process is told: one settings model, read from TOML or JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, Strict, ValidationInfo, field_validator
+
+from innet.core.errors import ConfigError, InputError
+from innet.core.settings import (
+    CodecDescription,
+    Model,
+    Settings,
+    ValuesPerPacket,
+    load_toml,
+    read_toml,
+    validate,
+)
+from innet.network import Faults
+from innet.protocol import REORDERING, TAIL_PROBE, Timing
+from innet.topology import Plan, Request, SharedPlan, TopologyName, plan_jobs
+from innet.wire import Framing
+
+AnyPath = Annotated[Path, Strict(False)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class JobSettings(Settings):
+    """A job on a network, as all its workers and its switches know it.
+
+    Attributes:
+        workers: how many.
+        program: a compiled P4 program's name.
+        values_per_packet: int32 values in one packet.
+        framing: "udp", or "raw" for Ethernet with an EtherType of its own.
+        window: chunks of a worker under way at once, a power of two; by default all slots.
+        racks: switches that workers are attached to, for programs that know several levels.
+        depth: levels of switches, likewise.
+        topology: a network of another shape, for the same programs: "fat-tree" or "dumbbell".
+        ports: of each switch of a fat-tree.
+        jobs: how many there are on the network, all alike.
+        job: which of them this is, from 1 on.
+        codec: a registered codec's name, or its parts.
+        seed: of generated gradients, the codec's hashes and the faults.
+        loss: probability that a worker's packet vanishes, on either way; likewise the next two.
+        duplicate: that it travels twice.
+        reorder: that it is held back, so that later ones overtake it.
+        delay: seconds that each link between a worker and the root takes, one way, where the
+            workers are to make it; the kernel's delays are not told here.
+        timeout: seconds after which a worker sends a packet again, at the least: it grows with the
+            round trips that are measured.
+        give_up: seconds after which it gives up.
+        partial_after: seconds after which a chunk is closed without workers who are late, if
+            somebody leads the others to the job's next epoch; by default all are waited for.
+    """
+
+    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    program: str = "slots"
+    values_per_packet: ValuesPerPacket = 64
+    framing: Framing = "udp"
+    window: Annotated[int, Field(ge=1)] | None = None
+    racks: Annotated[int, Field(ge=1)] | None = None
+    depth: Annotated[int, Field(ge=1)] | None = None
+    topology: TopologyName | None = None
+    ports: Annotated[int, Field(ge=2)] | None = None
+    jobs: Annotated[int, Field(ge=1, le=32)] = 1
+    job: Annotated[int, Field(ge=1)] = 1
+    codec: CodecDescription = "dense"
+    seed: Annotated[int, Field(ge=0)] = 0
+    loss: Probability = 0.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    delay: Annotated[float, Field(ge=0, le=10)] = 0.0
+    timeout: Annotated[float, Field(gt=0)] = 0.2
+    give_up: Annotated[float, Field(gt=0)] = 30.0
+    partial_after: Annotated[float, Field(gt=0)] | None = None
+
+    def plan(self) -> Plan:
+        """The network, as the job sees it.
+
+        Raises:
+            InputError: the program has no room for what is asked, or there is no such job.
+        """
+        if self.job > self.jobs:
+            raise InputError(f"there is no job {self.job}; the network has {self.jobs}.")
+        return self.shared_plan().jobs[self.job - 1]
+
+    def shared_plan(self) -> SharedPlan:
+        """The network with all jobs on it.
+
+        Raises:
+            InputError: the program has no room for what is asked.
+        """
+        request = Request(
+            workers=self.workers,
+            window=self.window,
+            framing=self.framing,
+            racks=self.racks,
+            depth=self.depth,
+            topology=self.topology,
+            ports=self.ports,
+        )
+        return plan_jobs(self.program, self.values_per_packet, request, self.jobs)
+
+    def timing(self) -> Timing:
+        """How patient the workers are."""
+        return Timing(
+            timeout=self.timeout,
+            min_timeout=self.timeout,  # processes may wait for a processor longer than for packets
+            max_timeout=max(2.0, self.timeout),
+            give_up=self.give_up,
+            reordering=REORDERING,
+            tail_probe=TAIL_PROBE,
+            partial_after=self.partial_after,
+        )
+
+
+class SessionSettings(JobSettings):
+    """One worker of a job, whatever it sums.
+
+    Attributes:
+        worker: its index.
+        service: HOST:PORT of a switch service (``innet switch serve``) to join, instead of the
+            network that the job's settings describe; program, values and window are then its own.
+        service_job: the job's name there.
+        key_file: a file that holds the service's key.
+        interface: where to send raw Ethernet; not needed for UDP.
+        switch: what runs the program, for the report.
+        outcome: where all that verification needs of the last all-reduce goes (.npz).
+    """
+
+    worker: Annotated[int, Field(ge=0)]
+    service: str | None = None
+    service_job: str = "innet"
+    key_file: AnyPath | None = None
+    interface: str | None = None
+    switch: str = "unknown"
+    outcome: AnyPath | None = None
+
+    @field_validator("worker")
+    @classmethod
+    def _is_one_of_them(cls, worker: int, others: ValidationInfo) -> int:
+        workers = others.data.get("workers", worker + 1)  # not there where it is wrong itself
+        if worker >= workers:
+            raise ValueError(f"the job has {workers} workers, from 0 to {workers - 1}")
+        return worker
+
+    def faults(self) -> Faults | None:
+        """What the worker does to its own packets; None for nothing."""
+        if not (self.loss or self.duplicate or self.reorder or self.delay):
+            return None
+        plan = self.plan()  # with a service, its shape is all the same: one switch
+        return Faults(
+            loss=self.loss,
+            duplicate=self.duplicate,
+            reorder=self.reorder,
+            delay=self.delay * plan.distance(plan.workers[self.worker]),
+            hold=0.01,
+            tick=1e-4,
+        )
+
+
+class WorkerSettings(SessionSettings):
+    """One worker of all-reduces.
+
+    Attributes:
+        input: a NumPy file (.npy) with this worker's gradient; generated if not given.
+        size: elements of a generated gradient.
+        density: share of its elements that are not zero.
+        rounds: how many all-reduces, one after the other.
+        output: where the sum of the last one goes (.npy).
+    """
+
+    input: AnyPath | None = None
+    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
+    density: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rounds: Annotated[int, Field(ge=1)] = 1
+    output: AnyPath | None = None
+
+
+class ServerSettings(JobSettings):
+    """The parameter server of a job.
+
+    Attributes:
+        interface: where to send raw Ethernet; not needed for UDP.
+    """
+
+    interface: str | None = None
+
+
+def read(path: Path) -> WorkerSettings:
+    """A worker's settings from a TOML or, if its name ends so, a JSON file.
+
+    Raises:
+        ConfigError: the file cannot be read, or names a key that cannot be used.
+    """
+    return read_as(path, WorkerSettings)
+
+
+def read_server(path: Path) -> ServerSettings:
+    """The same for a parameter server."""
+    return read_as(path, ServerSettings)
+
+
+def read_as(path: Path, kind: type[Model]) -> Model:
+    """The same for any settings."""
+    if path.suffix != ".json":
+        return load_toml(path, kind)
+    return validate(kind, _json(path), source=str(path))
+
+
+def mapping_in(path: Path) -> dict[str, Any]:
+    """What a file of settings holds, unchecked.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return _json(path) if path.suffix == ".json" else read_toml(path)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        mapping = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read {path}: {error}.") from None
+    if not isinstance(mapping, dict):
+        raise ConfigError(f"{path} holds no settings: it must be a JSON object.")
+    return mapping

@@ -1,0 +1,265 @@
+"""The built-in switch as a process on network interfaces.
+
+    python -m innet.processes.switch program.json -i 1@s1-eth1 -i 2@s1-eth2 --commands rules.txt
+
+Prints ``ready`` when packets are taken, and runs until SIGTERM, SIGINT or, over its control socket,
+``stop``. The control socket (--control PATH, a UNIX socket) takes one command per line in the
+dialect of simple_switch_CLI, or ``statistics``, and answers each by one line of JSON: {"answer":
+text} or {"error": text}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from innet.core.errors import InnetError, InputError
+from innet.core.packets import PacketBatch
+from innet.network.memory import MAX_PORT
+from innet.switch import Switch
+from innet.transport.ports import Ports
+
+_ANSWER_SECONDS = 0.5  # for a client to take its answer; packets wait meanwhile
+_LINE = 1 << 16  # bytes of the longest command
+_LONGEST = 107  # bytes of a socket's path: unix(7), less the zero at its end
+
+
+class SwitchProcess:
+    """A switch between interfaces, and its control socket.
+
+    Args:
+        switch: what the packets go through.
+        ports: its interfaces.
+        control: where the control socket is to be; None for none.
+        captures: writes what passes the interfaces; None for none.
+    """
+
+    def __init__(
+        self,
+        switch: Switch,
+        ports: Ports,
+        control: Path | None = None,
+        captures: Captures | None = None,
+    ) -> None:
+        self._switch = switch
+        self._ports = ports
+        self._captures = captures
+        self._running = True
+        self._begun = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(ports.fileno(), selectors.EVENT_READ)
+        self._clients: dict[socket.socket, bytes] = {}
+        self._control = control
+        if control is not None:
+            self._listener = socket.socket(socket.AF_UNIX)
+            try:
+                self._listener.bind(str(control))
+            except OSError as error:
+                self._listener.close()
+                why = error.strerror or str(error)
+                if len(os.fsencode(control)) > _LONGEST:
+                    why = f"a socket's path has at most {_LONGEST} bytes; TMPDIR names the folder"
+                raise InputError(f"cannot listen at {control}: {why}.") from None
+            self._listener.listen(8)
+            self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        """Forward packets and answer commands until ``stop``.
+
+        Raises:
+            NetworkError: an interface went away.
+        """
+        try:
+            while self._running:
+                for key, _ in self._selector.select():
+                    if key.fileobj == self._ports.fileno():
+                        self._forward()
+                    elif isinstance(key.fileobj, socket.socket):
+                        self._listen(key.fileobj)
+        finally:
+            self._close()
+
+    def _forward(self) -> None:
+        arrived = self._ports.receive(0)
+        if len(arrived):
+            # Timestamps of the program are microseconds since its start, as simple_switch's are.
+            self._switch.state.clock = int((time.monotonic() - self._begun) * 1e6)
+            leaving = self._switch.process_batch(arrived)
+            if self._captures is not None:
+                self._captures.write(arrived, leaving)
+            self._ports.send(leaving)
+
+    def _listen(self, sock: socket.socket) -> None:
+        if sock is self._listener:
+            client, _ = sock.accept()
+            client.settimeout(_ANSWER_SECONDS)
+            self._clients[client] = b""
+            self._selector.register(client, selectors.EVENT_READ)
+            return
+        try:
+            read = sock.recv(_LINE)
+            *lines, rest = (self._clients[sock] + read).split(b"\n")
+            for line in lines:
+                sock.sendall(json.dumps(self._answer(line.decode(errors="replace"))).encode())
+                sock.sendall(b"\n")
+        except OSError:
+            read, rest = b"", b""
+        self._clients[sock] = rest
+        if not read or len(rest) > _LINE:
+            self._selector.unregister(sock)
+            del self._clients[sock]
+            sock.close()
+
+    def _answer(self, line: str) -> dict[str, object]:
+        if line.strip() == "stop":
+            self.stop()
+            return {"answer": "stopping"}
+        if line.strip() == "statistics":
+            return {"answer": self.statistics()}
+        try:
+            return {"answer": self._switch.command(line)}
+        except InnetError as error:
+            return {"error": str(error)}
+
+    def statistics(self) -> dict[str, int]:
+        """The switch's own counts, and what its interfaces lost."""
+        ports = self._ports
+        return self._switch.statistics.as_dict() | {
+            "lost_on_arrival": ports.lost(),
+            "lost_on_departure": ports.dropped,
+            "undelivered": ports.undelivered,
+        }
+
+    def _close(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self._control is not None:
+            self._listener.close()
+            self._control.unlink(missing_ok=True)
+        if self._captures is not None:
+            self._captures.close()
+        self._selector.close()
+        self._ports.close()
+
+
+class Captures:
+    """Captures of every interface, arriving and leaving apart, named as simple_switch names them.
+
+    Args:
+        folder: where s1-eth1_in.pcap, s1-eth1_out.pcap and so on are written; they are made anew.
+        interfaces: by port.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+
+    def __init__(self, folder: Path, interfaces: Mapping[int, str]) -> None:
+        from innet.tools.captures import CaptureWriter  # noqa: PLC0415 - it compiles
+
+        self._writers: dict[tuple[str, int], CaptureWriter] = {}
+        self._clock = 0
+        for port, name in interfaces.items():
+            for way in ("in", "out"):
+                path = folder / f"{name}_{way}.pcap"
+                path.unlink(missing_ok=True)
+                self._writers[way, port] = CaptureWriter(path, nano=True)
+
+    def write(self, arrived: PacketBatch, left: PacketBatch) -> None:
+        """Append a batch and what became of it; no two that arrive have the same time stamp.
+
+        So a replay of the captures takes the packets in the order in which the switch took them.
+        """
+        self._clock = max(time.time_ns(), self._clock)
+        times = self._clock + np.arange(len(arrived), dtype=np.int64)
+        self._clock += len(arrived)
+        for way, packets in (("in", arrived), ("out", left)):
+            when = times if way == "in" else np.full(len(packets), times[-1], np.int64)
+            for port in np.unique(packets.port).tolist():
+                if (way, port) in self._writers:
+                    rows = np.flatnonzero(packets.port == port)
+                    self._writers[way, port].write(packets.data, packets.length, when, rows)
+
+    def close(self) -> None:
+        for each in self._writers.values():
+            each.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    options = _options(arguments)
+    try:
+        switch = Switch.load(Path(options.program), engine=options.engine, seed=options.seed)
+        if options.commands is not None:
+            switch.commands(_text(Path(options.commands)))
+        switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
+        interfaces = _interfaces(options.interface)
+        captures = None if options.pcap is None else Captures(options.pcap, interfaces)
+        process = SwitchProcess(switch, Ports(interfaces), options.control, captures)
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))  # by way of the process's own end
+    print("ready", flush=True)
+    try:
+        process.run()
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _interfaces(given: Sequence[str]) -> dict[int, str]:
+    """Port -> interface, from words such as "1@s1-eth1"."""
+    interfaces: dict[int, str] = {}
+    for word in given:
+        port, at, name = word.partition("@")
+        if not (at and name and port.isdigit()):
+            raise InputError(f"--interface {word}: write it as PORT@NAME, such as 1@s1-eth1.")
+        if int(port) > MAX_PORT:
+            raise InputError(f"--interface {word}: a switch has ports 0 to {MAX_PORT}.")
+        if int(port) in interfaces:
+            raise InputError(f"--interface {word}: port {port} has an interface already.")
+        interfaces[int(port)] = name
+    return interfaces
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m innet.processes.switch",
+        description="The built-in switch on network interfaces.",
+    )
+    parser.add_argument("program", help="BMv2 JSON, plain or compressed")
+    parser.add_argument(
+        "-i", "--interface", action="append", default=[], metavar="PORT@NAME", help="repeatable"
+    )
+    parser.add_argument("--commands", help="control plane: a file of simple_switch_CLI's commands")
+    parser.add_argument("--control", type=Path, help="where to listen for commands")
+    parser.add_argument("--pcap", type=Path, help="write captures of all interfaces to this folder")
+    parser.add_argument("--engine", default="jit", choices=("jit", "interpret"))
+    parser.add_argument("--seed", type=int, default=0, help="of the program's random()")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

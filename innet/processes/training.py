@@ -1,0 +1,108 @@
+"""One worker of a training, as a process on a host of the network.
+
+    python -m innet.processes.training worker0.toml
+
+The file, and ``--set NAME=VALUE``, fill ``TrainingWorkerSettings``. Each iteration prints one line
+of JSON: {"report": ..., "loss": that of this worker's batch, "score": of the model, from worker
+0 after each epoch}. With --wait and for errors see ``innet.processes.allreduce``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from innet.allreduce.warm_up import warm_up
+from innet.experiments.models.model import Part, Vector, data_of, model_of
+from innet.experiments.runs import one_thread
+from innet.experiments.training import Schedule, replica
+from innet.processes.allreduce import check_files, main_of, summed
+from innet.processes.outcomes import save
+from innet.processes.session import joined_session
+from innet.processes.settings import SessionSettings
+from innet.records import Report
+
+
+class TrainingWorkerSettings(SessionSettings):
+    """One worker of a training.
+
+    Attributes:
+        model: a registered model's name.
+        framework: what computes the gradients; by default the model chooses.
+        iterations: optimizer steps.
+        batch_size: samples per worker and step.
+        learning_rate: for the mean of the workers' gradients.
+        momentum: of the optimizer; 0 with codecs that have a momentum of their own.
+        evaluate: what the model is judged by: its test set, or "validation", a part of what it is
+            trained on otherwise.
+        seed: of weights, batches, the codec's hashes and the faults.
+    """
+
+    model: str = "digits-cnn"
+    framework: str | None = None
+    iterations: Annotated[int, Field(ge=1)]
+    batch_size: Annotated[int, Field(ge=1)]
+    learning_rate: Annotated[float, Field(gt=0)]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    evaluate: Part = "test"
+
+
+def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
+    """Take part in the training; yields what is to be printed.
+
+    Args:
+        settings: of this worker.
+        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+
+    Raises:
+        InnetError: something cannot be used, or the network failed.
+    """
+    check_files(settings.outcome)
+    model = model_of(settings.model, settings.framework)
+    data = data_of(model, settings.evaluate)
+    layers = tuple(model.shapes.values())
+    schedule = Schedule(
+        workers=settings.workers,
+        iterations=settings.iterations,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+    )
+    last: list[Report] = []
+    what = (
+        f"a training of {settings.model}, iterations {settings.iterations}, batch_size "
+        f"{settings.batch_size}, learning_rate {settings.learning_rate}, momentum "
+        f"{settings.momentum}, evaluate {settings.evaluate}"
+    )
+    with one_thread(), joined_session(settings, what, layers, led=wait) as session:
+        worker = session.worker(settings, layers)
+
+        def reduce(gradient: Vector) -> tuple[Vector, Report]:
+            total, report = summed(worker, gradient, wait=wait, read=session.read)
+            last[:] = [report]
+            return total, report
+
+        if wait:
+            rng = np.random.default_rng(settings.seed)
+            warm_up(settings.codec, rng.standard_normal(model.size, np.float32), layers)
+            yield {"ready": True}
+        steps = replica(schedule, model, data, reduce, seed=settings.seed, worker=settings.worker)
+        for step in steps:
+            if settings.outcome is not None and worker.outcome is not None:
+                save(settings.outcome, worker.outcome)
+            report = last[0].model_dump(mode="json")
+            yield {"report": report, "loss": step.loss, "score": step.score}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    does = "One worker of a training: computes gradients of its shard, descends by their sum."
+    return main_of("training", does, TrainingWorkerSettings, run, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The catalogue of compiled P4 programs: find one, read its dimensions.
+
+The sources live in p4/ at the top of a checkout and travel inside the wheel as innet/p4. A
+compiled program is p4c's JSON for BMv2, gzip-compressed; the manifest beside it says from which
+sources, with which parameters and by which p4c it was made. Another distribution brings programs in
+such a folder of its own, by entry points in the group "innet.programs".
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from innet.core.errors import ConfigError, InputError, ProgramError, UnknownNameError
+from innet.core.registry import Registry
+
+MANIFEST_FORMAT = 1
+MANIFEST = "manifest.json"  # of a folder of programs: what is compiled
+LIST = "programs.toml"  # and what to compile
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """One compiled program and what its manifest entry says.
+
+    Attributes:
+        name: e.g. "slots-64".
+        program: the name without the number of values, e.g. "slots".
+        source: the main P4 file, relative to the p4 directory.
+        description: one line for people.
+        parameters: the preprocessor definitions it was compiled with.
+        path: the gzip-compressed JSON.
+        p4c: the version of the compiler.
+        sources: SHA-256 of every P4 file that went in, by its path relative to the p4 directory.
+        sha256: of the uncompressed JSON text.
+    """
+
+    name: str
+    program: str
+    source: str
+    description: str
+    parameters: Mapping[str, int]
+    path: Path
+    p4c: str
+    sources: Mapping[str, str]
+    sha256: str
+
+    def json(self) -> dict[str, Any]:
+        """The compiled program as BMv2 reads it.
+
+        Raises:
+            ProgramError: the file is missing or is not what the manifest describes.
+        """
+        try:
+            text = gzip.decompress(self.path.read_bytes())
+        except (OSError, EOFError) as error:
+            raise ProgramError(f"cannot read {self.path}: {error}. Reinstall innet.") from error
+        if hashlib.sha256(text).hexdigest() != self.sha256:
+            raise ProgramError(
+                f"{self.path} is not the file that its manifest describes; run `innet p4 compile`."
+            )
+        document: dict[str, Any] = json.loads(text)
+        return document
+
+    def dimensions(self) -> Dimensions:
+        """What the compiled program itself says of its sizes."""
+        if self.sha256 not in _dimensions:  # large programs take a while to be read
+            _dimensions[self.sha256] = Dimensions.of(self.json())
+        return _dimensions[self.sha256]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Sizes read back from a compiled program, so that they are written in one place only.
+
+    Attributes:
+        values: 32-bit values in a packet: the fields of header type ``values_t``, for each of the
+            passes in which a packet brings them.
+        slots: of the whole pool: half the length of the register that counts who is in (or else of
+            those of values), as each slot has two shadow copies. Where a packet brings its values
+            in several passes, the registers of values are so many times as long.
+        workers: as many as the bitmap field of the innet header has bits.
+    """
+
+    values: int
+    slots: int
+    workers: int
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Dimensions:
+        """From the JSON of an aggregation program.
+
+        Raises:
+            ProgramError: the program has no innet header or no value registers.
+        """
+        types = {item["name"]: item["fields"] for item in document.get("header_types", [])}
+        arrays = {item["name"]: item["size"] for item in document.get("register_arrays", [])}
+        sizes = {size for name, size in arrays.items() if re.search(r"\.(value|pair)\d+$", name)}
+        if "values_t" not in types or "innet_t" not in types or len(sizes) != 1:
+            raise ProgramError(
+                "this is no aggregation program of innet: it needs the header types innet_t and "
+                "values_t and value registers of one size."
+            )
+        bitmap = next(field[1] for field in types["innet_t"] if field[0] == "bitmap")
+        cells = sizes.pop()
+        versions = next((size for name, size in arrays.items() if name.endswith(".count")), cells)
+        return cls(
+            values=len(types["values_t"]) * (cells // versions),
+            slots=versions // 2,
+            workers=bitmap,
+        )
+
+
+FOLDERS: Registry[Path] = Registry("program", "innet.programs")
+"""Where programs are that innet does not ship, by their names: a folder with programs.toml,
+compiled/ and manifest.json, as p4/ is one.
+"""
+
+_dimensions: dict[str, Dimensions] = {}
+"""Of programs that were asked for their dimensions, by ``CompiledProgram.sha256``."""
+
+
+def p4_directory() -> Path:
+    """Where the P4 sources and compiled programs are: in the package, or in the checkout.
+
+    Raises:
+        ProgramError: neither exists, so the installation is incomplete.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "p4", package.parent / "p4"):
+        if (candidate / LIST).is_file():
+            return candidate
+    if not package.is_dir():
+        raise ProgramError(
+            f"no P4 programs in {package}. Out of an archive innet cannot be used: unpack it, or "
+            "install innet."
+        )
+    raise ProgramError(f"no P4 programs beside {package}; reinstall innet.")
+
+
+def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
+    """The compiled programs of a folder by name, as its manifest lists them; by default those that
+    innet ships.
+
+    Raises:
+        ProgramError: there is no manifest that this innet reads.
+    """
+    directory = directory or p4_directory()
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProgramError(
+            f"cannot read {directory / 'manifest.json'}: {error}. It is written by "
+            f"`innet p4 compile {directory}`."
+        ) from None
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != MANIFEST_FORMAT:
+        raise ProgramError(
+            f"{directory / 'manifest.json'} has format {found!r}, this innet reads "
+            f"{MANIFEST_FORMAT}; run `innet p4 compile {directory}`."
+        )
+    return {
+        name: CompiledProgram(name=name, path=directory / entry.pop("file"), **entry)
+        for name, entry in manifest["programs"].items()
+    }
+
+
+def available() -> dict[str, CompiledProgram]:
+    """All compiled programs by name: those that innet ships, and other distributions'.
+
+    Raises:
+        ConfigError: a distribution does not hold what it promises.
+        ProgramError: a folder of programs cannot be read.
+    """
+    shipped = catalogue()
+    ours = {entry.program for entry in shipped.values()}
+    others = [_of_others(program) for program in FOLDERS.names() if program not in ours]
+    return {**shipped, **{entry.name: entry for each in others for entry in each}}
+
+
+def find(program: str, values: int) -> CompiledProgram:
+    """The compiled ``program`` with ``values`` values per packet.
+
+    Raises:
+        UnknownNameError: no program of that name.
+        InputError: not compiled for that many values; the message lists the choices. Or a file.
+        ConfigError, ProgramError: see ``available``; of this program alone.
+    """
+    shipped = catalogue().values()
+    entries = [entry for entry in shipped if entry.program == program]
+    if not entries:
+        if Path(str(program)).suffix in (".p4", ".json", ".gz"):
+            raise InputError(
+                f"{program}: gradients are summed by programs that have a name, not by files; an "
+                "entry point in the group 'innet.programs' gives yours one (docs/extending.md)."
+            )
+        if program not in FOLDERS:
+            raise UnknownNameError(
+                "program", program, {*(entry.program for entry in shipped), *FOLDERS}
+            )
+        entries = _of_others(program)
+    variants = {entry.parameters["VALUES"]: entry for entry in entries}
+    if values not in variants:
+        choices = ", ".join(map(str, sorted(variants)))
+        raise InputError(
+            f"{program} is compiled for {choices} values per packet, not for {values!r}."
+        )
+    return variants[values]
+
+
+def _of_others(program: str) -> list[CompiledProgram]:
+    """What a folder of another distribution's has of the program that it promises."""
+    folder = FOLDERS.get(program)
+    if not isinstance(folder, str | Path):
+        raise ConfigError(
+            f"program {program!r} is said to be in {folder!r}, which is no path of a folder; mend "
+            "what registers it."
+        )
+    entries = list(catalogue(Path(folder)).values())
+    found = [entry for entry in entries if entry.program == program]
+    if not found:
+        there = ", ".join(sorted({entry.program for entry in entries})) or "nothing"
+        raise ConfigError(
+            f"program {program!r} is said to be in {folder}, but compiled there is {there}; "
+            f"register it under the name that it has in {LIST}, or run `innet p4 compile {folder}`."
+        )
+    return found

@@ -1,0 +1,316 @@
+"""Compiling P4 for BMv2 with p4c: a source, or a folder of programs."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from innet.core.errors import (
+    ConfigError,
+    InputError,
+    MissingToolError,
+    ProgramError,
+    UnknownNameError,
+)
+from innet.core.files import missing, whole
+from innet.programs.catalog import (
+    LIST,
+    MANIFEST,
+    MANIFEST_FORMAT,
+    CompiledProgram,
+    catalogue,
+    p4_directory,
+)
+
+_COMPILE_SECONDS = 600.0  # slots-1024 takes most of a minute on an idle machine
+_P4C_REMEDY = (
+    "Install it (Ubuntu and Debian packages: https://github.com/p4lang/p4c#installation) so that "
+    "p4c-bm2-ss or p4c is on PATH, or name it with --p4c. The programs that innet ships are "
+    "compiled already and run without it."
+)
+
+
+def find_p4c(path: str | None = None) -> Path:
+    """The P4 compiler with the BMv2 back end: ``path``, or p4c-bm2-ss or p4c on PATH.
+
+    Raises:
+        MissingToolError: there is none; says how to get it.
+    """
+    names = (path,) if path else ("p4c-bm2-ss", "p4c")
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return Path(found).absolute()  # it is run in other folders
+    raise MissingToolError(" or ".join(names), "compiling P4", _P4C_REMEDY)
+
+
+def p4c_version(p4c: Path) -> str:
+    """Such as "1.2.4.17".
+
+    Raises:
+        InputError: it cannot be run.
+    """
+    try:
+        result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+            [p4c, "--version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "unknown"
+    except OSError as error:  # such as one that was built for another processor
+        raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
+    match = re.search(r"\d+(\.\d+)+", result.stdout + result.stderr)
+    return match.group() if match else "unknown"
+
+
+def compile_p4(
+    source: Path,
+    parameters: Mapping[str, int] | None = None,
+    p4c: Path | None = None,
+    warn: Callable[[str], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Run p4c on ``source`` for v1model.
+
+    Args:
+        source: a P4_16 file. What it includes is searched beside it, and then in the folder of the
+            programs that innet ships.
+        parameters: preprocessor definitions.
+        p4c: the compiler; searched on PATH if not given.
+        warn: takes what p4c says of a program that it compiles, if it says something.
+
+    Returns:
+        The JSON for BMv2. Source positions are kept as file, line and column; the quoted fragments
+        of source text, which make up most of p4c's output, are left out.
+
+    Raises:
+        InputError: there is no such file, or ``p4c`` cannot be run.
+        MissingToolError: no p4c.
+        ProgramError: p4c refused the program; the message is p4c's.
+    """
+    p4c = p4c or find_p4c()
+    if (wrong := missing(source)) is not None:
+        raise InputError(f"{source}: {wrong}.")
+    defines = [f"-D{name}={value}" for name, value in (parameters or {}).items()]
+    with tempfile.TemporaryDirectory() as scratch:
+        output = Path(scratch) / f"{source.stem}.json"
+        if p4c.name == "p4c":
+            target = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "-o", scratch]
+        else:
+            target = ["--p4v", "16", "-o", str(output)]
+        # Run where the source is, so that the positions in the JSON hold on any machine.
+        command = [str(p4c), *target, *defines, "-I", str(p4_directory()), source.name]
+        try:
+            result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+                command,
+                cwd=source.parent,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",  # it quotes the source, whatever that is
+                timeout=_COMPILE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProgramError(f"p4c did not finish {source} in {_COMPILE_SECONDS:g} s.") from error
+        except OSError as error:
+            raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
+        said = result.stderr.strip()
+        if result.returncode != 0 or not output.is_file():
+            silent = f"(it said nothing, and ended with status {result.returncode})"
+            raise ProgramError(f"p4c refused {source}:\n{said or silent}")
+        if said:
+            warn(said)
+        document: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a folder's list says of one program.
+
+    Attributes:
+        description: one line for people.
+        sources: the main P4 file for each number of values.
+        parameters: preprocessor definitions besides VALUES.
+    """
+
+    description: str
+    sources: Mapping[int, str]
+    parameters: Mapping[str, int]
+
+
+def compile_folder(
+    directory: Path,
+    p4c: Path | None = None,
+    only: str | None = None,
+    warn: Callable[[str], object] = lambda _: None,
+) -> Iterator[CompiledProgram]:
+    """Compile what programs.toml lists; write compiled/ and manifest.json; yield each when done.
+
+    Args:
+        directory: the p4 directory of a checkout, or another distribution's folder of programs.
+        p4c: the compiler; searched on PATH if not given.
+        only: compile this program alone; the manifest keeps the others' entries.
+        warn: see ``compile_p4``.
+
+    Raises:
+        ConfigError: the folder has no list, or it is not as it has to be.
+        InputError: what is made cannot be written.
+        UnknownNameError: the list does not have ``only``.
+        MissingToolError, ProgramError: see ``compile_p4``; or the manifest is damaged that is to
+            keep the others' entries.
+    """
+    p4c = p4c or find_p4c()
+    listed = _listed(directory / LIST)
+    if only is not None and only not in listed:
+        raise UnknownNameError("program", only, listed)
+    try:
+        entries = _kept(directory / MANIFEST, listed)
+    except ProgramError:
+        if only is not None:
+            raise
+        entries = {}  # all are compiled, and so it is made anew
+    made = directory / "compiled"
+    try:
+        made.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {made}: {error.strerror or error}.") from None
+    for program, item in listed.items():
+        if only not in (None, program):
+            continue
+        entries = {name: entry for name, entry in entries.items() if entry["program"] != program}
+        for values in item.sources:
+            name = f"{program}-{values}"
+            entries[name] = _compile_variant(directory, p4c, (program, values), item, warn)
+            _write_manifest(directory / MANIFEST, entries)
+            yield catalogue(directory)[name]
+
+
+def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:
+    """What a manifest, if there is one, says of the programs that are listed."""
+    if not path.is_file():
+        return {}
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["programs"]
+        return {name: entry for name, entry in entries.items() if entry["program"] in listed}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProgramError(
+            f"{path} is damaged ({error}); compile the whole folder, which makes it anew."
+        ) from None
+
+
+def source_hashes(directory: Path, source: str) -> dict[str, str]:
+    """SHA-256 of ``source`` and of all it includes, by path relative to ``directory``, or to the
+    folder of the programs that innet ships.
+    """
+    roots = (directory.resolve(), p4_directory().resolve())
+    hashes: dict[str, str] = {}
+    pending = [directory / source]
+    while pending:
+        path = pending.pop().resolve()
+        root = next((each for each in roots if path.is_relative_to(each)), None)
+        name = str(path) if root is None else path.relative_to(root).as_posix()
+        if name in hashes:
+            continue
+        text = path.read_bytes()
+        hashes[name] = hashlib.sha256(text).hexdigest()
+        for item in re.findall(rb'^\s*#include\s+"([^"]+)"', text, re.MULTILINE):
+            places = [folder / item.decode() for folder in (path.parent, roots[1])]
+            pending.extend([place for place in places if place.is_file()][:1])
+    return dict(sorted(hashes.items()))
+
+
+def _listed(path: Path) -> dict[str, Listed]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror or error}. A folder of programs has a list of "
+            "them there."
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is no TOML: {error}.") from None
+    listed = {program: _read(item) for program, item in document.items()}
+    for program, item in listed.items():
+        if item is None:
+            raise ConfigError(
+                f"{path}: [{program}] needs a source (a file, or one for each number of values), a "
+                "description and values, a list of numbers; it may have parameters, which are "
+                "numbers, and nothing else."
+            )
+    return {program: item for program, item in listed.items() if item is not None}
+
+
+def _read(item: Any) -> Listed | None:
+    """A table of the list; None where it is not as it has to be."""
+    try:
+        rest = dict(item)
+        source, numbers = rest.pop("source"), rest.pop("values")
+        description, parameters = rest.pop("description"), rest.pop("parameters", {})
+        files: dict[str, Any] = (
+            source if isinstance(source, dict) else dict.fromkeys(map(str, numbers), source)
+        )
+        sources = {number: files[str(number)] for number in numbers}
+        integers = [*sources, *parameters.values()]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    if rest or not all(isinstance(each, str) for each in (description, *sources.values())):
+        return None
+    return (
+        Listed(description, sources, parameters) if all(type(n) is int for n in integers) else None
+    )
+
+
+def _compile_variant(
+    directory: Path,
+    p4c: Path,
+    name: tuple[str, int],
+    item: Listed,
+    warn: Callable[[str], object],
+) -> dict[str, Any]:
+    """Compile one variant, write its file and return its manifest entry."""
+    program, values = name
+    parameters = {"VALUES": values, **item.parameters}
+    source = item.sources[values]
+    document = compile_p4(directory / source, parameters, p4c, warn)
+    text = json.dumps(document, separators=(",", ":")).encode()
+    file = f"compiled/{program}-{values}.json.gz"
+    # Without a time stamp, so that equal programs are equal files.
+    with whole(directory / file) as place:
+        place.write_bytes(gzip.compress(text, mtime=0))
+    return {
+        "program": program,
+        "description": item.description,
+        "source": source,
+        "parameters": parameters,
+        "file": file,
+        "p4c": p4c_version(p4c),
+        "sources": source_hashes(directory, source),
+        "sha256": hashlib.sha256(text).hexdigest(),
+    }
+
+
+def _write_manifest(path: Path, entries: Mapping[str, Any]) -> None:
+    manifest = {"format": MANIFEST_FORMAT, "programs": dict(sorted(entries.items()))}
+    with whole(path) as place:
+        place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _without_fragments(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {
+            key: _without_fragments(value)
+            for key, value in item.items()
+            if key != "source_fragment"
+        }
+    if isinstance(item, list):
+        return [_without_fragments(value) for value in item]
+    return item

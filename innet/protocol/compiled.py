@@ -1,0 +1,352 @@
+"""What may become of a packet at a worker's end, and where it is counted."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.numba_cache import njit
+from innet.wire import CONGESTED, HEADER, Flag, Refusal
+from innet.wire.compiled import examined, read_values, write_values
+from innet.wire.layout import offset_of
+
+
+class Verdict(enum.IntEnum):
+    """What becomes of a packet: the first that holds, from the top."""
+
+    ANSWER = 0
+    UNREADABLE = 1  # counted by the reason that parsing gives
+    NOT_A_RESULT = 2
+    JOB = 3
+    EPOCH = 4
+    WORKER = 5
+    COUNT = 6
+    SLOT = 7
+    DUPLICATE = 8
+    SEQUENCE = 9
+    SLOT_VERSION = 10
+    OPERATION = 11
+    ELEMENTS = 12
+
+    @property
+    def label(self) -> str:
+        """As it reads in a sentence: "slot version"."""
+        return self.name.lower().replace("_", " ")
+
+
+class Stats(enum.IntEnum):
+    """Places in what ``take`` counts; the verdicts come first, by number."""
+
+    REFUSED = len(Verdict)  # by number of the Refusal, from here on
+    FLAGS = len(Verdict) + len(Refusal)  # of all answers together
+    QUEUED = FLAGS + 1  # slots in the queue
+    MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
+    LENGTH = FLAGS + 3  # how many places there are
+
+
+# ----------------------------------------------------------------------------
+# What a worker's end does with packets that came, in compiled code.
+#
+# Imported where a worker is made: Numba takes longer to import than most commands to run. Compiled
+# at import, so that no packet waits for it. ``tests/support/naive_answers.py`` says the same in
+# NumPy.
+
+Member: TypeAlias = NDArray[np.int64]
+"""Of a worker in an all-reduce: job, epoch, index, how many workers are present, the first chunk,
+the chunk after the last, and where frames have their type of service (-1: nowhere)."""
+
+_ANSWER, _UNREADABLE, _NOT_A_RESULT, _JOB, _EPOCH, _WORKER, _COUNT, _SLOT = range(8)
+_DUPLICATE, _SEQUENCE, _SLOT_VERSION, _OPERATION, _ELEMENTS = range(8, 13)
+_RESULT, _PARTIAL, _ECN = int(Flag.RESULT), int(Flag.PARTIAL), int(Flag.ECN)
+_IDLE, _QUEUED, _WAITING = range(3)  # innet.protocol.slot_client.SlotState
+_REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Stats.REFUSED, Stats.FLAGS, Stats.QUEUED, Stats.MARKED
+_CONGESTED = int(CONGESTED)
+_HEADER_BYTES = HEADER.itemsize
+
+_AT_OPERATION, _AT_JOB, _AT_EPOCH = offset_of("operation"), offset_of("job"), offset_of("epoch")
+_AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
+    offset_of("sequence"),
+    offset_of("slot"),
+    offset_of("slot_version"),
+)
+_AT_FLAGS, _AT_WORKER, _AT_COUNT = offset_of("flags"), offset_of("worker"), offset_of("count")
+_AT_ELEMENTS, _AT_BITMAP = offset_of("elements"), offset_of("bitmap")
+_NAMES = ((_AT_JOB, _JOB), (_AT_EPOCH, _EPOCH), (_AT_WORKER, _WORKER))
+
+
+@njit("i8(u1[::1], i8)", cache=True, nogil=True)
+def _short(header: Any, offset: int) -> Any:
+    return np.int64(header[offset]) << 8 | np.int64(header[offset + 1])
+
+
+@njit("i8(u1[::1], i8)", cache=True, nogil=True)
+def _long(header: Any, offset: int) -> Any:
+    return _short(header, offset) << 16 | _short(header, offset + 2)
+
+
+@njit("i8(u1[::1], i8[::1], i8)", cache=True, nogil=True)
+def _addressed(header: Any, member: Any, window: int) -> int:
+    """Is it a full result of this job for this worker?"""
+    flags = header[_AT_FLAGS]
+    if flags & _RESULT == 0:
+        return _NOT_A_RESULT
+    for index, (offset, verdict) in enumerate(_NAMES):
+        if _short(header, offset) != member[index]:
+            return verdict
+    if header[_AT_COUNT] != member[3] and flags & _PARTIAL == 0:
+        return _COUNT
+    return _ANSWER if _short(header, _AT_SLOT) < window else _SLOT
+
+
+@njit("i8(u1[::1], i8, i8)", cache=True, nogil=True)
+def _awaited(header: Any, chunk: int, state: int) -> int:
+    """Is it what a slot in ``state`` waits for?"""
+    # 32-bit serial arithmetic; the sequence of a chunk is one more than its number.
+    distance = _long(header, _AT_SEQUENCE) - chunk - 1
+    ahead = (distance + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
+    if ahead == 0 and state == _WAITING:
+        return _ANSWER
+    if ahead < 0 or (ahead == 0 and state == _IDLE):
+        return _DUPLICATE
+    return _SEQUENCE
+
+
+@njit("i8(u1[::1], i8[::1], i8[::1], u1[::1], Tuple((u1[::1], u2[::1])))", cache=True, nogil=True)
+def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
+    """The Verdict for a packet that can be read."""
+    window = len(chunk)
+    found = _addressed(header, member, window)
+    if found != _ANSWER:
+        return int(found)
+    slot = _short(header, _AT_SLOT)
+    found = _awaited(header, chunk[slot], state[slot])
+    if found != _ANSWER:
+        return int(found)
+    operation, elements = asked
+    # What is awaited was sent, so it is a chunk of this all-reduce.
+    index = chunk[slot] - member[4]
+    if header[_AT_VERSION] != (chunk[slot] // window & 1):
+        return _SLOT_VERSION
+    if header[_AT_OPERATION] != operation[index]:
+        return _OPERATION
+    return _ANSWER if _short(header, _AT_ELEMENTS) == elements[index] else _ELEMENTS
+
+
+_TAKE = (
+    "i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])),"
+    " Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
+    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1])), Tuple((i8[::1], f8[::1])))"
+)
+
+
+@njit(_TAKE, cache=True, nogil=True)
+def take(
+    packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
+    terms: tuple[NDArray[np.int64], Member],
+    slots: tuple[NDArray[Any], ...],
+    chunks: tuple[NDArray[Any], ...],
+    notes: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> int:
+    """Take the packets that answer what is asked for, in order; count the others.
+
+    Of several packets that answer the same chunk the first one does, and the others are duplicates.
+
+    Args:
+        packets: (n, stride) uint8 and (n,) int32: their bytes, and how many of each.
+        terms: the rules for readable ones, see ``innet.wire.compiled.examine``; and a ``Member``.
+        slots: (window,): int64 chunk, uint8 state, and int64 the queue of those that may go on; of
+            each slot's chunk int32 how often it was sent, and float64 when it was sent first, when
+            it is sent again, and when it is given up.
+        chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
+            (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
+        notes: int64, see ``Stats``, added to; and float64 (5,): the time; how long a chunk of the
+            first window may have waited for its wait to tell of the way and not of late peers; the
+            longest such wait of a chunk that was sent once, filled in if it is longer; and when the
+            one of them was sent that was sent last, and its number, filled in if they are later:
+            also of the all-reduce's last chunk, which is sent again to find out what was lost.
+
+    Returns:
+        How many packets were answers.
+    """
+    data, length = packets
+    rules, member = terms
+    chunk, state, queue, sends, first_sent, resend_at, give_up_at = slots
+    operation, elements, words, who = chunks
+    stats, clock = notes
+    asked = operation, elements
+    at = rules[0, 1]
+    values_at = at + _HEADER_BYTES
+    window = len(chunk)
+    answers = 0
+    for row in range(len(length)):
+        frame = data[row]
+        reason = examined(frame, length[row], rules)
+        if reason != 0:
+            stats[_UNREADABLE] += 1
+            stats[_REFUSED + reason] += 1
+            continue
+        header = frame[at:values_at]
+        verdict = _judged(header, member, chunk, state, asked)
+        stats[verdict] += 1
+        if verdict != _ANSWER:
+            continue
+        answers += 1
+        slot = _short(header, _AT_SLOT)
+        number = chunk[slot]
+        index = number - member[4]
+        read_values(frame, values_at, words[index])
+        who[index] = _long(header, _AT_BITMAP)
+        flags = np.int64(header[_AT_FLAGS])
+        stats[_FLAGS] |= flags
+        marked = flags & _ECN != 0
+        if member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED:
+            marked = True
+        if marked:
+            stats[_MARKED] = max(stats[_MARKED], number)
+        sent = first_sent[slot]
+        tells = sends[slot] == 1 or number == member[5] - 1
+        if tells and (sent > clock[3] or (sent == clock[3] and number > clock[4])):
+            clock[3], clock[4] = sent, number
+        waited = clock[0] - sent
+        if sends[slot] == 1 and (index >= window or waited <= clock[1]):
+            clock[2] = max(clock[2], waited)
+        resend_at[slot] = np.inf
+        give_up_at[slot] = np.inf
+        state[slot] = _IDLE
+        if number + window < member[5]:
+            chunk[slot] = number + window
+            state[slot] = _QUEUED
+            queue[stats[_IN_QUEUE]] = slot
+            stats[_IN_QUEUE] += 1
+    return answers
+
+
+_OVERTAKEN = (
+    "b1(Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
+    " Tuple((f8[::1], f8[::1])), f8[::1], f8)"
+)
+
+
+@njit(_OVERTAKEN, cache=True, nogil=True)
+def overtaken(
+    slots: tuple[NDArray[Any], ...],
+    timers: tuple[NDArray[np.float64], NDArray[np.float64]],
+    clock: NDArray[np.float64],
+    reordering: float,
+) -> bool:
+    """Have chunks wait no longer than ``reordering`` that were sent before one that was answered.
+
+    A network that keeps packets in order has lost them, or another worker's, or their results:
+    workers send their chunks in the same order.
+
+    Args:
+        slots: as ``take`` wants them; ``resend_at`` is changed.
+        timers: (window,): how long each slot's chunk waits, which becomes negative, and when it
+            was sent last.
+        clock: the floats of ``notes``, which ``take`` filled in.
+        reordering: seconds.
+
+    Returns:
+        Whether there are such chunks that were not overtaken before.
+    """
+    chunk, state, _, _, _, resend_at, _ = slots
+    timeouts, last_sent = timers
+    found = False
+    for slot in range(len(chunk)):
+        if state[slot] != _WAITING or timeouts[slot] < 0:
+            continue
+        sent = last_sent[slot]
+        if sent < clock[3] or (sent == clock[3] and chunk[slot] < clock[4]):
+            timeouts[slot] = -reordering
+            resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
+            found = True
+    return found
+
+
+# ----------------------------------------------------------------------------
+# The frames of chunks, in compiled code: imported and compiled as ``answers`` is.
+
+_QUEUED = 1  # innet.protocol.slot_client.SlotState
+
+
+@njit("i8(i8, i8, i8[::1], u1[::1], i8[::1])", cache=True, nogil=True)
+def begin(
+    first: int,
+    end: int,
+    chunks: NDArray[np.int64],
+    states: NDArray[np.uint8],
+    queue: NDArray[np.int64],
+) -> int:
+    """Put the chunks of an all-reduce into the slots and the queue, as many as there are slots.
+
+    Args:
+        first: the first chunk.
+        end: the one after the last.
+        chunks: (window,), filled in: the chunk in each slot.
+        states: (window,), filled in: those of slots that have one.
+        queue: (window,), filled in: slots whose chunks may be sent.
+
+    Returns:
+        how many chunks are in the queue.
+    """
+    window = len(chunks)
+    count = min(end - first, window)
+    for place in range(count):
+        slot = (first + place) % window
+        chunks[slot] = first + place
+        states[slot] = _QUEUED
+        queue[place] = slot
+    return count
+
+
+_FILL = (
+    "void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), Tuple((i8[::1], i8)),"
+    " Tuple((i4[::1], u1[::1], u2[::1])))"
+)
+
+
+@njit(_FILL, cache=True, nogil=True)
+def fill(
+    frames: NDArray[np.uint8],
+    head: NDArray[np.uint8],
+    which: tuple[NDArray[np.int64], NDArray[np.uint8]],
+    where: tuple[NDArray[np.int64], int],
+    message: tuple[NDArray[Any], ...],
+) -> None:
+    """Write the frames of chunks.
+
+    Args:
+        frames: (k, frame bytes), filled in.
+        head: what stands before the values, but for the fields in which chunks differ; those, and
+            the checksum, are 0.
+        which: (k,) int64 slots, and uint8 flags of each frame.
+        where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
+        message: int32 words of all chunks, where zeros that fill up the last one may be missing;
+            and (chunks,): uint8 operation and uint16 elements of each.
+    """
+    slots, flags = which
+    chunks, base = where
+    words, operation, elements = message
+    window = len(chunks)
+    at = len(head) - _HEADER_BYTES
+    values = (frames.shape[1] - len(head)) // 4
+    for row in range(len(slots)):
+        frame = frames[row]
+        frame[: len(head)] = head
+        chunk = chunks[slots[row]]
+        index = chunk - base
+        frame[at + _AT_OPERATION] = operation[index]
+        sequence = chunk + 1
+        for byte in range(4):
+            frame[at + _AT_SEQUENCE + byte] = sequence >> (24 - 8 * byte) & 0xFF
+        frame[at + _AT_SLOT] = slots[row] >> 8
+        frame[at + _AT_SLOT + 1] = slots[row] & 0xFF
+        frame[at + _AT_VERSION] = chunk // window & 1
+        frame[at + _AT_FLAGS] = flags[row]
+        frame[at + _AT_ELEMENTS] = elements[index] >> 8
+        frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
+        begin = index * values
+        write_values(frame, at, words[begin : min(begin + values, len(words))])

@@ -1,0 +1,299 @@
+"""The parameter server behind hashed aggregators (ATP, NSDI 2021): no socket, no clock, no timer.
+
+Switches send it what they have summed, or single contributions where they had no room; the header's
+bitmap says whose. It adds up what it has not counted, and sends the result back once all are in. It
+never speaks first: a worker that lacks a result sends its contribution again, and that is answered.
+
+Workers put chunk ``c`` into slot ``c mod W`` and its copy ``(c div W) mod 2``. For every copy the
+server holds the chunk's sequence number, the workers counted, and their sum. Of what arrives for
+that chunk:
+
+    ========================================  ===========================================
+    the packet's workers, and those counted   what becomes of it
+    ========================================  ===========================================
+    have none in common                       added; once complete, the result goes to all
+    are those counted, and more               takes the place of what was counted
+    are all counted, and the chunk is closed  answered with the result, if it was sent again
+    are all counted, and some workers lack    nothing: a copy
+    are not all counted, the chunk is closed  late: refused, and answered with the result
+    overlap otherwise                         refused: a sum cannot be taken apart
+    ========================================  ===========================================
+
+A chunk is closed when all are in; or, without those who lack, when a worker asks for what is there,
+and not for the first time: until then all workers' first questions have brought to the server what
+was in aggregators on their ways. From then on its result never changes.
+
+A packet of a newer chunk takes the copy over: its worker could send it only because all have had
+the result of the chunk that was there. One of an older chunk is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.packets import PacketBatch
+from innet.core.reduce_op import ReduceOp
+from innet.protocol.counters import Counters
+from innet.protocol.diagnosis import SlotRegisters
+from innet.protocol.message import serial_distances
+from innet.protocol.settings import Membership
+from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
+
+EVERYBODY = 0xFFFF
+"""The addressee of a result that is for all workers of the job."""
+
+_MARKS = int(Flag.OVERFLOW | Flag.ECN)  # what a result says if any part of it did
+
+
+class ParameterServer:
+    """The server of one job in one epoch.
+
+    Args:
+        layout: of the packets.
+        workers: how many the job has, 1 .. 32.
+        job, epoch: as in the header.
+        window: slots of the job, a power of two.
+        absent: indices of workers who take no part in this epoch.
+        source: its own addresses.
+        switch: those of the switch.
+
+    Attributes:
+        counters: what was sent, received and refused; ``results`` counts complete chunks, and
+            ``retransmissions`` results that were sent to somebody once more.
+        collisions: packets that no aggregator was free for.
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        workers: int,
+        job: int,
+        epoch: int,
+        window: int,
+        absent: frozenset[int] = frozenset(),
+        source: Endpoint,
+        switch: Endpoint,
+    ) -> None:
+        self.layout = layout
+        first = min(set(range(workers)) - absent, default=0)
+        self.member = Membership(first, workers, job, epoch, window, absent)  # checks the numbers
+        self.counters = Counters()
+        self.collisions = 0
+        self._source = source
+        self._switch = switch
+        self._everybody = np.uint32(sum(1 << worker for worker in self.member.present))
+        copies = 2 * window
+        self._used = np.zeros(copies, np.bool_)
+        self._sequence = np.zeros(copies, np.uint32)
+        self._bitmap = np.zeros(copies, np.uint32)
+        self._closed = np.zeros(copies, np.bool_)
+        self._operation = np.zeros(copies, np.uint8)
+        self._elements = np.zeros(copies, np.uint16)
+        self._message = np.zeros(copies, np.uint16)
+        self._exponent = np.zeros(copies, np.uint16)
+        self._marks = np.zeros(copies, np.uint8)
+        self._sums = np.zeros((copies, layout.values), np.int32)
+        self._answers: list[Frames] = []
+
+    # ------------------------------------------------------------------ a host of a transport
+
+    @property
+    def done(self) -> bool:
+        """Nothing is waiting to be sent: it needs no turn until a packet comes."""
+        return not self._answers
+
+    def next_deadline(self) -> float | None:
+        """Never: it has no timer."""
+        return None
+
+    def outgoing(self, now: float) -> Frames:
+        """The results that have come about since the last call, uint8 (k, layout.frame_size)."""
+        del now
+        if not self._answers:
+            return np.empty((0, self.layout.frame_size), np.uint8)
+        frames = np.concatenate(self._answers)
+        self._answers.clear()
+        self.counters.sent += len(frames)
+        self.counters.bytes_sent += frames.size
+        return frames
+
+    def receive(self, packets: Frames | PacketBatch, now: float) -> int:
+        """Take what came; whatever does not fit is counted, never raised.
+
+        Returns:
+            How many packets were added to a sum.
+        """
+        del now
+        batch = parse(self.layout, packets)
+        self.counters.received += len(batch)
+        self.counters.bytes_received += int(
+            packets.length.sum() if isinstance(packets, PacketBatch) else packets.size
+        )
+        for why, number in batch.refusals().items():
+            self.counters.refused[why.label] += number
+        rows = np.flatnonzero(batch.valid)
+        for reason, holds in self._fitting(batch.header[rows]):
+            self.counters.refuse(reason, ~holds)
+            rows = rows[holds]
+        if not len(rows):
+            return 0
+        header = batch.header[rows]
+        self.collisions += int(np.count_nonzero(header["flags"] & np.uint8(Flag.COLLISION)))
+        copies = header["slot"].astype(np.int64) << 1 | header["slot_version"]
+        added = 0
+        while len(rows):
+            # One packet for each copy at a time, in order of arrival.
+            _, first = np.unique(copies, return_index=True)
+            added += self._take(copies[first], rows[first], batch)
+            later = np.ones(len(rows), np.bool_)
+            later[first] = False
+            rows, copies = rows[later], copies[later]
+        return added
+
+    def registers(self, slot: int, slot_version: int) -> SlotRegisters:
+        """What it holds for one copy of a slot, for a diagnosis."""
+        copy = slot << 1 | slot_version
+        return SlotRegisters(int(self._sequence[copy]), int(self._bitmap[copy]))
+
+    # ------------------------------------------------------------------ packets in
+
+    def _fitting(self, header: Records) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Is it a contribution to this job? Each answer is about those that fitted so far."""
+        member = self.member
+        everybody = self._everybody
+
+        def narrowed(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            nonlocal header
+            header = header[holds]
+            return holds
+
+        yield "a result", narrowed(header["flags"] & np.uint8(Flag.RESULT) == 0)
+        yield "job", narrowed(header["job"] == member.job)
+        yield "epoch", narrowed(header["epoch"] == member.epoch)
+        yield "worker", narrowed(header["worker"] < member.workers)
+        bitmap = header["bitmap"].astype(np.uint32)
+        yield "bitmap", narrowed((bitmap != 0) & (bitmap & ~everybody == 0))
+        bitmap = header["bitmap"].astype(np.uint32)
+        yield "count", narrowed(header["count"] == np.bitwise_count(bitmap))
+        chunk = header["sequence"].astype(np.uint32) - np.uint32(1)
+        slot, version = chunk % member.window, chunk // member.window & 1
+        yield "slot", narrowed((header["slot"] == slot) & (header["slot_version"] == version))
+
+    def _take(self, copies: NDArray[np.int64], rows: NDArray[np.int64], batch: Batch) -> int:
+        """Packets for different copies; how many were added."""
+        header = batch.header[rows]
+        sequence = header["sequence"].astype(np.uint32)
+        ahead = serial_distances(sequence, self._sequence[copies])
+        fresh = (ahead > 0) | ~self._used[copies]
+        stale = ~fresh & (ahead < 0)
+        differs = ~fresh & ~stale & ~self._agreeing(copies, header)
+        bits = header["bitmap"].astype(np.uint32)
+        have = np.where(fresh, np.uint32(0), self._bitmap[copies])
+        known = bits & ~have == 0
+        apart = bits & have == 0
+        more = ~known & (have & ~bits == 0)  # all that is counted, and others
+        live = ~stale & ~differs
+        was_closed = live & ~fresh & self._closed[copies]
+        late = was_closed & ~known
+        open_ = live & ~was_closed
+        self.counters.refuse("stale", stale)
+        self.counters.refuse("disagrees", differs)
+        self.counters.refuse("overlap", open_ & ~known & ~more & ~apart)
+        self.counters.refuse("late", late)
+        self.counters.duplicates += int((live & known).sum())
+
+        replaced = open_ & more  # also what comes first: nothing was counted
+        self._replace(copies[replaced], header[replaced], batch, rows[replaced])
+        added = open_ & apart & ~more
+        self._add(copies[added], header[added], batch, rows[added])
+        taken = replaced | added
+        complete = open_ & (self._bitmap[copies] == self._everybody)
+        asks = header["flags"] & np.uint8(Flag.PARTIAL) != 0
+        complete |= open_ & asks & (header["flags"] & np.uint8(Flag.URGENCY) != 0)
+        self._closed[copies] |= complete
+        self.counters.results += int(complete.sum())
+        self._answer(copies[complete], EVERYBODY)
+        again = was_closed & known & (header["flags"] & np.uint8(Flag.RESEND) != 0)
+        self.counters.retransmissions += int((again | late).sum())
+        for asking in (again, late):
+            self._answer(copies[asking], header["worker"][asking].astype(np.uint16))
+        return int(taken.sum())
+
+    def _agreeing(self, copies: NDArray[np.int64], header: Records) -> NDArray[np.bool_]:
+        """Whether packets mean the same as the first of their chunk."""
+        same: NDArray[np.bool_] = (
+            (header["operation"] == self._operation[copies])
+            & (header["elements"] == self._elements[copies])
+            & (header["message"] == self._message[copies])
+        )
+        return same
+
+    def _replace(
+        self, copies: NDArray[np.int64], header: Records, batch: Batch, rows: NDArray[np.int64]
+    ) -> None:
+        self._closed[copies] = False
+        self._used[copies] = True
+        self._sequence[copies] = header["sequence"]
+        self._bitmap[copies] = header["bitmap"]
+        self._operation[copies] = header["operation"]
+        self._elements[copies] = header["elements"]
+        self._message[copies] = header["message"]
+        self._exponent[copies] = header["exponent"]
+        self._marks[copies] = header["flags"] & np.uint8(_MARKS)
+        self._sums[copies] = batch.frames["values"][rows]
+
+    def _add(
+        self, copies: NDArray[np.int64], header: Records, batch: Batch, rows: NDArray[np.int64]
+    ) -> None:
+        if not len(copies):
+            return
+        held = self._sums[copies]
+        values = batch.frames["values"][rows].astype(np.int32)
+        result = held + values  # modulo 2**32, as the switches add
+        # A sum has left int32 where its sign is neither that of the one summand nor of the other.
+        left = ((held ^ result) & (values ^ result) < 0).any(axis=1)
+        over = left & (header["operation"] == ReduceOp.SUM)
+        chosen = header["operation"] == ReduceOp.OR
+        result[chosen] = held[chosen] | values[chosen]
+        chosen = header["operation"] == ReduceOp.MAX
+        result[chosen] = np.maximum(held[chosen], values[chosen])
+        self._sums[copies] = result
+        self._bitmap[copies] |= header["bitmap"].astype(np.uint32)
+        self._exponent[copies] = np.maximum(self._exponent[copies], header["exponent"])
+        self._marks[copies] |= header["flags"] & np.uint8(_MARKS) | over * np.uint8(Flag.OVERFLOW)
+
+    # ------------------------------------------------------------------ results out
+
+    def _answer(self, copies: NDArray[np.int64], addressee: int | NDArray[np.uint16]) -> None:
+        if not len(copies):
+            return
+        self._answers.append(
+            pack(
+                self.layout,
+                self._source,
+                self._switch,
+                self._sums[copies],
+                operation=self._operation[copies],
+                job=self.member.job,
+                epoch=self.member.epoch,
+                sequence=self._sequence[copies],
+                slot=(copies >> 1).astype(np.uint16),
+                slot_version=(copies & 1).astype(np.uint8),
+                worker=addressee,
+                elements=self._elements[copies],
+                flags=self._marks[copies]
+                | np.uint8(Flag.RESULT)
+                | (self._bitmap[copies] != self._everybody) * np.uint8(Flag.PARTIAL),
+                bitmap=self._bitmap[copies],
+                count=np.bitwise_count(self._bitmap[copies]),
+                exponent=self._exponent[copies],
+                message=self._message[copies],
+            )
+        )

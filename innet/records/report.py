@@ -1,0 +1,107 @@
+"""What one all-reduce did: counts, times and errors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
+
+
+class Frozen(BaseModel):
+    """Base of everything in a record: never changed once written, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Seconds(Frozen):
+    """Wall time of the steps of one all-reduce, all workers together.
+
+    Codecs of several workers may run at the same time, in threads; their times are added up.
+
+    Attributes:
+        encode: codec, float32 to words.
+        network: protocol, transport and switch.
+        decode: codec, words to float32; every worker decodes the same words.
+        total: from the call to its return; without threads, the sum of the others and what joins
+            them.
+        switch: the part of ``network`` spent in the switch program; None where it runs apart.
+    """
+
+    encode: float
+    network: float
+    decode: float
+    total: float
+    switch: float | None = None
+
+
+class Report(Frozen):
+    """What one all-reduce did.
+
+    Attributes:
+        version: of these fields.
+        exact: whether the decoded integer sum equalled the oracle's; None where not compared.
+        workers: how many took part.
+        codec: name or description.
+        program: name of the P4 program.
+        engine: what ran the program.
+        transport: what carried the packets.
+        values_per_packet: int32 values in each packet.
+        elements: of each worker's gradient.
+        selected: elements that the workers' selectors chose, all workers together.
+        union: coordinates that at least one worker chose.
+        rounds: exchanges one after the other that it took; a codec may need several.
+        packets_sent: by all workers, retransmissions included.
+        packets_received: by all workers.
+        bytes_sent: by the worker that sent most, from Ethernet header to the last value, without
+            preamble, frame check sequence and gap; retransmissions included.
+        bytes_dense: what one worker would send, in the same framing and packets of the same number
+            of values, if each element travelled once as a float32.
+        retransmissions: packets sent again, all workers together.
+        seconds: wall time.
+        switch_packets: packets that the switch processed.
+        max_abs_error: largest difference, of any element, from the float64 sum of the inputs.
+            Includes what the selectors left for later. None where not compared.
+        max_abs_error_sent: the same from the float64 sum of what the selectors sent; what
+            quantization costs. None where not compared.
+        infinite: elements of the decoded sum that lie beyond float32 and so are infinite, although
+            their integers were summed. The errors are infinite then, in JSON null.
+        details: what codec, program or transport add, by name.
+    """
+
+    version: Literal[1] = 1
+    exact: bool | None
+    workers: int
+    codec: str
+    program: str
+    engine: str
+    transport: str
+    values_per_packet: int
+    elements: int
+    selected: int = 0
+    union: int = 0
+    rounds: int
+    packets_sent: int
+    packets_received: int
+    bytes_sent: int
+    bytes_dense: int
+    retransmissions: int = 0
+    seconds: Seconds
+    switch_packets: int = 0
+    max_abs_error: float | None
+    max_abs_error_sent: float | None
+    infinite: int = 0
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def compression(self) -> float:
+        """bytes_dense / bytes_sent; 1 where nothing had to be sent."""
+        return self.bytes_dense / self.bytes_sent if self.bytes_sent else 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recompute(cls, data: object) -> object:
+        """Lets JSON with the computed field be read back; the field follows from the others."""
+        if isinstance(data, dict) and "compression" in data:
+            return {key: value for key, value in data.items() if key != "compression"}
+        return data

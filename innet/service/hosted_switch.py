@@ -1,0 +1,98 @@
+"""The switch of a service and the jobs that are admitted to it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import cache
+
+from innet.core.packets import PacketBatch
+from innet.core.settings import Engine
+from innet.protocol import SlotReader
+from innet.protocol.admission import Job
+from innet.service.slot_partition import SlotPartitions
+from innet.switch import Switch
+from innet.switch.engine import cell_value
+from innet.topology import Plan, Probe, aggregation_of
+
+_TABLE = "admission"
+
+
+class Board:
+    """Runs the program, and admits jobs to its places.
+
+    Args:
+        places: how the switch is divided.
+        engine: "jit" or "interpret".
+
+    Attributes:
+        switch: the built-in switch.
+        begun: when its clock began, by ``time.monotonic``.
+    """
+
+    def __init__(self, places: SlotPartitions, engine: Engine = "jit") -> None:
+        self.places = places
+        self.switch = Switch.load(places.program.json(), engine=engine)
+        self.begun = time.monotonic()
+        copies = 2 * places.program.dimensions().slots
+        registers = self.switch.registers
+        self._names = set(registers)
+        # Where packets bring their values in parts, the cells of one part follow those of another.
+        self._slot_registers = [
+            cells.reshape(-1, copies, *cells.shape[1:])
+            for cells in registers.values()
+            if len(cells) % copies == 0
+        ]
+        self._entries: dict[int, list[int]] = {}
+        self._jobs: dict[int, Job] = {}
+        for place in range(places.jobs):
+            job = self._jobs[place] = places.job(place)
+            self.switch.commands("\n".join(job.commands(self._first_node(place), new_ports=False)))
+            self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
+        self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
+
+    def begin(self, place: int, job: Job) -> None:
+        """Admit a job, or its next epoch, and nobody else at this place; its slots are empty."""
+        nobody = range(len(job.members), self.places.workers)
+        before = replace(
+            self._jobs[place],
+            number=job.number,
+            epoch=(job.epoch - 1) % 0x10000,
+            slots=job.slots,
+        )
+        self._jobs[place], commands = before.next_epoch(
+            self._entries.pop(place, []), job.absent.union(nobody), self._first_node(place)
+        )
+        self.switch.commands("\n".join(commands))
+        others = {handle for handles in self._entries.values() for handle in handles}
+        there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
+        for cells in self._slot_registers:
+            cells[:, 2 * place * self.places.slots : 2 * (place + 1) * self.places.slots] = 0
+        self._entries[place] = [handle for handle in there if handle not in others]
+
+    def end(self, place: int) -> None:
+        """Admit nobody at this place any more."""
+        for handle in self._entries.pop(place, []):
+            self.switch.table_delete(_TABLE, handle)
+
+    def process(self, packets: PacketBatch) -> PacketBatch:
+        """Run packets through the program, at the present time."""
+        # Timestamps of the program are microseconds since its start, as simple_switch's are.
+        self.switch.state.clock = int((time.monotonic() - self.begun) * 1e6)
+        return self.switch.process_batch(packets)
+
+    def read_register(self, name: str, index: int) -> int | None:
+        """What a cell holds; None where there is no such register or cell."""
+        if name not in self._names:
+            return None
+        cells = self.switch.registers[name]
+        return cell_value(cells, index) if 0 <= index < len(cells) else None
+
+    def reader(self, plan: Plan) -> SlotReader:
+        """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
+        cells = cache(self.switch.registers.__getitem__)  # looked up by name once, not per slot
+        probe = Probe(lambda _, name, index: cell_value(cells(name), index))
+        return aggregation_of(plan.aggregation).slot_reader(plan, probe)
+
+    def _first_node(self, place: int) -> int:
+        return place * self.places.workers

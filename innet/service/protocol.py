@@ -1,0 +1,125 @@
+"""The control protocol of the switch service: lines of JSON over TCP, and one datagram.
+
+Who connects is greeted with the versions and a nonce. The first line from there is a request that
+says the same versions and, where the service has a key, proves knowledge of it: the key itself
+never travels. ``docs/service.md`` has the table of messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from typing import Any, TypeAlias
+
+from innet.core.errors import InputError, NetworkError
+from innet.wire import VERSION as WIRE_VERSION
+
+VERSION = 1
+LONGEST_LINE = 1 << 16  # bytes; of a service, that of its greeting
+LONGEST_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can have
+HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
+TOKEN = 16  # bytes
+LONGEST_NAME = 100  # characters of a job's name
+LONGEST_TERMS = 2000  # characters of what its workers have in common
+_DEEPEST = 16  # levels of lists and objects within each other; statistics have half of them
+
+Message: TypeAlias = dict[str, Any]
+
+
+def encode(message: Message) -> bytes:
+    """A message as a line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message that a line holds.
+
+    Raises:
+        InputError: it holds none.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("a line is no JSON.") from None
+    if not isinstance(message, dict):
+        raise InputError("a line holds no JSON object.")
+    if _is_deeper(message, _DEEPEST):
+        raise InputError(f"a line holds more than {_DEEPEST} objects within each other.")
+    return message
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether so many levels do not suffice. To write what could just be read, or to show it to
+    people, may take more of Python's stack than there is: a client could end a service by it.
+    """
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inside)
+
+
+def greeting() -> Message:
+    """What a service says first."""
+    return {"service": VERSION, "wire": WIRE_VERSION, "nonce": secrets.token_hex(16)}
+
+
+def check_greeting(message: Message, switch: str) -> str:
+    """The nonce in a service's greeting.
+
+    Raises:
+        NetworkError: it is no innet service, or one of another version.
+    """
+    nonce = message.get("nonce")
+    if not isinstance(nonce, str) or "service" not in message:
+        raise NetworkError(f"{switch} is no innet switch service; check the address and the port.")
+    check_versions(message, f"the switch at {switch}")
+    return nonce
+
+
+def check_versions(message: Message, who: str) -> None:
+    """Refuse another version than this one's.
+
+    Raises:
+        NetworkError: says both versions.
+    """
+    for name, own in (("service", VERSION), ("wire", WIRE_VERSION)):
+        said = message.get(name)
+        if said != own:
+            raise NetworkError(
+                f"{who} speaks version {said!r} of the {name} protocol, this side {own}; install "
+                "the same innet everywhere."
+            )
+
+
+def request(kind: str, nonce: str, key: str | None, **fields: Any) -> Message:
+    """The first line of a client."""
+    message = {"request": kind, "service": VERSION, "wire": WIRE_VERSION, **fields}
+    if key is not None:
+        message["proof"] = proof(message, nonce, key)
+    return message
+
+
+def check_proof(message: Message, nonce: str, key: str | None) -> None:
+    """Whether whoever sent a first line knows the key.
+
+    Raises:
+        InputError: a key is needed and was not given, or is another.
+    """
+    if key is None:
+        return
+    said = message.get("proof")
+    if said is None:
+        raise InputError("the switch admits holders of its key only; pass the key.")
+    right = proof(message, nonce, key)
+    # compare_digest takes as long for any answer, and no characters beyond ASCII.
+    if not (isinstance(said, str) and said.isascii() and hmac.compare_digest(said, right)):
+        raise InputError("the key is not the switch's.")
+
+
+def proof(message: Message, nonce: str, key: str) -> str:
+    """HMAC-SHA256 (RFC 2104) of the nonce and of all that the message says besides."""
+    said = {name: value for name, value in message.items() if name != "proof"}
+    text = nonce + json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hmac.new(key.encode(errors="surrogateescape"), text.encode(), hashlib.sha256).hexdigest()

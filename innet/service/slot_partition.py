@@ -1,0 +1,163 @@
+"""What a service gives to its jobs: equal parts of one switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from innet import programs
+from innet.core.errors import InputError, NetworkError
+from innet.programs import CompiledProgram
+from innet.protocol.admission import MAX_PORT, Job, Member
+from innet.service.coordinator import RunningJob
+from innet.topology import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
+from innet.topology.plan import Link, Port
+from innet.topology.star import SWITCH, Star
+from innet.wire import Endpoint, Layout
+
+_UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
+_OF_A_WORKER = 1 << 17  # less than this of each worker's
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPartitions:
+    """How a switch is divided.
+
+    Attributes:
+        program: what the switch runs.
+        jobs: parts, one for each job at the same time.
+        workers: ports of each part: workers that a job may have.
+        slots: of each part, a power of two.
+        room: packets that may wait at the switch; None for as many as come.
+        most: packets of a worker under way at once; None for as many as it has slots.
+
+    Raises:
+        InputError: more than the program, or a switch, has.
+    """
+
+    program: CompiledProgram
+    jobs: int
+    workers: int
+    slots: int
+    room: int | None = None
+    most: int | None = None
+
+    @classmethod
+    def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> SlotPartitions:
+        """Equal parts of all that ``program`` has.
+
+        Raises:
+            InputError: the program is not for one switch, or has no room for so many.
+        """
+        check_servable(program.program)
+        size = program.dimensions()
+        if not 1 <= workers <= size.workers:
+            raise InputError(
+                f"{workers} workers in a job; {program.name} takes 1 to {size.workers}."
+            )
+        most = min(size.slots, MAX_PORT // workers)
+        if not 1 <= jobs <= most:
+            raise InputError(
+                f"{jobs} jobs of up to {workers} workers; a switch has {MAX_PORT} ports for "
+                f"workers and {program.name} has {size.slots} slots, which is room for 1 to {most}."
+            )
+        slots = 1 << (size.slots // jobs).bit_length() - 1
+        return cls(program, jobs, workers, slots)
+
+    def window(self, workers: int) -> int:
+        """How many slots a job uses.
+
+        No more packets may be under way than there is room for, and no more than caches hold: a
+        larger window than hides the time they are under way makes all that touches them slower.
+        """
+        size = Layout(self.program.parameters["VALUES"]).frame_size
+        room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
+        if self.room is not None:
+            room = min(room, self.room)
+        slots = self.slots if self.most is None else min(self.most, self.slots)
+        while slots > 1 and workers * slots > room:
+            slots //= 2
+        return slots
+
+    def port(self, place: int, worker: int) -> int:
+        """The switch port of a worker."""
+        return 1 + place * self.workers + worker
+
+    def job(self, place: int) -> Job:
+        """A job of as many workers as there are ports at a place."""
+        return Job(
+            [
+                Member(self.port(place, each), Endpoint.of_worker(each))
+                for each in range(self.workers)
+            ],
+            slot_base=place * self.slots,
+            slots=self.slots,
+            group=place + 1,
+        )
+
+    def describe(self, job: RunningJob) -> dict[str, Any]:
+        """What a worker needs to make ``plan_of``."""
+        place = self.job(job.place)
+        return {
+            "program": self.program.program,
+            "values": self.program.parameters["VALUES"],
+            "job": job.number,
+            "epoch": job.epoch,
+            "workers": job.workers,
+            "absent": sorted(job.absent),
+            "slot_base": place.slot_base,
+            "slots": self.window(job.workers),
+            "group": place.group,
+            "port": self.port(job.place, 0),
+        }
+
+
+def check_servable(program: str) -> None:
+    """Refuse a program whose jobs are more than workers at one switch.
+
+    Raises:
+        InputError: it takes several switches, or a parameter server beside its switch.
+    """
+    if program in AGGREGATIONS and not isinstance(aggregation_of(program), Star):
+        raise InputError(
+            f"{program} takes more than one switch and its workers, such as switches above it or a "
+            "parameter server, and a service is one switch; serve slots or harvest, and run "
+            f"{program} in memory or by innet net."
+        )
+
+
+def plan_of(description: Mapping[str, Any]) -> Plan:
+    """The plan of a job on a service, as its workers see it: a star with default addresses.
+
+    Raises:
+        NetworkError: the description cannot be used.
+    """
+    try:
+        program = programs.find(str(description["program"]), int(description["values"]))
+        first, workers = int(description["port"]), int(description["workers"])
+        job = Job(
+            [Member(first + each, Endpoint.of_worker(each)) for each in range(workers)],
+            number=int(description["job"]),
+            epoch=int(description["epoch"]),
+            slot_base=int(description["slot_base"]),
+            slots=int(description["slots"]),
+            group=int(description["group"]),
+            absent=frozenset(map(int, description["absent"])),
+        )
+        return Plan(
+            aggregation=program.program,
+            switches=(PlannedSwitch(SWITCH, program, ()),),
+            hosts=tuple(
+                PlannedHost(f"h{each + 1}", member.endpoint, Endpoint.of_switch(), "worker", each)
+                for each, member in enumerate(job.members)
+            ),
+            links=tuple(
+                Link(Port(f"h{each + 1}", 0), Port(SWITCH, member.port))
+                for each, member in enumerate(job.members)
+            ),
+            job=job,
+            layout=Layout(int(description["values"]), "udp"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

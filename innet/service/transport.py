@@ -1,0 +1,156 @@
+"""A worker's transport to a switch service: its UDP socket, and an ear for what the switch says."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import MembershipError, NetworkError, StateError
+from innet.core.packets import PacketBatch
+from innet.transport.messages import let_be_cut, readable, widen_buffers
+from innet.transport.peers import Address
+from innet.transport.udp import Link, UdpTransport, Watch
+from innet.wire import Endpoint, Layout
+
+_LONGEST_WAIT = 1.0
+# Seconds without a packet, after which a departure is taken to be why. Who leaves on purpose has
+# most likely done its part, and what is missing is a result that was lost on its way.
+_SILENCE = 0.5
+_LONG_SILENCE = 3.0
+
+
+class Departure(NamedTuple):
+    """What a worker did instead of going on, as a sentence goes on after its name."""
+
+    what: str
+    on_purpose: bool = False
+
+
+class ServiceTransport:
+    """Carries a worker's frames to a switch service, and does not wait for workers who are gone.
+
+    A worker who left may have done its part before: what is complete still comes. So only when
+    somebody is gone and no packet has come for a while, ``wait`` raises.
+
+    Args:
+        worker: its index, for the addresses that frames show.
+        channel: the file descriptor at which the switch is heard.
+        listen: takes what the switch says there.
+        departed: what it has said of workers of this epoch so far.
+    """
+
+    name = "udp"
+    carries_ecn = False  # the switch sees no IPv4 headers, and has no queue of which it knows
+
+    def __init__(
+        self,
+        worker: int,
+        channel: Callable[[], int],
+        listen: Callable[[], object],
+        departed: Mapping[int, Departure],
+    ) -> None:
+        self._shown = Endpoint.of_worker(worker), Endpoint.of_switch()
+        self._channel = channel
+        self._listen = listen
+        self._departed = departed
+        self._socket: socket.socket | None = None
+        self._udp: UdpTransport | None = None
+        self._silent_since: float | None = None
+
+    def open(self, ip: str, switch: Address) -> None:
+        """Take a new socket from this machine's address ``ip`` to the switch.
+
+        Raises:
+            NetworkError: there is none to be had.
+        """
+        self.close()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            widen_buffers(self._socket)
+            let_be_cut(self._socket)
+            self._socket.bind((ip, 0))
+            self._socket.connect(tuple(switch))
+        except OSError as error:
+            raise NetworkError(f"cannot send from {ip} to {switch.ip}: {error.strerror}.") from None
+
+    def show(self, hello: bytes) -> None:
+        """Send the datagram that shows where frames will come from; it may be lost."""
+        assert self._socket is not None
+        with contextlib.suppress(OSError):
+            self._socket.send(hello)
+
+    def begin(self, layout: Layout) -> None:
+        """An epoch begins: nobody has departed from it yet."""
+        assert self._socket is not None
+        self._silent_since = None
+        self._udp = UdpTransport(*self._shown, layout, sock=self._socket, segments=True)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = self._udp = None
+
+    def now(self) -> float:
+        """The transport's clock, seconds."""
+        return self._open().now()
+
+    def link(self, head: NDArray[np.uint8]) -> Link:
+        """See ``UdpTransport``."""
+        return self._open().link(head)
+
+    def watch(self, now: float) -> Watch:
+        """See ``UdpTransport``."""
+        end = now + _LONGEST_WAIT
+        if self._departed:
+            end = min(end, self._patience_ends(now))
+        return Watch(self._channel(), end, not self._departed)
+
+    def heard(self) -> None:
+        """Packets have come over the link."""
+        self._silent_since = None
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """See ``Transport``."""
+        self._open().send(packets, now)
+
+    def receive(self, now: float) -> PacketBatch:
+        """See ``Transport``."""
+        arrived = self._open().receive(now)
+        if len(arrived):
+            self.heard()
+        return arrived
+
+    def wait(self, now: float, until: float) -> float:
+        """Sleep until something has arrived or it is ``until``; at most a second.
+
+        Raises:
+            MembershipError: workers left the job or ask for its next epoch, or the switch is gone.
+        """
+        udp = self._open()
+        channel, end, _ = self.watch(now)
+        if self._departed and now >= self._patience_ends(now):
+            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departed.items())
+            raise MembershipError(
+                f"{said}, so the others wait in vain. Renew the membership and go on."
+            )
+        end = min(end, until)
+        if channel in readable(end - now, udp.fileno(), channel):
+            self._listen()
+        return max(now, self.now())
+
+    def _patience_ends(self, now: float) -> float:
+        """When to take a departure for the reason of a silence, which begins now if not before."""
+        if self._silent_since is None:
+            self._silent_since = now
+        alarming = not all(each.on_purpose for each in self._departed.values())
+        return self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
+
+    def _open(self) -> UdpTransport:
+        if self._udp is None:
+            raise StateError("this worker has left its job; join again.")
+        return self._udp

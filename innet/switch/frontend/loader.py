@@ -1,0 +1,327 @@
+"""Compiled P4 programs: BMv2 JSON in, ``ir.Program`` out.
+
+The format is described in BMv2's ``docs/JSON_format.md``; what is loaded is what the bmv2 back end
+of p4c writes for the v1model architecture. A document that breaks the format is a ProgramError that
+names the place; a construct that no engine could run is an UnsupportedError that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from innet.core.errors import InputError, ProgramError
+from innet.switch import ir
+from innet.switch.frontend.actions import Primitives
+from innet.switch.frontend.expressions import Expressions
+from innet.switch.frontend.headers import load_errors, load_headers, load_standard_metadata
+from innet.switch.frontend.json_tree import Tree
+from innet.switch.frontend.names import Index, Names
+from innet.switch.frontend.parser import (
+    constant,
+    load_calculations,
+    load_checksums,
+    load_deparser,
+    load_parser,
+    load_value_sets,
+)
+from innet.switch.frontend.pipelines import PipelineLoader, refuse_cycles
+
+MAJOR_VERSION = 2
+LEAST_MINOR_VERSION = 18
+
+MAX_RATES = 64
+"""Rates of a meter; p4c gives every meter two."""
+
+
+def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
+    """A program from a file (JSON, or JSON compressed by gzip or xz) or from parsed JSON.
+
+    Raises:
+        InputError: ``source`` is neither a path nor a program.
+        ProgramError: the file cannot be read, is no JSON, or is no BMv2 program; the message names
+            the place in the document and what was expected there.
+        UnsupportedError: the program uses something that the intermediate form does not have.
+    """
+    if isinstance(source, ir.Program):
+        return source
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise InputError(
+            "a program is the path of a JSON file, a parsed JSON object or a loaded program, not "
+            f"{type(source).__name__}"
+        )
+    document = source if isinstance(source, Mapping) else read_document(Path(source))
+    try:
+        with _no_collection():
+            return _load(Tree(document))
+    except RecursionError:
+        raise ProgramError("the program's parts are nested too deeply to be read") from None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without looking for garbage: there is little, and a look at each part of a large program
+    again and again takes a third of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_document(path: Path) -> Any:
+    """The JSON in a file, plain or compressed; ProgramError when it cannot be read."""
+    try:
+        data = path.read_bytes()
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.decompress(data)
+        elif data.startswith(b"\xfd7zXZ\x00"):
+            data = lzma.decompress(data)
+        return json.loads(data)
+    except OSError as error:
+        raise ProgramError(f"cannot read the program {path}: {error.strerror}") from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ProgramError(f"{path}: broken compressed data: {error}") from error
+    except (ValueError, RecursionError) as error:
+        if path.suffix == ".p4":
+            raise ProgramError(
+                f"{path} is a program's source: compile it first (innet p4 compile {path}), and "
+                "name the JSON"
+            ) from error
+        raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
+
+
+def _load(root: Tree) -> ir.Program:
+    version = _version(root)
+    names = Names()
+    load_headers(root, names)
+    standard = load_standard_metadata(root, names)
+    names.value_sets.add_all(root.each("parse_vsets"))
+    names.calculations.add_all(root.each("calculations"))
+    names.registers.add_all(root.each("register_arrays"))
+    names.counters.add_all(root.each("counter_arrays"))
+    names.meters.add_all(root.each("meter_arrays"))
+    primitives = Primitives(names, standard)
+    actions, action_ids = _actions(root, primitives)
+    pipelines = PipelineLoader(root, names, actions, action_ids)
+    tables = pipelines.tables()
+    actions = _with_negative(actions, tables)
+    conditionals, calls = pipelines.conditionals(), pipelines.action_calls()
+    refuse_cycles(tables, conditionals, calls)
+    meters = tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays"))
+    _require_direct(tables, meters)
+    profiles = pipelines.action_profiles()
+    _require_profiles(tables, profiles)
+    program = root.find("program")
+    return ir.Program(
+        name="program" if program is None else Path(program.string()).name,
+        version=version,
+        fingerprint=fingerprint(root.value),
+        header_types=names.types,
+        headers=names.instances,
+        stacks=names.all_stacks,
+        unions=names.all_unions,
+        union_stacks=names.all_union_stacks,
+        errors=load_errors(root),
+        enums={
+            tree["name"].string(): {
+                entry[0].string(): entry[1].integer() for entry in tree["entries"]
+            }
+            for tree in root.each("enums")
+        },
+        standard=standard,
+        parser=load_parser(root, names, primitives),
+        value_sets=load_value_sets(root),
+        deparser=load_deparser(root, names, primitives),
+        calculations=load_calculations(root, names),
+        checksums=load_checksums(root, names),
+        field_lists=_field_lists(root, names),
+        learn_lists=_learn_lists(root, names),
+        registers=tuple(
+            ir.RegisterArray(
+                tree["name"].string(),
+                tree["size"].size(),
+                tree["bitwidth"].width(),
+            )
+            for tree in root.each("register_arrays")
+        ),
+        counters=tuple(_counter(tree, names, tables) for tree in root.each("counter_arrays")),
+        meters=meters,
+        actions=actions,
+        tables=tables,
+        conditionals=conditionals,
+        action_calls=calls,
+        action_profiles=profiles,
+        ingress=pipelines.pipeline("ingress", root),
+        egress=pipelines.pipeline("egress", root),
+        externs=tuple(tree["name"].string() for tree in root.each("extern_instances")),
+    )
+
+
+def _version(root: Tree) -> tuple[int, int]:
+    if not isinstance(root.value, Mapping) or "__meta__" not in root.value:
+        raise ProgramError(
+            "no compiled P4 program: expected a JSON object with a member '__meta__', as p4c's "
+            "bmv2 back end writes it"
+        )
+    version = root["__meta__"]["version"].exactly(2)
+    major, minor = version[0].integer(), version[1].integer()
+    if major != MAJOR_VERSION or minor < LEAST_MINOR_VERSION:
+        raise ProgramError(
+            f"{version.path}: BMv2 JSON of version {major}.{minor}; supported are versions "
+            f"{MAJOR_VERSION}.{LEAST_MINOR_VERSION} and later {MAJOR_VERSION}.x. Compile the "
+            "program with a recent p4c"
+        )
+    return major, minor
+
+
+def fingerprint(document: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of what a program says, whatever it is called and wherever its source lies."""
+    kept = {key: value for key, value in document.items() if key not in ("program", "__meta__")}
+    canonical = json.dumps(without_source(kept), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def without_source(value: Any) -> Any:
+    """A JSON value less the ``source_info`` of all its parts."""
+    if isinstance(value, dict):  # which costs a tenth of the same question about a Mapping
+        parts = value.items()
+        return {key: without_source(each) for key, each in parts if key != "source_info"}
+    if isinstance(value, list):
+        return [without_source(each) for each in value]
+    if isinstance(value, Mapping):
+        return without_source(dict(value))
+    return value
+
+
+def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...], Index]:
+    """Actions, and an index by their ids: several may have one name."""
+    ids = Index("action")
+    actions = []
+    for number, tree in enumerate(root["actions"]):
+        identity = tree["id"]
+        if identity.integer() in ids.by_id:
+            raise identity.wrong("an id that no other action has")
+        ids.by_id[identity.integer()] = number
+        parameters = tuple(
+            ir.Parameter(each["name"].string(), each["bitwidth"].width(least=0))
+            for each in tree["runtime_data"]
+        )
+        body = Primitives(primitives.names, primitives.standard, len(parameters))
+        actions.append(ir.Action(tree["name"].string(), parameters, body.all(tree["primitives"])))
+    return tuple(actions), ids
+
+
+def _with_negative(
+    actions: tuple[ir.Action, ...], tables: tuple[ir.Table, ...]
+) -> tuple[ir.Action, ...]:
+    """``actions`` with ``Parameter.negative`` where ``tables`` state such an argument."""
+    entries = [entry.entry for table in tables for entry in table.entries]
+    entries += [table.default for table in tables if table.default is not None]
+    negative = {
+        (entry.action, i) for entry in entries for i, each in enumerate(entry.arguments) if each < 0
+    }
+    return tuple(
+        replace(
+            action,
+            parameters=tuple(
+                replace(each, negative=(number, i) in negative)
+                for i, each in enumerate(action.parameters)
+            ),
+        )
+        for number, action in enumerate(actions)
+    )
+
+
+def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:
+    lists = []
+    for tree in root.each("field_lists"):
+        elements: list[ir.FieldRef | ir.CalculationConstant] = []
+        for element in tree["elements"]:
+            if element["type"].string() == "hexstr":
+                elements.append(constant(element))
+            else:
+                elements.append(names.field(element["value"]))
+        lists.append(ir.FieldList(tree["id"].integer(), tree["name"].string(), tuple(elements)))
+    return tuple(lists)
+
+
+def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
+    make = Expressions(names)
+    lists = []
+    for tree in root.each("learn_lists"):
+        elements = []
+        for element in tree["elements"]:
+            field = make.build(element)
+            if not isinstance(field, ir.FieldRef):
+                raise element.wrong("a field")
+            elements.append(field)
+        lists.append(ir.LearnList(tree["id"].integer(), tree["name"].string(), tuple(elements)))
+    return tuple(lists)
+
+
+def _counter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.CounterArray:
+    name = tree["name"].string()
+    if not tree.flag("is_direct", default=False):
+        return ir.CounterArray(name, tree["size"].size(), None)
+    table = names.tables.of(tree["binding"])
+    return ir.CounterArray(name, tables[table].max_size, table)
+
+
+def _require_direct(tables: tuple[ir.Table, ...], meters: tuple[ir.MeterArray, ...]) -> None:
+    for number, table in enumerate(tables):
+        if table.meter is not None and meters[table.meter].table != number:
+            raise ProgramError(
+                f"the direct meter of table {table.name}, {meters[table.meter].name}, is not bound "
+                "to that table"
+            )
+
+
+def _require_profiles(tables: tuple[ir.Table, ...], profiles: tuple[ir.ActionProfile, ...]) -> None:
+    for table in tables:
+        where = f"table {table.name} is {table.kind.value}, but"
+        if table.kind is ir.TableKind.SIMPLE:
+            if table.action_profile is not None:
+                raise ProgramError(f"{where} has an action profile")
+        elif table.action_profile is None:
+            raise ProgramError(f"{where} has no action profile")
+        elif table.immutable:
+            raise ProgramError(f"{where} has entries of its own, which simple_switch refuses")
+        elif table.kind is ir.TableKind.INDIRECT_WS:
+            profile = profiles[table.action_profile]
+            if profile.selector is None:
+                raise ProgramError(f"{where} its profile {profile.name} has no selector")
+
+
+def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterArray:
+    kind = tree["type"].string()
+    if kind not in ("packets", "bytes"):
+        raise tree["type"].wrong("'packets' or 'bytes'")
+    table = result = None
+    if tree.flag("is_direct", default=False):
+        table = names.tables.of(tree["binding"])
+        result = names.field(tree["result_target"])
+        size = tables[table].max_size
+    else:
+        size = tree["size"].size()
+    return ir.MeterArray(
+        tree["name"].string(),
+        size,
+        kind == "bytes",
+        tree["rate_count"].integer(0, MAX_RATES),
+        table,
+        result,
+    )

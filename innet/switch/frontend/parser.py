@@ -1,0 +1,277 @@
+"""The parser and the deparser of BMv2 JSON."""
+
+from __future__ import annotations
+
+from innet.core.errors import UnsupportedError
+from innet.switch import ir
+from innet.switch.frontend.actions import Primitives
+from innet.switch.frontend.expressions import Expressions
+from innet.switch.frontend.json_tree import Tree
+from innet.switch.frontend.names import Names, dangling
+
+
+def named(root: Tree, section: str, name: str) -> Tree:
+    """The object called ``name`` in an array; simple_switch looks its parts up by name."""
+    for tree in root[section]:
+        if tree["name"].string() == name:
+            return tree
+    known = [tree["name"].string() for tree in root[section]]
+    raise dangling(section.removesuffix("s"), name, known, root[section])
+
+
+def load_parser(root: Tree, names: Names, primitives: Primitives) -> ir.Parser:
+    """The parser called ``parser``, the one that simple_switch runs."""
+    tree = named(root, "parsers", "parser")
+    states = [state["name"].string() for state in tree["parse_states"]]
+    loader = _ParserLoader(names, primitives, states)
+    return ir.Parser(
+        tree["name"].string(),
+        tuple(loader.state(state) for state in tree["parse_states"]),
+        loader.next(tree, "init_state"),
+    )
+
+
+def load_deparser(root: Tree, names: Names, primitives: Primitives) -> ir.Deparser:
+    """The deparser called ``deparser``, the one that simple_switch runs."""
+    tree = named(root, "deparsers", "deparser")
+    calls = tree.find("primitives")
+    return ir.Deparser(
+        tree["name"].string(),
+        tuple(names.headers.of(each) for each in tree["order"]),
+        () if calls is None else primitives.all(calls),
+    )
+
+
+class _ParserLoader:
+    """Builds parse states; ``states`` are the names, in order."""
+
+    def __init__(self, names: Names, primitives: Primitives, states: list[str]) -> None:
+        self.names = names
+        self.primitives = primitives
+        self.expressions = Expressions(names)
+        self.states = states
+
+    def next(self, tree: Tree, key: str) -> int | None:
+        """The state that member ``key`` names; null accepts."""
+        found = tree.find(key)
+        if found is None:
+            return None
+        if found.string() not in self.states:
+            raise dangling("parse state", found.string(), self.states, found)
+        return self.states.index(found.string())
+
+    def state(self, tree: Tree) -> ir.ParserState:
+        key = tuple(self.key_part(part) for part in tree["transition_key"])
+        transitions: list[ir.Transition] = []
+        default = None
+        for each in tree["transitions"]:
+            kind = "hexstr" if each.find("type") is None else each["type"].string()
+            if kind == "default" or each["value"].value == "default":
+                default = self.next(each, "next_state")
+            elif kind in ("hexstr", "parse_vset"):
+                transitions.append(self.transition(each, kind, key))
+            else:
+                raise each["type"].wrong("'default', 'hexstr' or 'parse_vset'")
+        return ir.ParserState(
+            tree["name"].string(),
+            tuple(self.operation(each) for each in tree["parser_ops"]),
+            key,
+            tuple(transitions),
+            default,
+        )
+
+    def operation(self, tree: Tree) -> ir.ParserOperation:  # noqa: PLR0911 - one per operation
+        name, parameters = tree["op"].string(), tree["parameters"]
+        make = self.expressions
+        match name:
+            case "extract":
+                return self.extract(parameters.exactly(1), None)
+            case "extract_VL":
+                return self.extract(parameters.exactly(2), make.data(parameters[1]))
+            case "set":
+                return self.set(parameters.exactly(2))
+            case "verify":
+                parameters.exactly(2)
+                return ir.Verify(make.boolean(parameters[0]), self.error(parameters[1]))
+            case "advance":
+                return ir.Advance(make.data(parameters.exactly(1)[0]))
+            case "primitive":
+                return self.primitives.build(parameters.exactly(1)[0])
+        if name == "shift":
+            return ir.Advance(ir.Const(8 * parameters.exactly(1)[0].integer(least=0)))
+        raise tree["op"].wrong("an operation that BMv2's parser has")
+
+    def error(self, tree: Tree) -> ir.DataExpression:
+        if isinstance(tree.value, int):
+            return ir.Const(tree.integer())
+        return self.expressions.data(tree)
+
+    def extract(self, parameters: Tree, length: ir.DataExpression | None) -> ir.Extract:
+        kind, value = parameters[0]["type"].string(), parameters[0]["value"]
+        target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext
+        names = self.names
+        if kind == "regular":
+            target = ir.HeaderRef(names.headers.of(value))
+            type_index = names.instances[target.header].type
+        elif kind == "stack":
+            target = ir.StackNext(names.stacks.of(value))
+            type_index = names.all_stacks[target.stack].type
+        elif kind == "union_stack":
+            value.exactly(2)
+            target = ir.UnionStackNext(*names.union_stack_member(value[0], value[1]))
+            union = names.all_union_stacks[target.union_stack].unions[0]
+            type_index = names.instances[names.all_unions[union].headers[target.position]].type
+        else:
+            raise parameters[0]["type"].wrong("'regular', 'stack' or 'union_stack'")
+        if (names.types[type_index].variable is None) != (length is None):
+            raise parameters.wrong("a length exactly if the header has a varbit field")
+        return ir.Extract(target, length)
+
+    def set(self, parameters: Tree) -> ir.ParserOperation:
+        target = self.expressions.lvalue(parameters[0])
+        if not isinstance(target, ir.FieldRef):
+            raise parameters[0].wrong("a field")
+        source = parameters[1]
+        if source["type"].string() == "lookahead":
+            return ir.SetFromLookahead(target, self.lookahead(source["value"]))
+        value = self.expressions.data(source)
+        if self._variable(target):
+            if not isinstance(value, ir.FieldRef) or not self._variable(value):
+                raise source.wrong("a field of variable width")
+            return ir.AssignVariable(target, value)
+        return ir.Assign(target, value)
+
+    def _variable(self, reference: ir.FieldRef) -> bool:
+        header_type = self.names.types[self.names.instances[reference.header].type]
+        return reference.field == header_type.variable
+
+    def lookahead(self, value: Tree) -> ir.Lookahead:
+        value.exactly(2)
+        return ir.Lookahead(value[0].width(least=0), value[1].width())
+
+    def key_part(self, tree: Tree) -> ir.KeyPart:
+        kind, value = tree["type"].string(), tree["value"]
+        names = self.names
+        if kind == "field":
+            field = names.field(value)
+            return ir.KeyPart(field, names.width(field))
+        if kind == "stack_field":
+            last = names.stack_field(value)
+            kept = names.types[names.all_stacks[last.stack].type].fields[last.field]
+            return ir.KeyPart(last, kept.width)
+        if kind == "union_stack_field":
+            return self._union_stack_key(value.exactly(3))
+        if kind == "lookahead":
+            ahead = self.lookahead(value)
+            return ir.KeyPart(ahead, ahead.width)
+        if kind == "expression":
+            raise tree["type"].wrong(
+                "a field, since BMv2 selects by no expression (select by a variable that it is "
+                "assigned to)"
+            )
+        raise tree["type"].wrong("'field', 'stack_field', 'union_stack_field' or 'lookahead'")
+
+    def _union_stack_key(self, value: Tree) -> ir.KeyPart:
+        names = self.names
+        stack, position = names.union_stack_member(value[0], value[1])
+        union = names.all_unions[names.all_union_stacks[stack].unions[0]]
+        type_index = names.instances[union.headers[position]].type
+        field = names.field_of(type_index, value[2])
+        width = names.types[type_index].fields[field].width
+        return ir.KeyPart(ir.UnionStackLastField(stack, position, field), width)
+
+    def transition(self, tree: Tree, kind: str, key: tuple[ir.KeyPart, ...]) -> ir.Transition:
+        after = self.next(tree, "next_state")
+        every = tuple((1 << 8 * _bytes(part.width)) - 1 for part in key)
+        mask_tree = tree.find("mask")
+        masks = every if mask_tree is None else split_key(mask_tree, key)
+        if kind == "parse_vset":
+            return ir.Transition((), masks, self.names.value_sets.of(tree["value"]), after)
+        values = split_key(tree["value"], key)
+        return ir.Transition(
+            tuple(v & m for v, m in zip(values, masks, strict=True)), masks, None, after
+        )
+
+
+def _bytes(width: int) -> int:
+    return (width + 7) // 8
+
+
+def split_key(tree: Tree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
+    """The parts of a value or mask, which concatenates the parts padded to whole bytes."""
+    number = tree.hexadecimal()
+    sizes = [8 * _bytes(part.width) for part in key]
+    if number < 0 or number >> sum(sizes):
+        raise tree.wrong(f"a value of {sum(sizes) // 8} bytes, as wide as the transition key")
+    parts = []
+    for size in reversed(sizes):
+        parts.append(number & ((1 << size) - 1))
+        number >>= size
+    return tuple(reversed(parts))
+
+
+def load_value_sets(root: Tree) -> tuple[ir.ValueSet, ...]:
+    """All parser value sets."""
+    return tuple(
+        ir.ValueSet(tree["name"].string(), tree["compressed_bitwidth"].width())
+        for tree in root.each("parse_vsets")
+    )
+
+
+def load_calculations(root: Tree, names: Names) -> tuple[ir.Calculation, ...]:
+    """All named calculations."""
+    return tuple(
+        ir.Calculation(
+            tree["name"].string(), tree["algo"].string(), calculation_inputs(tree["input"], names)
+        )
+        for tree in root.each("calculations")
+    )
+
+
+def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, ...]:
+    """The inputs of a hash; the payload, wherever it is named, comes last, as BMv2 has it."""
+    inputs: list[ir.CalculationInput] = []
+    payload = False
+    for tree in trees:
+        match tree["type"].string():
+            case "field":
+                inputs.append(names.field(tree["value"]))
+            case "hexstr":
+                inputs.append(constant(tree))
+            case "header":
+                inputs.append(ir.HeaderRef(names.headers.of(tree["value"])))
+            case "payload":
+                payload = True
+            case _:
+                raise tree["type"].wrong("'field', 'hexstr', 'header' or 'payload'")
+    return (*inputs, ir.Payload()) if payload else tuple(inputs)
+
+
+def constant(tree: Tree) -> ir.CalculationConstant:
+    """A constant with its width in bits."""
+    width = tree["bitwidth"].width()
+    return ir.CalculationConstant(tree["value"].hexadecimal() & ((1 << width) - 1), width)
+
+
+def load_checksums(root: Tree, names: Names) -> tuple[ir.Checksum, ...]:
+    """All checksums, those to verify and those to update, in their order."""
+    make = Expressions(names)
+    checksums = []
+    for tree in root.each("checksums"):
+        if tree["type"].string() != "generic":
+            raise UnsupportedError(
+                f"{tree.path}.type: a checksum of type {tree['type'].value!r} is not supported; "
+                "compile the program as P4_16, which makes them generic"
+            )
+        condition = tree.find("if_cond")
+        checksums.append(
+            ir.Checksum(
+                tree["name"].string(),
+                names.field(tree["target"]),
+                names.calculations.of(tree["calculation"]),
+                tree.flag("update", default=True),
+                tree.flag("verify", default=True),
+                None if condition is None else make.boolean(condition),
+            )
+        )
+    return tuple(checksums)

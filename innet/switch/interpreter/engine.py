@@ -1,0 +1,376 @@
+"""The interpreter: one packet at a time, exactly as simple_switch does it.
+
+Slow and easy to read; what the compiled engine is checked against. Integers are Python's, so that
+fields may have any width. Where simple_switch depends on timing or on memory that it recycles, this
+is what happens here instead: packets never queue (queue depths and times are 0), a resubmitted or
+recirculated packet comes before the next received one, and fields that a packet never set are 0.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from innet.core.packets import PacketBatch
+from innet.switch import ir
+from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState, check_lengths
+from innet.switch.interpreter.actions import ActionCompiler, FailedAssertionError
+from innet.switch.interpreter.calculations import CalculationCompiler, ChecksumUnit
+from innet.switch.interpreter.expressions import ExpressionCompiler, Store
+from innet.switch.interpreter.packet import Layout, Packet
+from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
+from innet.switch.interpreter.pipeline import PipelineUnit
+from innet.switch.state import hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Makes the units of an interpreter; ``trace`` has others that tell what they do."""
+
+    expressions: Callable[..., ExpressionCompiler] = ExpressionCompiler
+    actions: Callable[..., ActionCompiler] = ActionCompiler
+    checksums: Callable[..., ChecksumUnit] = ChecksumUnit
+    parser: Callable[..., ParserUnit] = ParserUnit
+    pipelines: Callable[..., PipelineUnit] = PipelineUnit
+    deparser: Callable[..., DeparserUnit] = DeparserUnit
+
+
+class InterpretEngine:
+    """An ``engine.Engine`` that walks the program for every packet."""
+
+    def __init__(self, program: ir.Program, state: SwitchState, parts: Parts | None = None) -> None:
+        parts = parts or Parts()
+        self.program = program
+        self.state = state
+        self.layout = layout = Layout(program)
+        self.expressions = parts.expressions(layout, state.registers)
+        calculations = CalculationCompiler(layout, state)
+        actions = parts.actions(layout, state, self.expressions, calculations)
+        self.checksums = parts.checksums(layout, self.expressions, calculations)
+        self.parser = parts.parser(layout, state, self.expressions, actions)
+        self.pipelines = parts.pipelines(layout, state, self.expressions, actions)
+        self.deparser = parts.deparser(layout, self.checksums, actions)
+        self.standard = _StandardFields(program.standard, self.expressions, layout)
+        self.field_lists = {
+            each.id: [e for e in each.elements if isinstance(e, ir.FieldRef)]
+            for each in program.field_lists
+        }
+        self.learn_lists = {each.id: i for i, each in enumerate(program.learn_lists)}
+        self._ingress: deque[Packet] = deque()
+        self._egress: deque[tuple[int, Packet]] = deque()
+        self._loops = 0
+
+    @staticmethod
+    def unsupported(program: ir.Program) -> list[str]:
+        """What ``program`` uses that the interpreter does not have, each with where it is used."""
+        reasons = [f"extern instance {name}" for name in program.externs]
+        for action in program.actions:
+            reasons += [
+                f"primitive {primitive.name} in action {action.name}"
+                for primitive in action.primitives
+                if isinstance(primitive, ir.ExternCall)
+            ]
+        for state in program.parser.states:
+            reasons += [
+                f"primitive {operation.name} in parser state {state.name}"
+                for operation in state.operations
+                if isinstance(operation, ir.ExternCall)
+            ]
+        reasons += [
+            f"primitive {operation.name} in the deparser"
+            for operation in program.deparser.operations
+            if isinstance(operation, ir.ExternCall)
+        ]
+        reasons += [
+            f"algorithm {each.algorithm} of calculation {each.name}"
+            for each in program.hashes
+            if each.algorithm not in hashes.RESULT_BITS
+        ]
+        return reasons
+
+    def process(self, batch: PacketBatch) -> PacketBatch:
+        """Run packets in arrival order; see ``engine.Engine``."""
+        check_lengths(batch)
+        self.state.time()  # before a packet reads it
+        out: list[tuple[int, bytes]] = []
+        origin: list[int] = []
+        for row, (port, data) in enumerate(batch.to_packets()):
+            out += self._receive(port, data)
+            origin += [row] * (len(out) - len(origin))
+        sent = PacketBatch.from_packets(out)
+        return PacketBatch(sent.data, sent.length, sent.port, np.array(origin, np.int32))
+
+    @staticmethod
+    def embed(packets: PacketBatch) -> None:
+        """Compiled code cannot run what is not compiled."""
+
+    def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
+        """Everything that one packet from outside leads to."""
+        statistics = self.state.statistics
+        statistics.packets_in += 1
+        statistics.bytes_in += len(data)
+        packet = Packet(self.layout, data, port)
+        self.standard.ingress_port(packet, port)
+        self.standard.packet_length(packet, len(data))
+        self.standard.ingress_global_timestamp(packet, self.state.clock)
+        self._ingress.append(packet)
+        self._loops = 0
+        out: list[tuple[int, bytes]] = []
+        try:
+            while self._ingress or self._egress:
+                if self._ingress:
+                    self._run_ingress(self._ingress.popleft())
+                else:
+                    out += self._run_egress(*self._egress.popleft())
+        except BaseException:  # as from a keyboard: what is left does not come out with the next
+            self._ingress.clear()
+            self._egress.clear()
+            raise
+        statistics.packets_out += len(out)
+        statistics.bytes_out += sum(len(sent) for _, sent in out)
+        return out
+
+    # ── Ingress ──
+
+    def _run_ingress(self, packet: Packet) -> None:
+        statistics, standard = self.state.statistics, self.standard
+        received, received_length = packet.data, packet.length
+        if not self._parse(packet):
+            statistics.dropped_ingress += 1
+            return
+        statistics.parser_errors += packet.error != self.parser.no_error
+        standard.parser_error(packet, packet.error)
+        correct = self.checksums.verify(packet)
+        statistics.checksum_errors += not correct
+        standard.checksum_error(packet, int(not correct))
+        if not self._run_pipeline(self.program.ingress, packet):
+            statistics.dropped_ingress += 1
+            return
+        packet.exit = False
+        # The program's wishes are read before clones are made, and served in this order.
+        egress_spec, group = standard.egress_spec_of(packet), standard.mcast_grp_of(packet)
+        if packet.clone_session is not None:
+            self._clone_ingress(packet, received, received_length)
+        if packet.learn_list:
+            self._learn(packet)
+        if packet.resubmit:
+            self._resubmit(packet, received, received_length)
+        elif group:
+            standard.instance_type(packet, InstanceType.REPLICATED)
+            self._multicast(packet, group)
+        elif egress_spec == DROP_PORT:
+            statistics.dropped_ingress += 1
+        else:
+            standard.instance_type(packet, InstanceType.NORMAL)
+            self._enqueue(egress_spec, packet)
+
+    def _parse(self, packet: Packet) -> bool:
+        """False when an assertion failed."""
+        try:
+            self.parser.parse(packet)
+        except FailedAssertionError:
+            self.state.statistics.failed_assertions += 1
+            return False
+        return True
+
+    def _run_pipeline(self, pipeline: ir.Pipeline, packet: Packet) -> bool:
+        """False when an assertion failed."""
+        try:
+            self.pipelines.run(pipeline, packet)
+        except FailedAssertionError:
+            self.state.statistics.failed_assertions += 1
+            return False
+        return True
+
+    def _keep_fields(self, source: Packet, target: Packet, field_list: int) -> None:
+        """Copy what a field list names; a list that does not exist names nothing."""
+        for reference in self.field_lists.get(field_list, ()):
+            if reference.field == ir.VALID:
+                continue
+            index = self.layout.slot(reference).index
+            target.fields[index] = source.fields[index]
+
+    def _may_loop(self) -> bool:
+        if self._loops >= MAX_LOOPS:
+            self.state.statistics.looped += 1
+            return False
+        self._loops += 1
+        return True
+
+    def _clone_ingress(self, packet: Packet, received: bytes, received_length: int) -> None:
+        session = self.state.replication.sessions.get(packet.clone_session or 0)
+        field_list = packet.clone_field_list
+        packet.clone_session, packet.clone_field_list = None, 0
+        if session is None or not self._may_loop():
+            return
+        clone = Packet(self.layout, received, packet.ingress_port)
+        clone.ingress_length = packet.ingress_length
+        clone.length = received_length
+        self.standard.ingress_port(clone, packet.ingress_port)
+        if not self._parse(clone):
+            self.state.statistics.dropped_ingress += 1
+            return
+        self.layout.reset_metadata(clone)
+        self._keep_fields(packet, clone, field_list)
+        self.standard.instance_type(clone, InstanceType.INGRESS_CLONE)
+        clone.clear_requests()
+        self.state.statistics.cloned += 1
+        self._mirror(clone, session.port, session.group)
+
+    def _mirror(self, clone: Packet, port: int | None, group: int | None) -> None:
+        if group is not None:
+            self._multicast(clone, group)
+        if port is not None:
+            self._enqueue(port, clone)
+
+    def _learn(self, packet: Packet) -> None:
+        number = self.learn_lists.get(packet.learn_list)
+        if number is None:
+            return
+        values = []
+        for reference in self.program.learn_lists[number].elements:
+            every = (1 << self.program.field(reference).width) - 1
+            values.append(packet.fields[self.layout.slot(reference).index] & every)
+        self.state.digests.append((number, tuple(values)))
+
+    def _resubmit(self, packet: Packet, received: bytes, received_length: int) -> None:
+        if not self._may_loop():
+            self.state.statistics.dropped_ingress += 1
+            return
+        again = Packet(self.layout, received, packet.ingress_port)
+        again.ingress_length = packet.ingress_length
+        again.length = received_length
+        self._keep_fields(packet, again, packet.resubmit)
+        self.standard.instance_type(again, InstanceType.RESUBMITTED)
+        self.standard.packet_length(again, received_length)
+        self.state.statistics.resubmitted += 1
+        self._ingress.append(again)
+
+    def _multicast(self, packet: Packet, group: int) -> None:
+        replicas = self.state.replication.replicas(group)
+        self.state.statistics.unknown_groups += not replicas
+        for port, rid in replicas:
+            self.standard.egress_rid(packet, rid)
+            self.state.statistics.replicated += 1
+            self._enqueue(port, packet.copy(self.layout))
+
+    def _enqueue(self, port: int, packet: Packet) -> None:
+        standard = self.standard
+        if standard.priority_of(packet):
+            # simple_switch has one queue per port unless it is told otherwise.
+            self.state.statistics.dropped_ingress += 1
+            return
+        standard.enq_timestamp(packet, self.state.clock)
+        standard.enq_qdepth(packet, 0)
+        self._egress.append((port, packet))
+
+    # ── Egress ──
+
+    def _run_egress(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
+        standard, statistics = self.standard, self.state.statistics
+        standard.egress_global_timestamp(packet, self.state.clock)
+        standard.deq_timedelta(packet, 0)
+        standard.deq_qdepth(packet, 0)
+        standard.qid(packet, 0)
+        standard.egress_port(packet, port)
+        standard.egress_spec(packet, DROP_PORT + 1)
+        standard.packet_length(packet, packet.length)
+        if not self._run_pipeline(self.program.egress, packet):
+            statistics.dropped_egress += 1
+            return []
+        if packet.clone_session is not None:
+            self._clone_egress(packet)
+        if standard.egress_spec_of(packet) == DROP_PORT:
+            statistics.dropped_egress += 1
+            return []
+        if not self._deparse(packet):
+            statistics.dropped_egress += 1
+            return []
+        if packet.recirculate:
+            self._recirculate(packet)
+            return []
+        return [(port, packet.data[: packet.kept()])]
+
+    def _deparse(self, packet: Packet) -> bool:
+        """False when an assertion failed."""
+        try:
+            self.deparser.deparse(packet)
+        except FailedAssertionError:
+            self.state.statistics.failed_assertions += 1
+            return False
+        return True
+
+    def _clone_egress(self, packet: Packet) -> None:
+        session = self.state.replication.sessions.get(packet.clone_session or 0)
+        field_list = packet.clone_field_list
+        packet.clone_session, packet.clone_field_list = None, 0
+        if session is None or not self._may_loop():
+            return
+        clone = packet.copy(self.layout)
+        self.layout.reset_metadata(clone)
+        self._keep_fields(packet, clone, field_list)
+        self.standard.instance_type(clone, InstanceType.EGRESS_CLONE)
+        self.state.statistics.cloned += 1
+        self._mirror(clone, session.port, session.group)
+
+    def _recirculate(self, packet: Packet) -> None:
+        if not self._may_loop():
+            self.state.statistics.dropped_egress += 1
+            return
+        again = Packet(self.layout, packet.data, packet.ingress_port)
+        self._keep_fields(packet, again, packet.recirculate)
+        self.standard.instance_type(again, InstanceType.RECIRCULATED)
+        self.standard.packet_length(again, again.length)
+        self.state.statistics.recirculated += 1
+        self._ingress.append(again)
+
+
+class _StandardFields:
+    """Writers and readers of the metadata that the switch itself uses; those that the program does
+    not have do nothing.
+    """
+
+    def __init__(
+        self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: Layout
+    ) -> None:
+        def writer(reference: ir.FieldRef | None) -> Store:
+            return _ignore if reference is None else make.store(reference)
+
+        self.ingress_port = writer(standard.ingress_port)
+        self.egress_spec = writer(standard.egress_spec)
+        self.egress_port = writer(standard.egress_port)
+        self.packet_length = writer(standard.packet_length)
+        self.instance_type = writer(standard.instance_type)
+        self.parser_error = writer(standard.parser_error)
+        self.checksum_error = writer(standard.checksum_error)
+        self.egress_rid = writer(standard.egress_rid)
+        self.ingress_global_timestamp = writer(standard.ingress_global_timestamp)
+        self.egress_global_timestamp = writer(standard.egress_global_timestamp)
+        self.enq_timestamp = writer(standard.enq_timestamp)
+        self.enq_qdepth = writer(standard.enq_qdepth)
+        self.deq_timedelta = writer(standard.deq_timedelta)
+        self.deq_qdepth = writer(standard.deq_qdepth)
+        self.qid = writer(standard.qid)
+
+        def index(reference: ir.FieldRef | None) -> int | None:
+            return None if reference is None else layout.slot(reference).index
+
+        self._egress_spec = layout.slot(standard.egress_spec).index
+        self._mcast_grp = index(standard.mcast_grp)
+        self._priority = index(standard.priority)
+
+    def egress_spec_of(self, packet: Packet) -> int:
+        return packet.fields[self._egress_spec]
+
+    def mcast_grp_of(self, packet: Packet) -> int:
+        return 0 if self._mcast_grp is None else packet.fields[self._mcast_grp]
+
+    def priority_of(self, packet: Packet) -> int:
+        return 0 if self._priority is None else packet.fields[self._priority]
+
+
+def _ignore(_: Packet, __: int) -> None:
+    """Writes nothing."""

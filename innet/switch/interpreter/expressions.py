@@ -1,0 +1,422 @@
+"""Expressions of the intermediate form as Python functions of a packet.
+
+Each method turns a node into a closure once, when the program is loaded, so that running a packet
+does not look at node classes any more.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import singledispatchmethod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from innet.switch import ir
+from innet.switch.engine import cell_value, set_cell
+from innet.switch.interpreter.packet import Layout, Packet, keeper
+
+Data = Callable[[Packet], int]
+Bool = Callable[[Packet], bool]
+Find = Callable[[Packet], int]
+"""Finds a header (or union) instance; -1 when the index of a stack is out of bounds."""
+Store = Callable[[Packet, int], None]
+
+NOWHERE = -1
+UINT32 = (1 << 32) - 1
+UINT64 = (1 << 64) - 1
+
+
+def _truncating_divide(left: int, right: int) -> int:
+    if right == 0:
+        return 0
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder(left: int, right: int) -> int:
+    return 0 if right == 0 else left - right * _truncating_divide(left, right)
+
+
+def _shift_left(value: int, amount: int) -> int:
+    return value << amount if 0 <= amount <= ir.MAX_SHIFT else 0
+
+
+def _shift_right(value: int, amount: int) -> int:
+    if 0 <= amount <= ir.MAX_SHIFT:
+        return value >> amount
+    return -1 if value < 0 else 0
+
+
+def _two_comp_mod(value: int, width: int) -> int:
+    half = 1 << (width - 1)
+    return ((value + half) & ((1 << width) - 1)) - half
+
+
+def _saturate_signed(value: int, width: int) -> int:
+    half = 1 << (width - 1)
+    return min(max(value, -half), half - 1)
+
+
+def _saturate_unsigned(value: int, width: int) -> int:
+    return min(max(value, 0), (1 << width) - 1)
+
+
+OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
+    ir.DataOperator.ADD: operator.add,
+    ir.DataOperator.SUB: operator.sub,
+    ir.DataOperator.MUL: operator.mul,
+    ir.DataOperator.DIV: _truncating_divide,
+    ir.DataOperator.MOD: _remainder,
+    ir.DataOperator.SHIFT_LEFT: _shift_left,
+    ir.DataOperator.SHIFT_RIGHT: _shift_right,
+    ir.DataOperator.AND: operator.and_,
+    ir.DataOperator.OR: operator.or_,
+    ir.DataOperator.XOR: operator.xor,
+    ir.DataOperator.TWO_COMP_MOD: _two_comp_mod,
+    ir.DataOperator.SAT_CAST: _saturate_signed,
+    ir.DataOperator.USAT_CAST: _saturate_unsigned,
+}
+"""What each operator of two integers gives."""
+
+_COMPARISONS: dict[ir.Comparison, Callable[[Any, Any], bool]] = {
+    ir.Comparison.EQ: operator.eq,
+    ir.Comparison.NE: operator.ne,
+    ir.Comparison.LT: operator.lt,
+    ir.Comparison.LE: operator.le,
+    ir.Comparison.GT: operator.gt,
+    ir.Comparison.GE: operator.ge,
+}
+
+
+class ExpressionCompiler:
+    """Makes closures of expressions over a program's layout and registers."""
+
+    def __init__(self, layout: Layout, registers: tuple[NDArray[Any], ...]) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.registers = registers
+
+    # ── Integers ──
+
+    @singledispatchmethod
+    def data(self, node: ir.DataExpression) -> Data:
+        """The value of an integer expression."""
+        raise AssertionError(f"no integer expression: {node}")
+
+    @data.register
+    def _(self, node: ir.Const) -> Data:
+        value = node.value
+        return lambda _: value
+
+    @data.register
+    def _(self, node: ir.FieldRef) -> Data:
+        if node.field == ir.VALID:
+            header = node.header
+            return lambda packet: int(packet.valid[header])
+        index = self.layout.slot(node).index
+        return lambda packet: packet.fields[index]
+
+    @data.register
+    def _(self, node: ir.StackLastField) -> Data:
+        starts = [
+            self.layout.start[h] + node.field for h in self.program.stacks[node.stack].headers
+        ]
+        stack = node.stack
+
+        def last(packet: Packet) -> int:
+            count = packet.stack_counts[stack]
+            return packet.fields[starts[count - 1]] if count else 0
+
+        return last
+
+    @data.register
+    def _(self, node: ir.UnionStackLastField) -> Data:
+        unions = self.program.union_stacks[node.union_stack].unions
+        members = [self.program.unions[union].headers[node.position] for union in unions]
+        starts = [self.layout.start[header] + node.field for header in members]
+        stack = node.union_stack
+
+        def last(packet: Packet) -> int:
+            count = packet.union_stack_counts[stack]
+            return packet.fields[starts[count - 1]] if count else 0
+
+        return last
+
+    @data.register
+    def _(self, node: ir.HeaderField) -> Data:
+        find, start, field = self.header(node.header), self.layout.start, node.field
+
+        def read(packet: Packet) -> int:
+            header = find(packet)
+            if header == NOWHERE:
+                return 0
+            if field == ir.VALID:
+                return int(packet.valid[header])
+            return packet.fields[start[header] + field]
+
+        return read
+
+    @data.register
+    def _(self, node: ir.Local) -> Data:
+        index = node.index
+        return lambda packet: packet.arguments[index]
+
+    @data.register
+    def _(self, node: ir.RegisterElement) -> Data:
+        cells, index = self.registers[node.register], self.data(node.index)
+
+        def read(packet: Packet) -> int:
+            i = index(packet) & UINT64
+            return cell_value(cells, i) if i < len(cells) else 0
+
+        return read
+
+    @data.register
+    def _(self, node: ir.Binary) -> Data:
+        apply = OPERATORS[node.operator]
+        left = self.data(node.left)
+        if isinstance(node.right, ir.Const):
+            constant = node.right.value
+            return lambda packet: apply(left(packet), constant)
+        right = self.data(node.right)
+        return lambda packet: apply(left(packet), right(packet))
+
+    @data.register
+    def _(self, node: ir.Invert) -> Data:
+        operand = self.data(node.operand)
+        return lambda packet: ~operand(packet)
+
+    @data.register
+    def _(self, node: ir.Choice) -> Data:
+        condition = self.boolean(node.condition)
+        left, right = self.data(node.left), self.data(node.right)
+        return lambda packet: left(packet) if condition(packet) else right(packet)
+
+    @data.register
+    def _(self, node: ir.BoolToData) -> Data:
+        operand = self.boolean(node.operand)
+        return lambda packet: int(operand(packet))
+
+    @data.register
+    def _(self, node: ir.StackLastIndex) -> Data:
+        stack = node.stack
+        return lambda packet: (packet.stack_counts[stack] - 1) & UINT64
+
+    @data.register
+    def _(self, node: ir.StackSize) -> Data:
+        stack = node.stack
+        return lambda packet: packet.stack_counts[stack]
+
+    # ── Booleans ──
+
+    @singledispatchmethod
+    def boolean(self, node: ir.BoolExpression) -> Bool:
+        """The value of a boolean expression."""
+        raise AssertionError(f"no boolean expression: {node}")
+
+    @boolean.register
+    def _(self, node: ir.BoolConst) -> Bool:
+        value = node.value
+        return lambda _: value
+
+    @boolean.register
+    def _(self, node: ir.DataToBool) -> Bool:
+        operand = self.data(node.operand)
+        return lambda packet: operand(packet) != 0
+
+    @boolean.register
+    def _(self, node: ir.Compare) -> Bool:
+        apply = _COMPARISONS[node.operator]
+        left, right = self.data(node.left), self.data(node.right)
+        return lambda packet: apply(left(packet), right(packet))
+
+    @boolean.register
+    def _(self, node: ir.HeaderCompare) -> Bool:
+        left, right = self.header(node.left), self.header(node.right)
+        wanted = node.operator is ir.Comparison.EQ
+        return lambda packet: self._same(packet, left(packet), right(packet)) is wanted
+
+    @boolean.register
+    def _(self, node: ir.UnionCompare) -> Bool:
+        left, right = self.union(node.left), self.union(node.right)
+        wanted = node.operator is ir.Comparison.EQ
+        return lambda packet: self._same_union(packet, left(packet), right(packet)) is wanted
+
+    @boolean.register
+    def _(self, node: ir.Logical) -> Bool:
+        left, right = self.boolean(node.left), self.boolean(node.right)
+        if node.operator is ir.Connective.AND:
+            return lambda packet: left(packet) and right(packet)
+        if node.operator is ir.Connective.OR:
+            return lambda packet: left(packet) or right(packet)
+        wanted = node.operator is ir.Connective.EQ
+        return lambda packet: (left(packet) == right(packet)) is wanted
+
+    @boolean.register
+    def _(self, node: ir.Not) -> Bool:
+        operand = self.boolean(node.operand)
+        return lambda packet: not operand(packet)
+
+    @boolean.register
+    def _(self, node: ir.BoolChoice) -> Bool:
+        condition = self.boolean(node.condition)
+        left, right = self.boolean(node.left), self.boolean(node.right)
+        return lambda packet: left(packet) if condition(packet) else right(packet)
+
+    @boolean.register
+    def _(self, node: ir.Valid) -> Bool:
+        if isinstance(node.header, ir.HeaderRef):
+            known = node.header.header
+            return lambda packet: packet.valid[known]
+        find = self.header(node.header)
+
+        def valid(packet: Packet) -> bool:
+            header = find(packet)
+            return header != NOWHERE and packet.valid[header]
+
+        return valid
+
+    @boolean.register
+    def _(self, node: ir.UnionValid) -> Bool:
+        find = self.union(node.union)
+
+        def valid(packet: Packet) -> bool:
+            union = find(packet)
+            return union != NOWHERE and packet.union_valid[union]
+
+        return valid
+
+    def _same(self, packet: Packet, left: int, right: int) -> bool:
+        if NOWHERE in (left, right) or not (packet.valid[left] and packet.valid[right]):
+            return False
+        fields = self.layout.fields_of
+        return packet.fields[fields(left)] == packet.fields[fields(right)]
+
+    def _same_union(self, packet: Packet, left: int, right: int) -> bool:
+        if NOWHERE in (left, right):
+            return False
+        if not (packet.union_valid[left] and packet.union_valid[right]):
+            return False
+        position = packet.union_members[left]
+        if packet.union_members[right] != position:
+            return False
+        unions = self.program.unions
+        return self._same(packet, unions[left].headers[position], unions[right].headers[position])
+
+    # ── Headers and unions ──
+
+    def header(self, node: ir.HeaderExpression) -> Find:
+        """The header instance that is meant."""
+        if isinstance(node, ir.HeaderRef):
+            known = node.header
+            return lambda _: known
+        if isinstance(node, ir.StackElement):
+            return self._element(self.program.stacks[node.stack].headers, node.index)
+        if isinstance(node, ir.HeaderChoice):
+            condition = self.boolean(node.condition)
+            left, right = self.header(node.left), self.header(node.right)
+            return lambda packet: left(packet) if condition(packet) else right(packet)
+        find, position, unions = self.union(node.union), node.position, self.program.unions
+
+        def member(packet: Packet) -> int:
+            union = find(packet)
+            return NOWHERE if union == NOWHERE else unions[union].headers[position]
+
+        return member
+
+    def union(self, node: ir.UnionExpression) -> Find:
+        """The union that is meant."""
+        if isinstance(node, ir.UnionRef):
+            known = node.union
+            return lambda _: known
+        return self._element(self.program.union_stacks[node.union_stack].unions, node.index)
+
+    def _element(self, elements: tuple[int, ...], index: ir.DataExpression) -> Find:
+        position = self.data(index)
+
+        def element(packet: Packet) -> int:
+            i = position(packet) & UINT64
+            return elements[i] if i < len(elements) else NOWHERE
+
+        return element
+
+    # ── Writing ──
+
+    def store(self, target: ir.LValue) -> Store:
+        """Writes a value; what is out of bounds is not written."""
+        if isinstance(target, ir.FieldRef):
+            return self._store_field(target)
+        if isinstance(target, ir.RegisterElement):
+            return self._store_register(target)
+        if isinstance(target, ir.StackLastField):
+            find = self._last(target.stack)
+            spec = self.program.header_types[self.program.stacks[target.stack].type].fields[
+                target.field
+            ]
+        else:
+            find = self.header(target.header)
+            spec = self._some_field(target)
+        start, field, keep = self.layout.start, target.field, keeper(spec)
+
+        def store(packet: Packet, value: int) -> None:
+            header = find(packet)
+            if header != NOWHERE:
+                packet.fields[start[header] + field] = keep(value)
+
+        return store
+
+    def _last(self, stack: int) -> Find:
+        elements = self.program.stacks[stack].headers
+
+        def find(packet: Packet) -> int:
+            count = packet.stack_counts[stack]
+            return elements[count - 1] if count else NOWHERE
+
+        return find
+
+    def _some_field(self, target: ir.HeaderField) -> ir.Field:
+        """The field as the type of any header that ``target`` may mean has it."""
+        return self.program.field(ir.FieldRef(self._some_header(target.header), target.field))
+
+    def _some_header(self, node: ir.HeaderExpression) -> int:
+        if isinstance(node, ir.HeaderRef):
+            return node.header
+        if isinstance(node, ir.StackElement):
+            return self.program.stacks[node.stack].headers[0]
+        if isinstance(node, ir.HeaderChoice):
+            return self._some_header(node.left)
+        union = (
+            node.union.union
+            if isinstance(node.union, ir.UnionRef)
+            else self.program.union_stacks[node.union.union_stack].unions[0]
+        )
+        return self.program.unions[union].headers[node.position]
+
+    def _store_field(self, target: ir.FieldRef) -> Store:
+        slot = self.layout.slot(target)
+        index, header = slot.index, slot.header
+        if slot.spec.variable:
+
+            def store_variable(packet: Packet, value: int) -> None:
+                packet.fields[index] = value & ((1 << packet.variable_widths[header]) - 1)
+
+            return store_variable
+        keep = keeper(slot.spec)
+
+        def store(packet: Packet, value: int) -> None:
+            packet.fields[index] = keep(value)
+
+        return store
+
+    def _store_register(self, target: ir.RegisterElement) -> Store:
+        cells, index = self.registers[target.register], self.data(target.index)
+        every = (1 << self.program.registers[target.register].width) - 1
+
+        def store(packet: Packet, value: int) -> None:
+            i = index(packet) & UINT64
+            if i < len(cells):
+                set_cell(cells, i, value & every)
+
+        return store

@@ -1,0 +1,266 @@
+"""The parser and the deparser, as the interpreter runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from innet.switch import ir
+from innet.switch.engine import MAX_PARSER_STATES, SwitchState
+from innet.switch.interpreter.actions import ActionCompiler, Run
+from innet.switch.interpreter.calculations import ChecksumUnit
+from innet.switch.interpreter.expressions import ExpressionCompiler, Find
+from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
+
+Operation = Callable[[Packet], int | None]
+"""Returns the code of the error that stops the parser, None when it goes on."""
+MAX_LENGTH = (1 << 31) - 1
+"""Bits of a variable field; longer ones count as this many."""
+Transitions = Callable[[Packet], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a parser state does, and how it goes on."""
+
+    operations: tuple[Operation, ...]
+    follow: Transitions
+
+
+class ParserUnit:
+    """Runs the parser of a program."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        state: SwitchState,
+        expressions: ExpressionCompiler,
+        actions: ActionCompiler,
+    ) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.value_sets = state.value_sets
+        self.make = expressions
+        self.actions = actions
+        self.codecs = [HeaderCodec(layout, i) for i in range(len(self.program.headers))]
+        self.errors = self.program.errors
+        self.no_error = self.errors["NoError"]
+        self.states = [self._state(each) for each in self.program.parser.states]
+
+    def parse(self, packet: Packet) -> None:
+        """Fill headers from the packet's bytes, set its error code, leave the payload."""
+        packet.error = self.no_error
+        packet.position = 0
+        number = self.program.parser.initial
+        for _ in range(MAX_PARSER_STATES):
+            if number is None:
+                break
+            current = self.states[number]
+            for operation in current.operations:
+                error = operation(packet)
+                if error is not None:
+                    packet.error = error
+                    break
+            else:
+                number = current.follow(packet)
+                continue
+            break
+        else:
+            packet.error = self.errors["ParserTimeout"]
+        packet.data = packet.data[packet.position :]
+
+    def _state(self, state: ir.ParserState) -> State:
+        return State(
+            tuple(self._operation(each) for each in state.operations), self._transitions(state)
+        )
+
+    # ── Operations ──
+
+    def _operation(self, operation: ir.ParserOperation) -> Operation:
+        if isinstance(operation, ir.Extract):
+            return self._extract(operation)
+        if isinstance(operation, ir.SetFromLookahead):
+            return self._set_from_lookahead(operation)
+        if isinstance(operation, ir.Verify):
+            return self._verify(operation)
+        if isinstance(operation, ir.Advance):
+            return self._advance(operation)
+        step = self.actions.step(operation)
+
+        def primitive(packet: Packet) -> None:
+            step(packet)
+
+        return primitive
+
+    def _extract(self, operation: ir.Extract) -> Operation:
+        target = operation.target
+        if isinstance(target, ir.HeaderRef):
+            header = target.header
+            return self._extract_to(lambda _: header, operation.length)
+        if isinstance(target, ir.StackNext):
+            elements = self.program.stacks[target.stack].headers
+            return self._extract_next(target.stack, elements, operation.length, of_unions=False)
+        unions = self.program.union_stacks[target.union_stack].unions
+        members = tuple(self.program.unions[union].headers[target.position] for union in unions)
+        return self._extract_next(target.union_stack, members, operation.length, of_unions=True)
+
+    def _extract_next(
+        self,
+        stack: int,
+        elements: tuple[int, ...],
+        length: ir.DataExpression | None,
+        *,
+        of_unions: bool,
+    ) -> Operation:
+        full = self.errors["StackOutOfBounds"]
+
+        def counts(packet: Packet) -> list[int]:
+            return packet.union_stack_counts if of_unions else packet.stack_counts
+
+        extract = self._extract_to(lambda packet: elements[counts(packet)[stack]], length)
+
+        def extract_next(packet: Packet) -> int | None:
+            if counts(packet)[stack] >= len(elements):
+                return full
+            error = extract(packet)
+            if error is None:
+                counts(packet)[stack] += 1
+            return error
+
+        return extract_next
+
+    def _extract_to(self, find: Find, length: ir.DataExpression | None) -> Operation:
+        codecs, mark_valid = self.codecs, self.layout.mark_valid
+        too_short = self.errors["PacketTooShort"]
+        bits_of = None if length is None else self.make.data(length)
+        bad_length = self.errors["ParserInvalidArgument"]
+        too_long = self.errors["HeaderTooShort"]
+
+        def extract(packet: Packet) -> int | None:
+            codec = codecs[find(packet)]
+            # BMv2 reads the length as an int, which larger numbers saturate: 2**31 bits and more
+            # are 2**31 - 1 bits and so an invalid argument, not a packet that is too short.
+            bits = 0 if bits_of is None else min(bits_of(packet), MAX_LENGTH)
+            if bits % 8:
+                return bad_length
+            # BMv2 counts what an earlier extraction put into the variable field, too.
+            size = self.layout.bytes_of(packet, codec.header) + bits // 8
+            if bits < 0 or len(packet.data) - packet.position < size:
+                return too_short
+            if 0 < codec.type.max_bytes < size:
+                return too_long
+            codec.extract(packet, packet.position, bits)
+            packet.position += self.layout.bytes_of(packet, codec.header)
+            mark_valid(packet, codec.header)
+            return None
+
+        return extract
+
+    def _set_from_lookahead(self, operation: ir.SetFromLookahead) -> Operation:
+        store, source = self.make.store(operation.target), operation.source
+        too_short = self.errors["PacketTooShort"]
+        needed = (source.width + 7) // 8
+        spec = self.program.field(operation.target)
+        extracted_as_is = spec.signed and spec.width == source.width
+
+        def set_field(packet: Packet) -> int | None:
+            if len(packet.data) - packet.position < needed:
+                return too_short
+            value = _peek(packet, source)
+            if extracted_as_is and value >> (source.width - 1):
+                value -= 1 << source.width
+            store(packet, value)
+            return None
+
+        return set_field
+
+    def _verify(self, operation: ir.Verify) -> Operation:
+        condition, error = self.make.boolean(operation.condition), self.make.data(operation.error)
+        return lambda packet: None if condition(packet) else error(packet)
+
+    def _advance(self, operation: ir.Advance) -> Operation:
+        bits_of = self.make.data(operation.bits)
+        bad, too_short = self.errors["ParserInvalidArgument"], self.errors["PacketTooShort"]
+
+        def advance(packet: Packet) -> int | None:
+            bits = bits_of(packet)
+            if bits % 8:
+                return bad
+            if bits < 0 or len(packet.data) - packet.position < bits // 8:
+                return too_short
+            packet.position += bits // 8
+            return None
+
+        return advance
+
+    # ── Transitions ──
+
+    def _transitions(self, state: ir.ParserState) -> Transitions:
+        default = state.default
+        if not state.key:
+            return lambda _: default
+        parts = [self._key_part(part) for part in state.key]
+        cases = [(each.values, each.masks, each.value_set, each.next) for each in state.transitions]
+        widths = [part.width for part in state.key]
+
+        def follow(packet: Packet) -> int | None:
+            key = [part(packet) for part in parts]
+            for values, masks, value_set, after in cases:
+                if value_set is not None:
+                    if self._in_set(key, masks, widths, self.value_sets[value_set]):
+                        return after
+                elif all(k & m == v for k, m, v in zip(key, masks, values, strict=True)):
+                    return after
+            return default
+
+        return follow
+
+    def _key_part(self, part: ir.KeyPart) -> Callable[[Packet], int]:
+        source = part.source
+        if isinstance(source, ir.Lookahead):
+            return lambda packet: _peek(packet, source)
+        read, every = self.make.data(source), (1 << part.width) - 1
+        return lambda packet: read(packet) & every
+
+    @staticmethod
+    def _in_set(
+        key: list[int], masks: tuple[int, ...], widths: list[int], members: set[int]
+    ) -> bool:
+        for member in members:
+            left = member
+            for value, mask, width in zip(
+                reversed(key), reversed(masks), reversed(widths), strict=True
+            ):
+                if value & mask != left & ((1 << width) - 1) & mask:
+                    break
+                left >>= width
+            else:
+                return True
+        return False
+
+
+def _peek(packet: Packet, source: ir.Lookahead) -> int:
+    """The bits ahead; zeros where the packet has ended."""
+    first = packet.position + source.offset // 8
+    skipped = source.offset % 8
+    size = (skipped + source.width + 7) // 8
+    ahead = packet.data[first : first + size].ljust(size, b"\0")
+    shift = 8 * size - skipped - source.width
+    return int.from_bytes(ahead, "big") >> shift & ((1 << source.width) - 1)
+
+
+class DeparserUnit:
+    """Puts the headers of a packet before its payload."""
+
+    def __init__(self, layout: Layout, checksums: ChecksumUnit, actions: ActionCompiler) -> None:
+        self.checksums = checksums
+        deparser = layout.program.deparser
+        self.run: Run = actions.run_all(deparser.operations)
+        self.codecs = [HeaderCodec(layout, header) for header in deparser.order]
+
+    def deparse(self, packet: Packet) -> None:
+        """Make ``packet.data`` the whole packet."""
+        self.checksums.update(packet)
+        self.run(packet)
+        headers = [codec.emit(packet) for codec in self.codecs if packet.valid[codec.header]]
+        packet.data = b"".join(headers) + packet.data

@@ -1,0 +1,226 @@
+"""Whether a program's parts exist that its other parts name, however the program was made.
+
+The loader makes only programs that pass. One that was put together or changed in Python is checked
+here, so that a wrong index is a ProgramError when the switch is made, not a crash under a packet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from innet.core.errors import ProgramError
+from innet.switch import ir
+from innet.switch.frontend.pipelines import refuse_cycles
+
+_Check = Callable[[ir.Program, Any], str | None]
+
+
+def check_references(program: ir.Program) -> None:
+    """Raises ProgramError, which names the part and what it refers to, where something is not."""
+    for place, part in _parts(program):
+        parameters = len(part.parameters) if isinstance(part, ir.Action) else None
+        for node in _nodes(part):
+            wrong = _wrong(program, node, parameters)
+            if wrong is not None:
+                raise ProgramError(f"{place} refers to what the program does not have: {wrong}")
+    refuse_cycles(program.tables, program.conditionals, program.action_calls)
+
+
+def _parts(program: ir.Program) -> Iterator[tuple[str, Any]]:
+    """The named parts of a program, with what to call each."""
+    for member in dataclasses.fields(program):
+        value = getattr(program, member.name)
+        if isinstance(value, tuple):
+            for position, each in enumerate(value):
+                if dataclasses.is_dataclass(each):
+                    name = getattr(each, "name", "")
+                    yield f"{member.name}[{position}] {name}".rstrip(), each
+        elif dataclasses.is_dataclass(value):
+            yield member.name, value
+
+
+_MEMBERS: dict[type, tuple[str, ...]] = {}
+
+
+def _members(kind: type) -> tuple[str, ...]:
+    """Names of the members of a data class, of another type none; kept, as they are asked often."""
+    if kind not in _MEMBERS:
+        _MEMBERS[kind] = (
+            tuple(each.name for each in dataclasses.fields(kind))
+            if dataclasses.is_dataclass(kind)
+            else ()
+        )
+    return _MEMBERS[kind]
+
+
+def _nodes(part: Any) -> Iterator[Any]:
+    """``part`` and all that is in it, except plain values."""
+    left = [part]
+    while left:
+        node = left.pop()
+        if isinstance(node, tuple):
+            left.extend(node)
+        elif node is not None and not isinstance(node, int | str | enum.Enum):
+            yield node
+            left.extend(getattr(node, name) for name in _members(type(node)))
+
+
+_OF: dict[type, tuple[tuple[str, str], ...]] = {
+    ir.Header: (("type", "header_types"),),
+    ir.Stack: (("type", "header_types"), ("headers", "headers")),
+    ir.Union: (("headers", "headers"),),
+    ir.UnionStack: (("unions", "unions"),),
+    ir.FieldRef: (("header", "headers"),),
+    ir.HeaderRef: (("header", "headers"),),
+    ir.StackLastField: (("stack", "stacks"),),
+    ir.StackLastIndex: (("stack", "stacks"),),
+    ir.StackSize: (("stack", "stacks"),),
+    ir.StackElement: (("stack", "stacks"),),
+    ir.StackNext: (("stack", "stacks"),),
+    ir.AssignStack: (("target", "stacks"), ("source", "stacks")),
+    ir.UnionRef: (("union", "unions"),),
+    ir.UnionStackElement: (("union_stack", "union_stacks"),),
+    ir.UnionStackLastField: (("union_stack", "union_stacks"),),
+    ir.UnionStackNext: (("union_stack", "union_stacks"),),
+    ir.AssignUnionStack: (("target", "union_stacks"), ("source", "union_stacks")),
+    ir.RegisterElement: (("register", "registers"),),
+    ir.RegisterRead: (("register", "registers"),),
+    ir.RegisterWrite: (("register", "registers"),),
+    ir.Count: (("counter", "counters"),),
+    ir.ExecuteMeter: (("meter", "meters"),),
+    ir.Hash: (("calculation", "calculations"),),
+    ir.Checksum: (("calculation", "calculations"),),
+    ir.CounterArray: (("table", "tables"),),
+    ir.MeterArray: (("table", "tables"),),
+    ir.Deparser: (("order", "headers"),),
+    ir.ActionEntry: (("action", "actions"),),
+    ir.ActionCall: (("action", "actions"),),
+    ir.Table: (
+        ("actions", "actions"),
+        ("counter", "counters"),
+        ("meter", "meters"),
+        ("action_profile", "action_profiles"),
+    ),
+}
+"""Members that are indices (or tuples of them, or None) into a tuple of the program."""
+
+_STEPS = {
+    ir.NodeKind.TABLE: "tables",
+    ir.NodeKind.CONDITIONAL: "conditionals",
+    ir.NodeKind.ACTION_CALL: "action_calls",
+}
+
+
+def _wrong(program: ir.Program, node: Any, parameters: int | None) -> str | None:
+    """What is wrong with ``node`` itself; ``parameters``: of the action that it is in."""
+    for member, owner in _OF.get(type(node), ()):
+        value = getattr(node, member)
+        indices = value if isinstance(value, tuple) else () if value is None else (value,)
+        for index in indices:
+            if not 0 <= index < len(getattr(program, owner)):
+                return f"{owner}[{index}] of {len(getattr(program, owner))}"
+    if isinstance(node, ir.Local) and not 0 <= node.index < (parameters or 0):
+        return f"parameter {node.index} of {parameters or 0}"
+    check = _CHECKS.get(type(node))
+    return check(program, node) if check is not None else None
+
+
+def _field(program: ir.Program, node: ir.FieldRef) -> str | None:
+    fields = program.type_of(node.header).fields
+    if node.field == ir.VALID or 0 <= node.field < len(fields):
+        return None
+    return f"field {node.field} of {len(fields)} in header {program.headers[node.header].name}"
+
+
+def _action(program: ir.Program, node: ir.Action) -> str | None:
+    del program
+    for position, primitive in enumerate(node.primitives):
+        if isinstance(primitive, ir.Jump | ir.JumpIfZero) and not (
+            position < primitive.target <= len(node.primitives)
+        ):
+            return f"primitive {primitive.target} after {position} of {len(node.primitives)}"
+    return None
+
+
+def _stack(program: ir.Program, node: ir.Stack) -> str | None:
+    types = {program.headers[header].type for header in node.headers}
+    return None if types == {node.type} else "an element, each of the stack's type"
+
+
+def _union_stack(program: ir.Program, node: ir.UnionStack) -> str | None:
+    types = {
+        tuple(program.headers[header].type for header in program.unions[union].headers)
+        for union in node.unions
+    }
+    return None if len(types) == 1 else "an element, each of the same union type"
+
+
+def _push_or_pop(program: ir.Program, node: ir.Push | ir.Pop) -> str | None:
+    owner = program.union_stacks if node.of_unions else program.stacks
+    return None if 0 <= node.stack < len(owner) else f"stack {node.stack} of {len(owner)}"
+
+
+def _step(program: ir.Program, node: ir.Node) -> str | None:
+    owner = _STEPS[node.kind]
+    known = len(getattr(program, owner))
+    return None if 0 <= node.index < known else f"{owner}[{node.index}] of {known}"
+
+
+def _parser(program: ir.Program, node: ir.Parser) -> str | None:
+    following = [state.default for state in node.states] + [
+        transition.next for state in node.states for transition in state.transitions
+    ]
+    for state in (node.initial, *following):
+        if state is not None and not 0 <= state < len(node.states):
+            return f"state {state} of {len(node.states)}"
+    for each in node.states:
+        for transition in each.transitions:
+            wrong = _transition(program, each, transition)
+            if wrong is not None:
+                return f"state {each.name}: {wrong}"
+    return None
+
+
+def _transition(
+    program: ir.Program, state: ir.ParserState, transition: ir.Transition
+) -> str | None:
+    if transition.value_set is None:
+        if len(transition.values) == len(transition.masks) == len(state.key):
+            return None
+        return f"{len(transition.values)} values for a key of {len(state.key)} parts"
+    if 0 <= transition.value_set < len(program.value_sets):
+        return None
+    return f"value_sets[{transition.value_set}] of {len(program.value_sets)}"
+
+
+def _table(program: ir.Program, node: ir.Table) -> str | None:
+    if not node.by_hit and len(node.next) != len(node.actions):
+        return f"{len(node.next)} following nodes for {len(node.actions)} actions"
+    entries = [entry.entry for entry in node.entries]
+    entries += [node.default] if node.default is not None else []
+    for entry in entries:
+        if not 0 <= entry.action < len(program.actions):
+            return f"actions[{entry.action}] of {len(program.actions)}"
+        wanted = len(program.actions[entry.action].parameters)
+        if len(entry.arguments) != wanted:
+            return f"{len(entry.arguments)} arguments for an action of {wanted} parameters"
+    for each in node.entries:
+        if len(each.matches) != len(node.keys):
+            return f"{len(each.matches)} matches for a key of {len(node.keys)} fields"
+    return None
+
+
+_CHECKS: dict[type, _Check] = {
+    ir.FieldRef: _field,
+    ir.Action: _action,
+    ir.Stack: _stack,
+    ir.UnionStack: _union_stack,
+    ir.Push: _push_or_pop,
+    ir.Pop: _push_or_pop,
+    ir.Node: _step,
+    ir.Parser: _parser,
+    ir.Table: _table,
+}

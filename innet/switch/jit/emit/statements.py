@@ -1,0 +1,396 @@
+"""Statements of the plan as Python source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.core.errors import UnsupportedError
+from innet.switch import ir
+from innet.switch.jit import lowered
+from innet.switch.jit.emit import arithmetic
+from innet.switch.jit.emit.bytes import emit_extract, emit_loads
+from innet.switch.jit.emit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.emit.lookups import emit_lookup
+from innet.switch.jit.emit.writer import Writer
+from innet.switch.jit.layout import Layout
+from innet.switch.jit.lower.actions import FAILED, LEAVING, may_fail
+from innet.switch.jit.traits import STATISTICS
+from innet.switch.jit.tree import rebuild, walk
+
+#: More bytes than there are, but not so many that computing with it overflows.
+_HUGE = 1 << 62
+
+
+class Statements:
+    """Writes bodies of a plan."""
+
+    def __init__(self, writer: Writer, layout: Layout, expressions: Expressions) -> None:
+        self.writer = writer
+        self.layout = layout
+        self.expressions = expressions
+        self.program = layout.program
+        self.live = layout.live
+        self.block_variables: list[str] = []
+
+    def body(self, body: lowered.Body) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def region(self, body: lowered.Body) -> None:
+        """A body that ``Stop`` and parser errors leave."""
+        leaves = (
+            lowered.Stop,
+            lowered.Fail,
+            lowered.Need,
+            lowered.Extract,
+            lowered.ExtractVariable,
+        )
+        blocks = len(body) == 1 and isinstance(body[0], lowered.Blocks)
+        if may_fail(body):
+            self.writer.line(f"{FAILED} = False")
+        if blocks or not any(isinstance(node, leaves) for node in walk(body)):
+            self.body(body)
+            return
+        with self.writer.block("while True:"):
+            self.body(body)
+            self.writer.line("break")
+
+    def pipeline(self, body: lowered.Body) -> None:
+        """Ingress or egress, which ``exit`` leaves."""
+        if any(isinstance(node, lowered.Flag) and node.name == LEAVING for node in walk(body)):
+            self.writer.line(f"{LEAVING} = False")
+        self.region(body)
+
+    def drop_failed(self, body: lowered.Body, dropped: str) -> None:
+        """After a region: a packet for which an assertion was false goes no further."""
+        if may_fail(body):
+            with self.writer.block(f"if {FAILED}:"):
+                self.writer.line(f"statistics[{STATISTICS['failed_assertions']}] += 1")
+                self.writer.line(f"statistics[{STATISTICS[dropped]}] += 1")
+                self.writer.line("continue")
+
+    def set_field(self, reference: ir.FieldRef | None, text: str, low: int, high: int) -> None:
+        """The switch itself writes ``text``, of range low .. high, if the program has the field."""
+        if reference is not None:
+            self.statement(lowered.Assign(reference, lowered.Scalar(text, low, high)))
+
+    def statement(self, statement: Any) -> None:  # noqa: PLR0912 - one branch per statement
+        line = self.writer.line
+        match statement:
+            case lowered.Assign(target, value):
+                if self._is_live(target):
+                    self._store(target, self.expressions.data(value))
+            case lowered.SetValid(header, value):
+                name = self.layout.name(header, ir.VALID)
+                line(f"{name} = {self.expressions.condition(value)}")
+            case lowered.SetFlag(name, value):
+                line(f"{name} = {self.expressions.condition(value)}")
+            case lowered.RegisterRead() | lowered.RegisterWrite():
+                self._register(statement)
+            case lowered.Count(counter, index):
+                self._count(counter, self.expressions.data(index))
+            case lowered.Draw(target, low, high):
+                least, most = (self.expressions.data(bound).text for bound in (low, high))
+                # int64(): Numba compiles a callee anew for each number that it is told.
+                line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
+            case lowered.ExecuteMeter(target, meter, index):
+                self._execute_meter(target, meter, self.expressions.data(index))
+            case lowered.If():
+                self._if(statement)
+            case lowered.Loop():
+                self._loop(statement)
+            case lowered.Lookup(table):
+                emit_lookup(self.writer, self.expressions, table)
+            case lowered.Dispatch(table, bodies):
+                self._dispatch(table, bodies)
+            case lowered.Blocks(first, blocks):
+                self._blocks(first, blocks)
+            case lowered.Goto(block):
+                line(f"{self.block_variables[-1]} = {block}")
+            case lowered.Stop():
+                line("break")
+            case _:
+                self._parser_statement(statement)
+
+    # ── Parser ──
+
+    def _parser_statement(self, statement: Any) -> None:
+        line = self.writer.line
+        match statement:
+            case lowered.Extract(header, checked):
+                size = self.program.type_of(header).width // 8
+                line(f"# {self.program.headers[header].name}")
+                if not checked:
+                    self._need(str(size))
+                emit_loads(self.writer, self.expressions, header)
+                line(f"{self.layout.name(header, ir.VALID)} = True")
+                line(f"at += {size}")
+            case lowered.ExtractVariable():
+                emit_extract(self.writer, self.expressions, statement)
+            case lowered.Need(size):
+                self._need(self._bytes(self.expressions.data(size)))
+            case lowered.Skip(size):
+                line(f"at += {self.expressions.data(size).text}")
+            case lowered.Fail(code):
+                self._fail(self.expressions.data(code).text)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} has no source")
+
+    def _need(self, size: str) -> None:
+        with self.writer.block(f"if size - at < {size}:"):
+            self._fail(str(self.program.errors["PacketTooShort"]))
+
+    def _bytes(self, value: Value) -> str:
+        """A number of bytes; a negative one is more than there are."""
+        if value.low >= 0 and value.signed:
+            return value.text
+        limited = arithmetic.cast(ir.DataOperator.SAT_CAST, value, 63)
+        name = self._named(limited.text, "bytes")
+        return f"({name} if {name} >= 0 else {_HUGE})"
+
+    def _fail(self, code: str) -> None:
+        self.writer.line(f"parser_error = {code}")
+        self.writer.line("break")
+
+    # ── Fields and registers ──
+
+    def _is_live(self, target: Any) -> bool:
+        if isinstance(target, ir.FieldRef):
+            in_array = self.layout.array(target.header, target.field) is not None
+            return in_array or target in self.live
+        return True
+
+    def _store(self, target: Any, value: Value) -> None:
+        line = self.writer.line
+        match target:
+            case lowered.VariablePlace() | lowered.VariableWidth():
+                line(f"{self.expressions.data(target).text} = {value.text}")
+            case lowered.Scalar(name, low, high):
+                line(f"{name} = {value.at(Value(name, low, high).bits)}")
+            case lowered.Lane(header, first, _):
+                width = self.program.type_of(header).fields[first].width
+                local = self.layout.local(target)
+                if local is not None:
+                    line(f"{local} = {truncated(value, width)}")
+                else:
+                    text = self._element_text(value, width)
+                    line(f"{self.expressions.lane_element(target)} = {text}")
+            case ir.FieldRef(header, field):
+                if self.program.field(target).variable:
+                    raise UnsupportedError(
+                        f"writing a number to the varbit field {self.program.name_of(target)}"
+                    )
+                array = self.layout.array(header, field)
+                if array is None:
+                    name = self.layout.name(header, field)
+                    line(f"{name} = {self.expressions.kept(target, value)}")
+                else:
+                    text = self._element_text(value, array.width)
+                    line(f"{array.name}[{field - array.first}] = {text}")
+            case _:
+                raise AssertionError(f"{type(target).__name__} cannot be written")
+
+    def _element_text(self, value: Value, width: int) -> str:
+        """What to write to an array element, which itself cuts off what does not fit."""
+        return value.text if width in (8, 16, 32, 64) else truncated(value, width)
+
+    def _register(self, statement: Any) -> None:
+        array = self.program.registers[statement.register]
+        index = self.expressions.data(statement.index)
+        if isinstance(statement, lowered.RegisterRead) and not self._is_live(statement.target):
+            return
+        if index.low >= 0 and index.high < array.size:
+            self._access(statement, index.text)
+            return
+        name = self._named(index.text, "index")
+        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
+            self._access(statement, name)
+
+    def _access(self, statement: Any, index: str) -> None:
+        """Read or write a cell whose index is in bounds."""
+        places = self.expressions.places
+        register, stride = statement.register, statement.stride
+        if isinstance(statement, lowered.RegisterRead):
+            self._store(statement.target, places.read(register, stride, index))
+        else:
+            value = self.expressions.data(statement.value)
+            self.writer.line(places.write(register, stride, index, value))
+
+    def _named(self, text: str, stem: str) -> str:
+        """A variable that holds ``text``, which is a variable itself where it can be."""
+        if text.isidentifier():
+            return text
+        name = self.writer.fresh(stem)
+        self.writer.line(f"{name} = {text}")
+        return name
+
+    def _count(self, counter: int, index: Value) -> None:
+        name = self._named(index.text, "index")
+        size = self.program.counters[counter].size
+        with self.writer.block(f"if {_inside(name, index, size)}:"):
+            self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
+            self.writer.line(f"bump(c{counter}, {name} * 2 + 1, size)")
+
+    def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
+        array = self.program.meters[meter]
+        name, amount = self._named(index.text, "index"), "size" if array.bytes else "1"
+        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
+            color = self.writer.fresh("color")
+            arrays = f"m{meter}_rates, m{meter}_cells"
+            call = f"meter_colour({arrays}, {array.rates}, {name}, {amount}, clock)"
+            self.writer.line(f"{color} = {call}")
+            if self._is_live(target):
+                self._store(target, Value(color, 0, array.rates))
+
+    # ── Control flow ──
+
+    def _if(self, statement: lowered.If, word: str = "if") -> None:
+        condition = self.expressions.condition(statement.condition)
+        then, otherwise = statement.then, statement.otherwise
+        if not then and not otherwise:
+            return
+        if not then:
+            condition, then, otherwise = f"not {condition}", otherwise, ()
+        with self.writer.block(f"{word} {condition}:"):
+            self.body(then)
+        if len(otherwise) == 1 and isinstance(otherwise[0], lowered.If):
+            following = otherwise[0]
+            # A hash is computed in lines of its own, which cannot stand before an elif.
+            if not any(isinstance(node, lowered.HashValue) for node in walk(following.condition)):
+                self._if(following, "elif")
+                return
+        if otherwise:
+            with self.writer.block("else:"):
+                self.body(otherwise)
+
+    def _dispatch(self, table: int, bodies: tuple[lowered.Body, ...]) -> None:
+        self.writer.line(f"t{table}_action = get(t{table}_actions, t{table}_row)")
+        word = "if"
+        for position, body in enumerate(bodies):
+            if body:
+                action = self.program.actions[self.program.tables[table].actions[position]]
+                head = f"{word} t{table}_action == {position}:  # {_comment(action.name)}"
+                with self.writer.block(head):
+                    self.body(body)
+                word = "elif"
+
+    def _blocks(self, first: int, blocks: tuple[tuple[int, lowered.Body], ...]) -> None:
+        variable = self.writer.fresh("block")
+        self.block_variables.append(variable)
+        self.writer.line(f"{variable} = {first}")
+        with self.writer.block(f"while {variable} >= 0:"):
+            word = "if"
+            for number, body in blocks:
+                with self.writer.block(f"{word} {variable} == {number}:"):
+                    self.body(body)
+                word = "elif"
+        self.block_variables.pop()
+
+    # ── Loops ──
+
+    def _loop(self, loop: lowered.Loop) -> None:
+        """A run. Where all register accesses share one index, it is checked once, before."""
+        shared = self._shared_index(loop)
+        if shared is None:
+            self._plain_loop(loop)
+            return
+        node, size = shared
+        index = self.expressions.data(node)
+        if index.low >= 0 and index.high < size:
+            self._plain_loop(loop)
+            return
+        name = self._named(index.text, "index")
+        inside = lowered.Scalar(name, 0, size - 1)
+        with self.writer.block(f"if {_inside(name, index, size)}:"):
+            self._plain_loop(rebuild(loop, lambda part: _with_index(part, inside)))
+        rest = rebuild(loop, _without_registers)
+        if rest.body:
+            with self.writer.block("else:"):
+                self._plain_loop(rest)
+
+    def _plain_loop(self, loop: lowered.Loop) -> None:
+        with self.writer.lanes(loop.count):
+            lanes = {node for node in walk(loop) if isinstance(node, lowered.Lane)}
+            names = sorted(filter(None, map(self.layout.local, lanes)))
+            for name in names:
+                self.writer.line(f"{name} = 0")
+            self.body(loop.body)
+
+    def _shared_index(self, loop: lowered.Loop) -> tuple[Any, int] | None:
+        """(index, size) when every register access of a loop uses them and nothing changes it."""
+        accesses = [
+            node
+            for node in walk(loop)
+            if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite)
+        ]
+        shared = {(node.index, self.program.registers[node.register].size) for node in accesses}
+        if len(shared) != 1:
+            return None
+        index, size = shared.pop()
+        varying = (
+            lowered.Lane,
+            lowered.Counting,
+            lowered.HashValue,
+            lowered.Peek,
+            ir.RegisterElement,
+        )
+        if any(isinstance(node, varying) for node in walk(index)):
+            return None
+        written = {
+            node.target
+            for node in walk(loop)
+            if isinstance(node, lowered.Assign | lowered.RegisterRead)
+        }
+        arrays = {
+            self.layout.array(lane.header, lane.first)
+            for lane in written
+            if isinstance(lane, lowered.Lane)
+        }
+        for node in walk(index):
+            if node in written:
+                return None
+            if isinstance(node, ir.FieldRef):
+                array = self.layout.array(node.header, node.field)
+                if array is not None and array in arrays:
+                    return None
+        return index, size
+
+
+def _with_index(node: Any, index: lowered.Scalar) -> Any:
+    if isinstance(node, lowered.RegisterRead):
+        return lowered.RegisterRead(node.target, node.register, node.stride, index)
+    if isinstance(node, lowered.RegisterWrite):
+        return lowered.RegisterWrite(node.register, node.stride, index, node.value)
+    return node
+
+
+def _without_registers(node: Any) -> Any:
+    """The rest of a loop when its index is out of bounds, where registers do nothing."""
+
+    def kept(body: lowered.Body) -> lowered.Body:
+        return tuple(
+            part
+            for part in body
+            if not isinstance(part, lowered.RegisterRead | lowered.RegisterWrite)
+        )
+
+    match node:
+        case lowered.Loop(count, body):
+            return lowered.Loop(count, kept(body))
+        case lowered.If(condition, then, otherwise):
+            return lowered.If(condition, kept(then), kept(otherwise))
+        case lowered.Dispatch(table, bodies):
+            return lowered.Dispatch(table, tuple(map(kept, bodies)))
+        case _:
+            return node
+
+
+def _inside(name: str, index: Value, size: int) -> str:
+    """The bounds check of ``name``, a variable or literal with the range of ``index``."""
+    if index.low >= 0 and index.high <= (1 << 63) - 1:
+        return f"{name} < {literal(size)}"
+    return f"0 <= {name} < {literal(size)}"
+
+
+def _comment(text: str) -> str:
+    return text.replace("\n", " ")

@@ -1,0 +1,253 @@
+"""Actions: primitives with jumps become nested statements, parameters become arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit import lowered
+from innet.switch.jit.lower.control_flow import structure
+from innet.switch.jit.lower.headers import (
+    PACKET_LENGTH,
+    add_header,
+    copy_field,
+    copy_header,
+    copy_union,
+    remove_header,
+)
+from innet.switch.jit.lower.requests import lower_random, lower_request
+from innet.switch.jit.lower.stacks import copy_stack, copy_union_stack, shift
+from innet.switch.jit.lower.terms import Arguments, Terms, act
+from innet.switch.jit.tree import walk
+
+__all__ = [
+    "FAILED",
+    "LEAVING",
+    "LONGEST",
+    "PACKET_LENGTH",
+    "lower_action",
+    "lower_primitive",
+    "may_fail",
+]
+
+# Any: expressions of the plan stand where the program's own types name only the program's.
+#: Bytes of a packet that may leave; ``truncate`` lowers it.
+LONGEST: Any = lowered.Scalar("longest", 0, (1 << 63) - 1)
+#: Set by ``exit`` where it depends on a condition.
+LEAVING = "leaving"
+#: Set by an assertion that failed: the packet is dropped.
+FAILED = "failed"
+_UINT32 = (1 << 32) - 1
+_UINT64 = (1 << 64) - 1
+
+
+def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -> lowered.Body:
+    """The statements of one action at one place of the program."""
+    primitives = action.primitives
+    end = len(primitives)
+
+    def successors(step: int) -> tuple[int | None, ...]:
+        following: tuple[int, ...]
+        match primitives[step]:
+            case ir.Jump(target):
+                following = (target,)
+            case ir.JumpIfZero(_, target):
+                following = (target,) if target == step + 1 else (step + 1, target)
+            case _:
+                following = (step + 1,)
+        return tuple(position if position < end else None for position in following)
+
+    def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
+        primitive = primitives[step]
+        if isinstance(primitive, ir.Jump):
+            return ()
+        if isinstance(primitive, ir.JumpIfZero):
+            if len(bodies) == 1:
+                return ()
+            terms = Terms(program, arguments)
+            value = terms.resolve(primitive.condition)
+            condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
+            return (*terms.prelude, lowered.If(condition, bodies[0], bodies[1]))
+        return lower_primitive(program, primitive, arguments)
+
+    body = structure(0 if primitives else None, successors, write)
+    if any(isinstance(node, lowered.Blocks) for node in walk(body)) and may_fail(body):
+        # The assertion only left the blocks.
+        body = (*body, lowered.If(lowered.Flag(FAILED), (lowered.Stop(),), ()))
+    if not any(isinstance(primitive, ir.Exit) for primitive in primitives):
+        return body
+    if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
+        return (*_without_leaving(body), lowered.Stop())
+    return (*body, lowered.If(lowered.Flag(LEAVING), (lowered.Stop(),), ()))
+
+
+def _without_leaving(body: lowered.Body) -> lowered.Body:
+    return tuple(
+        statement
+        for statement in body
+        if not (isinstance(statement, lowered.SetFlag) and statement.name == LEAVING)
+    )
+
+
+def may_fail(body: lowered.Body) -> bool:
+    """Whether a body has an assertion."""
+    return any(isinstance(node, lowered.SetFlag) and node.name == FAILED for node in walk(body))
+
+
+def lower_primitive(
+    program: ir.Program, primitive: ir.Primitive, arguments: Arguments
+) -> lowered.Body:
+    """The statements of one primitive that is no jump."""
+    terms = Terms(program, arguments)
+    body = _lower_plain(terms, primitive)
+    return (*terms.prelude, *body)
+
+
+def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
+    terms: Terms, primitive: ir.Primitive
+) -> lowered.Body:
+    data = terms.resolve
+    match primitive:
+        case ir.NoOp() | ir.LogMessage():
+            return ()
+        case ir.Assign(target, value):
+            return terms.assign(target, data(value))
+        case ir.AssignVariable(target, source):
+            return _assign_variable(terms, target, source)
+        case ir.RegisterRead(target, register, index):
+            return _register_read(terms, target, register, _cell(terms, index))
+        case ir.RegisterWrite(register, index, value):
+            return (lowered.RegisterWrite(register, 0, _cell(terms, index), data(value)),)
+        case ir.Count(counter, index):
+            return (lowered.Count(counter, _cell(terms, index)),)
+        case ir.ExecuteMeter(meter, index, target):
+            return _execute_meter(terms, target, meter, _cell(terms, index))
+        case ir.MarkToDrop(egress_spec, mcast_grp):
+            drop = lowered.Assign(egress_spec, ir.Const(511))
+            if mcast_grp is None:
+                return (drop,)
+            return (drop, lowered.Assign(mcast_grp, ir.Const(0)))
+        case ir.Exit():
+            return (lowered.SetFlag(LEAVING, ir.BoolConst(True)),)
+        case ir.Assert(condition):
+            failed = (lowered.SetFlag(FAILED, ir.BoolConst(True)), lowered.Stop())
+            return (lowered.If(ir.Not(data(condition)), failed, ()),)
+        case ir.Truncate(length):
+            wanted = _word(data(length))
+            shorter = ir.Compare(ir.Comparison.LT, wanted, LONGEST)
+            return (lowered.If(shorter, (lowered.Assign(LONGEST, wanted),), ()),)
+        case ir.Random():
+            return lower_random(primitive, terms)
+        case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
+            return lower_request(primitive, data)
+        case ir.Hash(target, base, calculation, size):
+            return terms.assign(target, _hash(_word(data(base)), calculation, _word(data(size))))
+        case _:
+            return _lower_header_primitive(terms, primitive)
+
+
+def _cell(terms: Terms, index: ir.DataExpression) -> Any:
+    """The index of a register, counter or meter modulo 2**32."""
+    resolved = terms.resolve(index)
+    match resolved:
+        case ir.Const(value):
+            return ir.Const(value & _UINT32)
+        case ir.FieldRef(_, field) if field != ir.VALID:
+            kept = terms.program.field(resolved)
+            if not kept.signed and kept.width <= 32:
+                return resolved
+        case lowered.Argument(_, _, low, high) | lowered.Scalar(_, low, high):
+            if low >= 0 and high <= _UINT32:
+                return resolved
+        case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= _UINT32:
+            return resolved
+    return ir.Binary(ir.DataOperator.AND, resolved, ir.Const(_UINT32))
+
+
+def _assign_variable(
+    terms: Terms, target: ir.FieldRef | ir.HeaderField, source: ir.FieldRef | ir.HeaderField
+) -> lowered.Body:
+    """Between headers that are found at run time; where one of them is none nothing happens."""
+    to, to_field = terms.places(target)
+    origin, origin_field = terms.places(source)
+
+    def copy(header: int, other: int) -> lowered.Body:
+        pair = ir.FieldRef(header, to_field), ir.FieldRef(other, origin_field)
+        return copy_field(terms.program, *pair)
+
+    return act(to, lambda header: act(origin, lambda other: copy(header, other)))
+
+
+def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -> lowered.Body:
+    if isinstance(target, ir.RegisterElement):
+        # Out of bounds the cell is written back as it was.
+        cell = terms.resolve(target)
+        read = lowered.RegisterRead(cell, register, 0, index)
+        return (read, *terms.assign(target, cell))
+    return terms.store(target, lambda place: (lowered.RegisterRead(place, register, 0, index),))
+
+
+def _execute_meter(terms: Terms, target: ir.LValue, meter: int, index: Any) -> lowered.Body:
+    """The meter runs even where no field is meant that could take its color."""
+    unseen: Any = lowered.Scalar("unseen", 0, 2)
+    if isinstance(target, ir.RegisterElement):
+        cell = terms.resolve(target)
+        return (lowered.ExecuteMeter(cell, meter, index), *terms.assign(target, cell))
+    tree, field = terms.places(target)
+    return act(
+        tree,
+        lambda header: (lowered.ExecuteMeter(ir.FieldRef(header, field), meter, index),),
+        (lowered.ExecuteMeter(unseen, meter, index),),
+    )
+
+
+def _hash(base: Any, calculation: int, size: Any) -> Any:
+    """``base`` + H mod size, with a size of 0 taken as 1."""
+    positive: Any = ir.Choice(ir.DataToBool(size), size, ir.Const(1))
+    if isinstance(size, ir.Const):
+        positive = ir.Const(size.value or 1)
+    value: Any = lowered.HashValue(calculation)
+    remainder = ir.Binary(ir.DataOperator.MOD, value, positive)
+    return _word(ir.Binary(ir.DataOperator.ADD, base, remainder))
+
+
+def _word(value: Any) -> Any:
+    """A resolved integer modulo 2**64, as simple_switch takes it from its big integers."""
+    if isinstance(value, ir.Const):
+        return ir.Const(value.value & _UINT64)
+    return ir.Binary(ir.DataOperator.AND, value, ir.Const(_UINT64))
+
+
+def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
+    terms: Terms, primitive: ir.Primitive
+) -> lowered.Body:
+    program = terms.program
+    match primitive:
+        case ir.AddHeader(header):
+            return act(terms.headers(header), lambda each: add_header(program, each))
+        case ir.RemoveHeader(header):
+            return act(terms.headers(header), lambda each: remove_header(program, each))
+        case ir.AssignHeader(target, source):
+            origins = terms.headers(source)
+            return act(
+                terms.headers(target),
+                lambda to: act(
+                    origins,
+                    lambda origin: copy_header(program, to, origin),
+                    copy_header(program, to, None),
+                ),
+            )
+        case ir.AssignUnion(target, source):
+            unions = terms.unions(source)
+            return act(
+                terms.unions(target),
+                lambda to: act(unions, lambda origin: copy_union(program, to, origin)),
+            )
+        case ir.AssignStack(target, source):
+            return copy_stack(program, target, source)
+        case ir.AssignUnionStack(target, source):
+            return copy_union_stack(program, target, source)
+        case ir.Push() | ir.Pop():
+            return shift(terms, primitive)
+        case _:
+            raise AssertionError(f"{type(primitive).__name__} was not refused at load")

@@ -1,0 +1,329 @@
+"""Expressions and targets of one statement: arguments put in, run-time places spelled out.
+
+A header that is found at run time becomes a tree of conditions with the instances at its leaves:
+``stack[i].x`` is ``stack[0].x if i < 1 else stack[1].x``, and a write to it is an ``if``. Trees are
+balanced, so that a large stack costs few comparisons. Where no instance is meant, because an index
+is out of bounds, the leaf is None: it reads as an invalid header of zeros and is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.jit import lowered
+from innet.switch.jit.tree import rebuild
+from innet.switch.state.table_words import words_of
+
+Arguments = Callable[[int], lowered.Expression]
+
+# Any in this file: expressions of the plan stand where the program's own types name only its own.
+
+_UINT64 = (1 << 64) - 1
+#: So many parts of a conjunction are written one after the other.
+_FLAT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """``then`` where ``condition`` is true, else ``otherwise``."""
+
+    condition: Any
+    then: Tree
+    otherwise: Tree
+
+
+Tree = Branch | int | None
+"""Which instance is meant: its number, None for none of them, or a choice of both."""
+
+
+# ── Trees ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def balanced(position: Any, leaves: Sequence[int | None]) -> Tree:
+    """``leaves[position]`` of a position that is known to be in bounds."""
+
+    def between(first: int, end: int) -> Tree:
+        if end - first == 1:
+            return leaves[first]
+        middle = (first + end) // 2
+        low = ir.Compare(ir.Comparison.LT, position, ir.Const(middle))
+        return Branch(low, between(first, middle), between(middle, end))
+
+    return between(0, len(leaves))
+
+
+def element(position: Any, elements: Sequence[int]) -> Tree:
+    """``elements[position]``, None when out of bounds; ``position`` is not negative."""
+    if isinstance(position, ir.Const):
+        return elements[position.value] if position.value < len(elements) else None
+    inside = ir.Compare(ir.Comparison.LT, position, ir.Const(len(elements)))
+    return Branch(inside, balanced(position, elements), None)
+
+
+def leaves_of(tree: Tree) -> list[int]:
+    """The instances that may be meant."""
+    if isinstance(tree, Branch):
+        return leaves_of(tree.then) + leaves_of(tree.otherwise)
+    return [] if tree is None else [tree]
+
+
+def mapped(tree: Tree, leaf: Callable[[int], int]) -> Tree:
+    """``tree`` with another instance for each one."""
+    if isinstance(tree, Branch):
+        return Branch(tree.condition, mapped(tree.then, leaf), mapped(tree.otherwise, leaf))
+    return None if tree is None else leaf(tree)
+
+
+def read(tree: Tree, leaf: Callable[[int], Any]) -> Any:
+    """The integer that ``leaf`` gives for the instance that is meant; 0 where there is none."""
+    if isinstance(tree, Branch):
+        return ir.Choice(tree.condition, read(tree.then, leaf), read(tree.otherwise, leaf))
+    return ir.Const(0) if tree is None else leaf(tree)
+
+
+def test(tree: Tree, leaf: Callable[[int], Any]) -> Any:
+    """The boolean that ``leaf`` gives for the instance that is meant; false where there is none."""
+    if isinstance(tree, Branch):
+        return ir.BoolChoice(tree.condition, test(tree.then, leaf), test(tree.otherwise, leaf))
+    return ir.BoolConst(False) if tree is None else leaf(tree)
+
+
+def act(
+    tree: Tree, leaf: Callable[[int], lowered.Body], nowhere: lowered.Body = ()
+) -> lowered.Body:
+    """The statements that ``leaf`` gives for the instance that is meant, ``nowhere`` for none."""
+    if isinstance(tree, Branch):
+        then, otherwise = act(tree.then, leaf, nowhere), act(tree.otherwise, leaf, nowhere)
+        return (lowered.If(tree.condition, then, otherwise),) if then or otherwise else ()
+    return nowhere if tree is None else leaf(tree)
+
+
+# ── Counts of stacks ─────────────────────────────────────────────────────────────────────────────
+
+
+def stack_count(program: ir.Program, stack: int) -> Any:
+    """The variable with the count of a header stack; ``next`` is the element of that number."""
+    return lowered.Scalar(f"stack_{stack}_count", 0, len(program.stacks[stack].headers))
+
+
+def union_stack_count(program: ir.Program, stack: int) -> Any:
+    """As ``stack_count``, of a stack of header unions."""
+    return lowered.Scalar(f"union_stack_{stack}_count", 0, len(program.union_stacks[stack].unions))
+
+
+def last_element(count: Any, elements: Sequence[int]) -> Tree:
+    """The element before ``next``; None of an empty stack."""
+    return balanced(count, (None, *elements))
+
+
+# ── Terms ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Terms:
+    """Resolves the expressions of one statement.
+
+    Attributes:
+        prelude: statements to be put before it; they set the variables that its expressions use.
+    """
+
+    def __init__(self, program: ir.Program, arguments: Arguments) -> None:
+        self.program = program
+        self.arguments = arguments
+        self.prelude: list[lowered.Statement] = []
+
+    def resolve(self, expression: Any) -> Any:
+        """An integer or a boolean that emitted code can compute."""
+        return rebuild(expression, self._replace)
+
+    def _replace(self, node: Any) -> Any:  # noqa: PLR0911, PLR0912 - one branch per node
+        program = self.program
+        match node:
+            case ir.Local(index):
+                return self.arguments(index)
+            case ir.FieldRef(header, ir.VALID):
+                return ir.BoolToData(self._valid(header))
+            case ir.HeaderField(header, ir.VALID):
+                return ir.BoolToData(test(self._headers(header), self._valid))
+            case ir.HeaderField(header, field):
+                return read(self._headers(header), lambda leaf: ir.FieldRef(leaf, field))
+            case ir.StackLastField(stack, field):
+                tree = last_element(stack_count(program, stack), program.stacks[stack].headers)
+                return read(tree, lambda leaf: ir.FieldRef(leaf, field))
+            case ir.UnionStackLastField(stack, position, field):
+                unions = program.union_stacks[stack].unions
+                tree = last_element(union_stack_count(program, stack), unions)
+                members = mapped(tree, lambda union: program.unions[union].headers[position])
+                return read(members, lambda leaf: ir.FieldRef(leaf, field))
+            case ir.StackSize(stack):
+                return stack_count(program, stack)
+            case ir.StackLastIndex(stack):
+                last = ir.Binary(ir.DataOperator.SUB, stack_count(program, stack), ir.Const(1))
+                return ir.Binary(ir.DataOperator.AND, last, ir.Const(_UINT64))
+            case ir.RegisterElement(register, index):
+                return self._register_element(register, index)
+            case ir.DataToBool(ir.BoolToData(operand)):
+                return operand
+            case ir.Valid(header):
+                return test(self._headers(header), self._valid)
+            case ir.UnionValid(union):
+                return test(self._unions(union), self._union_valid)
+            case ir.HeaderCompare(operator, left, right):
+                one, other = self._headers(left), self._headers(right)
+                equal = test(one, lambda a: test(other, lambda b: equal_headers(program, a, b)))
+                return equal if operator is ir.Comparison.EQ else ir.Not(equal)
+            case ir.UnionCompare(operator, left, right):
+                one, other = self._unions(left), self._unions(right)
+                equal = test(one, lambda a: test(other, lambda b: _equal_unions(program, a, b)))
+                return equal if operator is ir.Comparison.EQ else ir.Not(equal)
+            case _:
+                return node
+
+    def _valid(self, header: int) -> Any:
+        if self.program.headers[header].metadata:
+            return ir.BoolConst(True)
+        return ir.Valid(ir.HeaderRef(header))
+
+    def _union_valid(self, union: int) -> Any:
+        """At most one member of a union is valid, so that nothing else needs to be remembered."""
+        members = self.program.unions[union].headers
+        return joined(ir.Connective.OR, [self._valid(member) for member in members])
+
+    def _register_element(self, register: int, index: Any) -> Any:
+        """A cell in a variable: out of bounds it stays 0."""
+        width = self.program.registers[register].width
+        name = f"cell_{len(self.prelude)}_of_{words_of(width)}"
+        cell: Any = lowered.Scalar(name, 0, (1 << width) - 1)
+        self.prelude.append(lowered.Assign(cell, ir.Const(0)))
+        self.prelude.append(lowered.RegisterRead(cell, register, 0, index))
+        return cell
+
+    # ── Headers and unions ──
+
+    def headers(self, expression: ir.HeaderExpression) -> Tree:
+        """Which header instance is meant."""
+        return self._headers(self.resolve(expression))
+
+    def unions(self, expression: ir.UnionExpression) -> Tree:
+        """Which union is meant."""
+        return self._unions(self.resolve(expression))
+
+    def _headers(self, node: Any) -> Tree:
+        """``node`` with its indices and conditions already resolved."""
+        match node:
+            case ir.HeaderRef(header):
+                return int(header)
+            case ir.StackElement(stack, index):
+                return element(self.position(index), self.program.stacks[stack].headers)
+            case ir.HeaderChoice(condition, left, right):
+                return Branch(condition, self._headers(left), self._headers(right))
+            case ir.UnionMember(union, place):
+                unions = self.program.unions
+                return mapped(self._unions(union), lambda leaf: unions[leaf].headers[place])
+            case _:
+                raise AssertionError(f"{type(node).__name__} is no header")
+
+    def _unions(self, node: Any) -> Tree:
+        if isinstance(node, ir.UnionRef):
+            return node.union
+        unions = self.program.union_stacks[node.union_stack].unions
+        return element(self.position(node.index), unions)
+
+    def position(self, index: Any) -> Any:
+        """A resolved index as a constant or a variable that is not negative, modulo 2**64."""
+        match index:
+            case ir.Const(value):
+                return ir.Const(value & _UINT64)
+            case ir.FieldRef() if not self._is_signed(index) and self._width(index) <= 64:
+                return index
+            case lowered.Scalar(_, low, high) if low >= 0 and high <= _UINT64:
+                return index
+        return self.named(index, 64)
+
+    def named(self, value: Any, width: int) -> Any:
+        """A variable with ``value`` modulo 2**width, for what is used several times."""
+        every = (1 << width) - 1
+        match value:
+            case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= every:
+                every = mask
+            case _:
+                value = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
+        words = words_of(every.bit_length())
+        name = f"term_{len(self.prelude)}" + (f"_of_{words}" if words > 1 else "")
+        variable: Any = lowered.Scalar(name, 0, every)
+        self.prelude.append(lowered.Assign(variable, value))
+        return variable
+
+    def _is_signed(self, field: ir.FieldRef) -> bool:
+        return self.program.field(field).signed
+
+    def _width(self, field: ir.FieldRef) -> int:
+        return self.program.field(field).width
+
+    # ── Targets ──
+
+    def places(self, target: Any) -> tuple[Tree, int]:
+        """(which header, field) of a target that is no register cell."""
+        match target:
+            case ir.FieldRef(header, field):
+                return header, field
+            case ir.StackLastField(stack, field):
+                count = stack_count(self.program, stack)
+                return last_element(count, self.program.stacks[stack].headers), field
+            case ir.HeaderField(header, field):
+                return self.headers(header), field
+            case _:
+                raise AssertionError(f"{type(target).__name__} is no field")
+
+    def store(self, target: Any, write: Callable[[Any], lowered.Body]) -> lowered.Body:
+        """The statements that ``write`` gives for the field that is meant."""
+        tree, field = self.places(target)
+        return act(tree, lambda header: write(ir.FieldRef(header, field)))
+
+    def assign(self, target: ir.LValue, value: Any) -> lowered.Body:
+        """Write a resolved integer."""
+        if isinstance(target, ir.RegisterElement):
+            return (lowered.RegisterWrite(target.register, 0, self.resolve(target.index), value),)
+        tree, field = self.places(target)
+        found = leaves_of(tree)
+        if len(found) > 1 and not isinstance(value, ir.Const | ir.FieldRef | lowered.Scalar):
+            kind = self.program.type_of(found[0]).fields[field]
+            if kind.width <= 64 and not (kind.signed or kind.saturating or kind.variable):
+                value = self.named(value, kind.width)
+        return act(tree, lambda header: (lowered.Assign(ir.FieldRef(header, field), value),))
+
+
+# ── Comparing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def equal_headers(program: ir.Program, left: int, right: int) -> Any:
+    """As simple_switch compares: false when either is invalid, even when both are."""
+    parts: list[Any] = [
+        ir.Valid(ir.HeaderRef(header))
+        for header in (left, right)
+        if not program.headers[header].metadata
+    ]
+    parts += [
+        ir.Compare(ir.Comparison.EQ, ir.FieldRef(left, field), ir.FieldRef(right, field))
+        for field in range(len(program.type_of(left).fields))
+    ]
+    return joined(ir.Connective.AND, parts)
+
+
+def _equal_unions(program: ir.Program, left: int, right: int) -> Any:
+    """The same member is valid in both, with equal fields."""
+    members = zip(program.unions[left].headers, program.unions[right].headers, strict=True)
+    return joined(ir.Connective.OR, [equal_headers(program, a, b) for a, b in members])
+
+
+def joined(connective: ir.Connective, parts: Sequence[Any]) -> Any:
+    """All ``parts`` in order; many are nested evenly, since Python limits how deep it parses."""
+    if not parts:
+        return ir.BoolConst(connective is ir.Connective.AND)
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2 if len(parts) > _FLAT else len(parts) - 1
+    left, right = joined(connective, parts[:middle]), joined(connective, parts[middle:])
+    return ir.Logical(connective, left, right)

@@ -1,0 +1,220 @@
+"""Entries with masks and ranges divided into a tree, so that a search looks at few of them.
+
+A node stands for its entries and all below it. The few entries that reach across the place where a
+node is divided stay at it (as in interval trees); where there are many of them, the best entries do
+(as in priority search trees: McCreight, SIAM Journal on Computing 14, 1985), so that a search soon
+has an entry that most others cannot win against. What nodes say of their entries is in
+``cover_arrays``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch.jit.tables.prefixes import sortable
+from innet.switch.state.entries import EntryColumns
+from innet.switch.state.hash_index import Words
+
+#: Nodes with so many entries are not divided.
+LEAF = 16
+#: So many entries stay at a node that is divided.
+KEPT = 6
+#: The share of entries that may be left on one side of a division and across it.
+_MOST_LEFT = 7 / 8
+
+Numbers = NDArray[np.int32]
+Entries = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class BoxTree:
+    """Nodes, each before those below it.
+
+    Args:
+        lows, highs: shape (fields, entries), int32: from where to where an entry reaches; the first
+            entries win.
+
+    Attributes:
+        order: entries, those at a node and below it side by side, its own first, ascending.
+        starts: per node, where its entries begin in ``order``.
+        skips: per node, the next one that is not below it.
+    """
+
+    lows: Numbers
+    highs: Numbers
+    order: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    skips: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.lows.shape[1]:
+            self._add(np.arange(self.lows.shape[1]))
+
+    def _add(self, entries: Entries) -> None:
+        """A node of these entries, which ascend, and those below it."""
+        node = len(self.starts)
+        self.starts.append(len(self.order))
+        self.skips.append(0)
+        kept, parts = entries, list[Entries]()
+        if len(entries) > LEAF:
+            kept, parts = _divided(entries, self.lows[:, entries], self.highs[:, entries])
+        self.order += kept.tolist()
+        for part in sorted(parts, key=lambda part: int(part[0])):
+            self._add(part)
+        self.skips[node] = len(self.starts)
+
+
+def _divided(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, list[Entries]]:
+    """The entries that stay, and the parts of the others."""
+    ordered = np.sort(lows, axis=1)
+    places = [len(entries) * quarter // 4 for quarter in (1, 2, 3)]
+    cuts = ordered[:, places, None]
+    below = (highs[:, None] < cuts).sum(axis=2)
+    across = ((lows[:, None] < cuts) & (highs[:, None] >= cuts)).sum(axis=2)
+    above = len(entries) - below - across
+    left = np.maximum(below, above) + np.where(across <= KEPT, 0, across)
+    chosen, place = np.unravel_index(np.argmin(left), left.shape)
+    if left[chosen, place] > _MOST_LEFT * len(entries):
+        return _halved(entries, lows, highs, int(chosen))
+    cut = cuts[chosen, place]
+    side = np.where(highs[chosen] < cut, 0, np.where(lows[chosen] < cut, 1, 2))
+    stays = side == 1
+    if across[chosen, place] > KEPT:
+        stays = np.arange(len(entries)) < KEPT
+    parts = [entries[(side == each) & ~stays] for each in range(3)]
+    return entries[stays], [part for part in parts if len(part)]
+
+
+def _halved(
+    entries: Entries, lows: Numbers, highs: Numbers, chosen: int
+) -> tuple[Entries, list[Entries]]:
+    """The best entries, and two halves of the others by where the middle of a field lies."""
+    kept, others = entries[:LEAF], entries[LEAF:]
+    middles = lows[chosen, LEAF:].astype(np.int64) + highs[chosen, LEAF:]
+    order = np.argsort(middles, kind="stable")
+    half = len(others) // 2
+    parts = [others[np.sort(each)] for each in (order[:half], order[half:])]
+    return kept, [part for part in parts if len(part)]
+
+
+# ----------------------------------------------------------------------------
+# Ternary and range tables as arrays: a tree whose nodes say what their entries have in common.
+#
+# A node is like an entry that covers all of its own (as the boxes of an R-tree: Guttman, "R-Trees:
+# A Dynamic Index Structure for Spatial Searching", SIGMOD 1984): the bits of the key that they
+# agree on, and how far down and up they reach. A search passes by nodes that do not cover its key,
+# or whose best entry would not win. Entries are compared where they lie, in ``EntryColumns``, so
+# that the arrays take a fraction of what the entries take, whatever their masks and ranges.
+
+
+def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
+    """The arguments of ``runtime_cover.find_covering`` but the words of entries.
+
+    ``order`` holds rows of entries, those of a node and of all below it side by side. Of each node,
+    before those below it, ``heads`` holds where they begin, the next node that is not below it, and
+    the row of the best entry, then once more where all end; ``bounds`` the best entry's priority,
+    values and masks of the key's words, their lowest values and those of range fields, and the
+    highest.
+    """
+    rows = columns.ordered()
+    if not len(rows):
+        return no_cover()
+    values, masks, lows, highs = columns.masked(rows)
+    fields = [
+        _field(lows[:, places], highs[:, places]) for places in columns.packing.range_columns()
+    ]
+    divided = [*fields, *_key_fields(columns, values, masks)]
+    tree = BoxTree(
+        np.stack([each.lows for each in divided]), np.stack([each.highs for each in divided])
+    )
+    starts = np.array([*tree.starts, len(rows)])
+    ends = starts[np.array(tree.skips, np.int64)]
+    order = np.array(tree.order, np.int64)
+    below = _Below(order, starts[:-1], ends)
+    best = rows[below.lowest(np.arange(len(rows)))]
+    spans = [(below.lowest(values), below.highest(_reach(columns, values, masks)))]
+    spans += [
+        (each.words[below.lowest(each.lows)], each.words[below.highest(each.highs)])
+        for each in fields
+    ]
+    parts = [columns.words[best, -1:], *below.common(values, masks)]
+    bounds = np.concatenate([*parts, *(low for low, _ in spans), *(high for _, high in spans)], 1)
+    heads = np.zeros((len(starts), 3), np.uint32)
+    heads[:, 0] = starts
+    heads[:-1, 1] = tree.skips
+    heads[:-1, 2] = best
+    return [rows[order].astype(np.uint32), heads, np.ascontiguousarray(bounds).view(np.int64)]
+
+
+def no_cover() -> list[NDArray[Any]]:
+    """``cover_arrays`` of no entries."""
+    rows = np.zeros(0, np.uint32)
+    return [rows, np.zeros(3, np.uint32), np.zeros(0, np.int64)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """The lowest and the highest value of a range field as ranks; ``words`` of each rank."""
+
+    lows: Numbers
+    highs: Numbers
+    words: Words
+
+
+def _field(lows: Words, highs: Words) -> _Field:
+    both = np.concatenate((lows, highs))
+    _, first, ranks = np.unique(sortable(both), return_index=True, return_inverse=True)
+    narrow: Numbers = ranks.reshape(-1).astype(np.int32)
+    return _Field(narrow[: len(lows)], narrow[len(lows) :], both[first])
+
+
+def _key_fields(columns: EntryColumns, values: Words, masks: Words) -> list[_Field]:
+    """From where to where entries reach in each piece of the key's words."""
+    found = []
+    for word, pieces in enumerate(columns.packing.words):
+        for piece in pieces:
+            shift, ones = np.uint64(piece.shift), np.uint64((1 << piece.width) - 1)
+            low = values[:, word] >> shift & ones
+            high = low | (~(masks[:, word] >> shift) & ones)
+            found.append(_field(low[:, None], high[:, None]))
+    return found
+
+
+def _reach(columns: EntryColumns, values: Words, masks: Words) -> Words:
+    """The highest words of keys that entries match."""
+    used = [sum(((1 << p.width) - 1) << p.shift for p in word) for word in columns.packing.words]
+    return values | (~masks & np.array(used, np.uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """Sums up entries by node: those at it and below it are ``order[start:end]``."""
+
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def lowest(self, of: NDArray[Any]) -> NDArray[Any]:
+        """By element, as ``highest`` and ``common``; ``of`` has a row for each entry."""
+        return self._reduced(np.minimum, of)
+
+    def highest(self, of: NDArray[Any]) -> NDArray[Any]:
+        return self._reduced(np.maximum, of)
+
+    def common(self, values: Words, masks: Words) -> tuple[Words, Words]:
+        """The bits of the key that all entries compare, and to the same value."""
+        ones, some = self._reduced(np.bitwise_and, values), self._reduced(np.bitwise_or, values)
+        agreed = self._reduced(np.bitwise_and, masks) & ~(ones ^ some)
+        return ones & agreed, agreed
+
+    def _reduced(self, function: np.ufunc, of: NDArray[Any]) -> NDArray[Any]:
+        # reduceat takes from each place to the next; every other one is from an end to a start.
+        # It knows no place behind the last row, which a row more makes one of.
+        rows = of[np.append(self.order, 0)]
+        places = np.column_stack((self.starts, self.ends)).reshape(-1)
+        reduced: NDArray[Any] = function.reduceat(rows, places, axis=0)[::2]
+        return reduced

@@ -1,0 +1,490 @@
+"""What rows of entries or members run: actions, and their arguments as words."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch import ir
+from innet.switch.state.hash_index import (
+    FOR_CONTROL,
+    FOR_PACKETS,
+    DirectIndex,
+    HashIndex,
+    Words,
+    fresh,
+    resized,
+)
+from innet.switch.state.table_words import (
+    PREFIX_SHIFT,
+    argument_words,
+    equal_words,
+    has_direct,
+    is_direct,
+    key_words,
+    pack_arguments,
+    unpack_arguments,
+)
+
+NO_ACTION = (1 << 16) - 1
+"""In ``ActionRows.actions``: nothing runs."""
+
+
+class ActionRows:
+    """Actions by row.
+
+    Args:
+        actions: the program's.
+        possible: those of them that rows may run.
+
+    Attributes:
+        actions: uint16; the position of an action in ``possible``, or ``NO_ACTION``.
+        data: uint64, the words of arguments. Where all actions have as many words, those of a row
+            follow those of the row before.
+        places: uint32, where they do not: where in ``data`` a row's words begin; else empty.
+    """
+
+    def __init__(self, actions: Sequence[ir.Action], possible: Sequence[int]) -> None:
+        self._actions = actions
+        self._possible = possible
+        self._positions = {action: i for i, action in enumerate(possible)}
+        self._words = equal_words(actions, possible)
+        lengths = [argument_words(actions[action]) for action in possible]
+        self._lengths = np.array([*lengths, 0], np.int64)  # nothing comes last
+        self.actions: NDArray[np.uint16] = np.zeros(0, np.uint16)
+        self.data: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self.places: NDArray[np.uint32] = np.zeros(0, np.uint32)
+        self._used = self._left = 0  # words of ``data`` where there are places
+
+    def resize(self, rows: int) -> None:
+        """Room for so many rows, of which those that were there stay; others run nothing."""
+        had = len(self.actions)
+        self.actions = resized(self.actions, rows)
+        self.actions[had:] = NO_ACTION
+        if self._words is None:
+            self.places = resized(self.places, rows)
+            if rows < had:
+                self._close_up()
+        else:
+            self.data = resized(self.data, rows * self._words)
+
+    def move(self, rows: NDArray[np.int64], to: NDArray[np.int64], room: int) -> None:
+        """Some rows have other numbers now, and there is room for so many."""
+        had, places, data = self.actions, self.places, self.data
+        self.actions = fresh((room,), np.uint16)
+        self.actions[:] = NO_ACTION
+        self.actions[to] = had[rows]
+        if self._words is None:
+            self.places = fresh((room,), np.uint32)
+            self.places[to] = places[rows]
+        elif self._words:
+            self.data = fresh((room * self._words,), np.uint64)
+            self.data.reshape(-1, self._words)[to] = data.reshape(-1, self._words)[rows]
+
+    def get(self, row: int) -> ir.ActionEntry | None:
+        """What a row runs; None: nothing."""
+        position = int(self.actions[row])
+        if position == NO_ACTION:
+            return None
+        action = self._possible[position]
+        first = self._first(row)
+        words = self.data[first : first + int(self._lengths[position])].tolist()
+        return ir.ActionEntry(action, unpack_arguments(self._actions[action], words))
+
+    def set(self, row: int, entry: ir.ActionEntry | None) -> None:
+        """Say what a row runs."""
+        position, words = NO_ACTION, list[int]()
+        if entry is not None:
+            position = self._positions[entry.action]
+            words = pack_arguments(self._actions[entry.action], entry.arguments)
+        if self._words is None:
+            had = self._length(row)
+            if had != len(words):
+                self._leave(row, had)
+                self.places[row] = self._room(len(words))
+        self.actions[row] = position
+        if words:
+            first = self._first(row)
+            self.data[first : first + len(words)] = words
+
+    def _first(self, row: int) -> int:
+        return int(self.places[row]) if self._words is None else row * self._words
+
+    def _length(self, row: int) -> int:
+        position = int(self.actions[row])
+        return 0 if position == NO_ACTION else int(self._lengths[position])
+
+    def _leave(self, row: int, words: int) -> None:
+        """What a row had is no longer used; as soon as that is much, it is given back."""
+        self.actions[row] = NO_ACTION
+        self._left += words
+        if self._left > 16 + self._used // 8:
+            self._close_up()
+
+    def _room(self, words: int) -> int:
+        first = self._used
+        self._used += words
+        if self._used > len(self.data):
+            self.data = resized(self.data, self._used + self._used // 16 + 4)
+        return first
+
+    def _close_up(self) -> None:
+        lengths = self._lengths[np.minimum(self.actions, len(self._possible))]
+        ends = np.cumsum(lengths)
+        firsts = ends - lengths
+        self._used, self._left = int(ends[-1]), 0
+        old = np.repeat(self.places - firsts, lengths) + np.arange(self._used)
+        data: NDArray[np.uint64] = fresh((self._used + self._used // 16 + 4,), np.uint64)
+        data[: self._used] = self.data[old]
+        self.data = data
+        self.places[:] = firsts
+
+
+# ----------------------------------------------------------------------------
+# The entries of a table as columns of arrays, which grow as entries come.
+#
+# Row ``index + 1`` is the entry of an index, until many entries were deleted: then those that are
+# left close up, and each row has its index. Row 0 is the default. A row is its words, which no
+# other row has: those of the key, in an LPM table with the prefix length (in the first word's upper
+# bits where the key leaves them free, else in a word of its own), in a ternary or range table then
+# the words of the masks, of the lowest and the highest values of range fields, and the priority.
+# The compiled engine reads the same arrays.
+
+_MORE_ROWS = 4
+#: So few rows stay whatever is deleted.
+_FEW_ROWS = 64
+_EVERY = (1 << 64) - 1
+
+
+class EntryColumns:
+    """Rows of entries.
+
+    Args:
+        table: whose entries.
+        actions: the program's.
+
+    Attributes:
+        packing: how key fields become words.
+        words: shape (rows, words), uint64.
+        runs: what rows run, but for an indirect table.
+        targets: uint32, in an indirect table, else empty: twice the handle of a member and two, or
+            of a group and three; 0 for a default that refers to none.
+        live: whether there is such an entry; false for the default.
+        versions: uint8, by index, as far as entries were deleted: how many, modulo 256.
+        index: finds rows by their words.
+        count: of entries.
+    """
+
+    def __init__(self, table: ir.Table, actions: Sequence[ir.Action]) -> None:
+        self._table = table
+        self.packing = key_words(table)
+        self.has_masks = table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+        keys, ranges = len(self.packing.words), len(self.packing.ranges)
+        width = keys + (keys + 2 * ranges + 1 if self.has_masks else 0)
+        self._lpm = table.match is ir.MatchKind.LPM
+        self._lpm_width = max(
+            (each.width for each in table.keys if each.match is ir.MatchKind.LPM), default=0
+        )
+        self._prefix_apart = self._lpm and self.packing.prefix_apart
+        width += self._prefix_apart
+        self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
+        self._simple = table.kind is ir.TableKind.SIMPLE
+        self.words: Words = np.zeros((1, width), np.uint64)
+        self.runs = ActionRows(actions, table.actions)
+        self.targets: NDArray[np.uint32] = np.zeros(0, np.uint32)
+        self.live: NDArray[np.bool_] = np.zeros(1, np.bool_)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all entries; versions start again."""
+        self._indices: NDArray[np.uint16] | NDArray[np.uint32] | None = (
+            None  # by row, where rows have closed up
+        )
+        self._ascending = 0  # so many of the rows then are by index; later ones are not
+        self._highest = 0  # index that there may be then
+        self._free_indices: list[int] = []  # the lowest then, descending
+        self._resize(1)
+        self.index = self._empty_index()
+        self.versions: NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.count = 0
+        self._lowest_free = 1
+        self._lengths = 0  # of prefixes: bit n for those of length n
+
+    def _empty_index(self) -> HashIndex | DirectIndex:
+        if is_direct(self._table):
+            return DirectIndex(sum(key.width for key in self._table.keys))
+        # What is searched besides for packets is in ``jit.prefix_arrays`` and its like.
+        return HashIndex(FOR_CONTROL if self._lpm or self.has_masks else FOR_PACKETS)
+
+    # ── Rows ──
+
+    def rows(self) -> NDArray[np.int64]:
+        """Those of entries, by index."""
+        rows = np.flatnonzero(self.live)
+        if self._indices is None or self._ascending == self._lowest_free:
+            return rows
+        return rows[np.argsort(self._indices[rows])]
+
+    def indices(self) -> NDArray[np.uint32]:
+        """By row where rows have closed up, else empty; for tables that ``has_direct``."""
+        if self._indices is None:
+            return np.zeros(0, np.uint32)
+        return self._indices.astype(np.uint32, copy=False)
+
+    def index_of(self, row: int) -> int:
+        """The index of a row's entry."""
+        return row - 1 if self._indices is None else int(self._indices[row])
+
+    def row_of(self, index: int) -> int:
+        """The row of the entry of an index; 0 when there is none."""
+        if self._indices is None:
+            row = index + 1
+            return row if row < len(self.live) and self.live[row] else 0
+        row = int(np.searchsorted(self._indices[1 : self._ascending], index)) + 1
+        if row < self._ascending and self._indices[row] == index and self.live[row]:
+            return row
+        later = slice(self._ascending, self._lowest_free)
+        found = np.flatnonzero((self._indices[later] == index) & self.live[later])
+        return self._ascending + int(found[0]) if len(found) else 0
+
+    def ordered(self) -> NDArray[np.int64]:
+        """The rows of entries so that the first that matches is the one that is hit."""
+        rows = self.rows()
+        if self._lpm:
+            return rows[np.argsort(-self.prefixes(rows), kind="stable")]
+        if self.has_masks:
+            return rows[np.argsort(self.words[rows, -1], kind="stable")]
+        return rows
+
+    def find(self, words: Sequence[int]) -> int:
+        """The row with these words; 0 when there is none."""
+        return self.index.find(self.words, words)
+
+    def insert(self, words: Sequence[int]) -> int:
+        """A new row with these words, which no other has, for the lowest index that is free."""
+        if self._indices is not None and 16 * self.count > 15 * self._highest:
+            self._spread()
+        if self._indices is not None and self._lowest_free == self._table.max_size + 1:
+            self._close_up()
+        row = self._lowest_free
+        if row == len(self.live):
+            self._resize(min(row + row // 16 + _MORE_ROWS, self._table.max_size + 1))
+        if self._indices is None:
+            self._lowest_free = self._free_from(row + 1)
+        else:
+            self._indices[row] = self._free_index()
+            self._lowest_free = row + 1
+        self.words[row] = words
+        self.live[row] = True
+        self.count += 1
+        self.index.insert(self.words, row, self.live)
+        return row
+
+    def remove(self, row: int) -> None:
+        """Take an entry out; whoever gets its row has the next version."""
+        self.live[row] = False
+        self.index.remove(self.words, row, self.live)
+        if self._simple:
+            self.runs.set(row, None)
+        index = self.index_of(row)
+        if index >= len(self.versions):
+            self.versions = resized(self.versions, index + index // 16 + 1)
+        self.versions[index] = (int(self.versions[index]) + 1) % 256  # as simple_switch counts
+        self.count -= 1
+        if self._indices is None:
+            self._lowest_free = min(self._lowest_free, row)
+        elif self._free_indices and index < self._free_indices[0]:
+            insort(self._free_indices, index, key=int.__neg__)
+            del self._free_indices[0]
+        if len(self.live) > _FEW_ROWS and 8 * self.count < 7 * len(self.live):
+            self._shrink()
+
+    def _free_from(self, row: int) -> int:
+        """The first row from ``row`` on that no entry has."""
+        if row < len(self.live) and self.live[row]:
+            row += int(np.argmin(self.live[row:]))
+        return row if row < len(self.live) and not self.live[row] else len(self.live)
+
+    def version(self, index: int) -> int:
+        """What an entry's handle has above its index."""
+        return int(self.versions[index]) if index < len(self.versions) else 0
+
+    def settle(self) -> None:
+        """Make the order of rows that of indices."""
+        if self._indices is not None and self._ascending < self._lowest_free:
+            self._close_up()
+
+    # ── Rows that are no longer used ──
+
+    def _shrink(self) -> None:
+        last = len(self.live) - 1 - int(np.argmax(self.live[::-1])) if self.count else 0
+        if 8 * self.count < 7 * last:
+            self._close_up()
+        elif 8 * last < 7 * len(self.live) and self._indices is None:
+            self._resize(last + 1)
+
+    def _close_up(self) -> None:
+        """Move entries to the first rows, by index."""
+        rows = self.rows()
+        indices = rows - 1 if self._indices is None else self._indices[rows]
+        to = np.arange(1, self.count + 1)
+        self._move(rows, to)
+        self._highest = int(indices.max(initial=0))
+        narrow = self._highest < 1 << 16 and not has_direct(self._table)
+        self._indices = fresh((len(self.live),), np.uint16 if narrow else np.uint32)
+        self._indices[to] = indices
+        self._ascending = self._lowest_free
+
+    def _spread(self) -> None:
+        """Move each entry to the row of its index."""
+        assert self._indices is not None
+        rows = np.flatnonzero(self.live)
+        to = self._indices[rows].astype(np.int64) + 1
+        self._indices, self._free_indices = None, []
+        self._move(rows, to)
+
+    def _move(self, rows: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+        """Give all entries other rows."""
+        last = int(to.max(initial=0))
+        room = min(last + last // 16 + _MORE_ROWS, self._table.max_size + 1)
+        rows, to = np.append(rows, 0), np.append(to, 0)  # the default stays
+        words, live, targets = self.words, self.live, self.targets
+        self.words = fresh((room, words.shape[1]), np.uint64)
+        self.words[to] = words[rows]
+        self.live = fresh((room,), np.bool_)
+        self.live[to] = live[rows]
+        if self._simple:
+            self.runs.move(rows, to, room)
+        else:
+            self.targets = fresh((room,), np.uint32)
+            self.targets[to] = targets[rows]
+        self._lowest_free = self._free_from(1)
+        self.index.rebuild(self.words, self.live)
+
+    def _free_index(self) -> int:
+        """Take the lowest index that no entry has."""
+        if not self._free_indices:
+            assert self._indices is not None
+            taken = self._indices[self.live]
+            free = np.ones(self._highest + 1, np.bool_)  # one is, else rows had spread
+            free[taken] = False
+            found = np.flatnonzero(free)[: 16 + self.count // 64]
+            self._free_indices = found[::-1].tolist()
+        return self._free_indices.pop()
+
+    def _resize(self, rows: int) -> None:
+        """Room for so many rows, of which those that were there stay."""
+        self.words = resized(self.words, rows)
+        self.live = resized(self.live, rows)
+        if self._indices is not None:
+            self._indices = resized(self._indices, rows)
+        if self._simple:
+            self.runs.resize(rows)
+        else:
+            self.targets = resized(self.targets, rows)
+
+    # ── What an entry matches ──
+
+    def pack(
+        self, values: tuple[int, ...], masks: tuple[int, ...], prefix: int, priority: int
+    ) -> list[int]:
+        """The words of an entry, from ``tables.normalise``."""
+        words = self.packing.pack(values)
+        if self._lpm:
+            self._add_prefix(words, prefix)
+        elif self.has_masks:
+            words += self.packing.pack(masks)
+            words += self.packing.pack_ranges(values)
+            words += self.packing.pack_ranges(masks)
+            words.append(priority)
+        return words
+
+    def _add_prefix(self, words: list[int], prefix: int) -> None:
+        if self._prefix_apart:
+            words.append(prefix)
+        else:
+            words[0] |= prefix << PREFIX_SHIFT
+
+    def prefixes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The prefix lengths of LPM entries."""
+        words = self.words[rows]
+        packed = words[:, -1] if self._prefix_apart else words[:, 0] >> np.uint64(PREFIX_SHIFT)
+        lengths: NDArray[np.int64] = packed.astype(np.int64)
+        return lengths
+
+    def keys(self, rows: NDArray[np.int64]) -> Words:
+        """The words of the keys of exact or LPM entries, (rows, words)."""
+        words = self.words[rows, : len(self.packing.words)]
+        if self._lpm and not self._prefix_apart:
+            words[:, 0] &= np.uint64((1 << PREFIX_SHIFT) - 1)
+        return words
+
+    def values_and_masks(self, row: int) -> tuple[list[int], list[int]]:
+        """The key fields of a ternary or range entry; those of an exact or LPM entry without masks.
+
+        As ``RuntimeEntry.values`` and ``.masks`` describe them.
+        """
+        keys, masks_end, lows_end, highs_end = self._ends
+        words = self.words[row].tolist()
+        values, masks = [0] * len(self._table.keys), [0] * len(self._table.keys)
+        self.packing.unpack(words[:keys], words[masks_end:lows_end], values)
+        if self.has_masks:
+            self.packing.unpack(words[keys:masks_end], words[lows_end:highs_end], masks)
+        return values, masks
+
+    def masked(self, rows: NDArray[np.int64]) -> tuple[Words, Words, Words, Words]:
+        """Key, masks, lowest and highest values of ternary or range entries: (rows, words) each."""
+        keys, masks_end, lows_end, highs_end = self._ends
+        words = self.words[rows]
+        return (
+            words[:, :keys],
+            words[:, keys:masks_end],
+            words[:, masks_end:lows_end],
+            words[:, lows_end:highs_end],
+        )
+
+    def first_covering(self, key: tuple[int, ...]) -> int:
+        """The row of the ternary or range entry that ``key`` hits; 0 for none."""
+        rows = self.rows()
+        values, masks, lows, highs = self.masked(rows)
+        words = np.array(self.packing.pack(key), np.uint64)
+        fits = ((words & masks) == values).all(axis=1)
+        numbers = np.array(self.packing.pack_ranges(key), np.uint64)
+        at_low = at_high = np.ones(len(rows), np.bool_)
+        for i, start in enumerate(self.packing.starts):
+            # A number of several words is compared by the first that differs from the bound's.
+            at_low, at_high = (at_low | start), (at_high | start)
+            fits &= ~(at_low & (numbers[i] < lows[:, i]))
+            fits &= ~(at_high & (numbers[i] > highs[:, i]))
+            at_low = at_low & (numbers[i] == lows[:, i])
+            at_high = at_high & (numbers[i] == highs[:, i])
+        found = rows[fits]
+        if not len(found):
+            return 0
+        return int(found[np.argmin(self.words[found, -1])])
+
+    def longest_prefix(self, key: tuple[int, ...]) -> int:
+        """The row of the LPM entry that ``key`` hits; 0 for none."""
+        words = self.packing.pack(key)
+        # The lpm field comes last, so that its bits are the lowest of the words taken as one.
+        number = 0
+        for word in words:
+            number = number << 64 | word
+        lengths = self._lengths
+        while lengths:
+            prefix = lengths.bit_length() - 1
+            lengths ^= 1 << prefix
+            free = min(self._lpm_width, -(-self._lpm_width // 8) * 8 - prefix)
+            cut = number >> free << free
+            probe = [cut >> shift & _EVERY for shift in range(64 * (len(words) - 1), -1, -64)]
+            self._add_prefix(probe, prefix)
+            if row := self.find(probe):
+                return row
+        return 0
+
+    def note_prefix(self, prefix: int) -> None:
+        """Make ``longest_prefix`` look for entries of this length."""
+        self._lengths |= 1 << prefix

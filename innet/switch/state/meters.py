@@ -1,0 +1,123 @@
+"""Meters: cells that color packets by how fast they come, as BMv2 computes them.
+
+A cell has one token bucket per rate. A bucket gains ``rate`` tokens a microsecond up to its burst
+size, and each packet takes one token, or one for each of its bytes, from every bucket, the one of
+the highest rate first, until a bucket has too few. The color is the position of that bucket's rate
+among the ascending rates, counted from 1, or 0 when none had too few: with two rates 0 is green, 1
+yellow and 2 red (RFC 2698, color-blind, as BMv2 does it). A cell without rates is always 0.
+
+Tokens are whole numbers: what a bucket has gained since time 0 is rounded down, so that small rates
+lose nothing however often they are looked at. Time is passed in, in microseconds; one that goes
+backwards adds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import ControlError
+from innet.switch import ir
+from innet.switch.control.values import whole
+from innet.switch.state.tables import zeros
+
+MAX_TOKENS = 1 << 61
+"""Tokens that a bucket may hold or gain: sums of two such numbers fit int64."""
+
+CONFIGURED = 0
+"""Column of ``MeterState.cells``: 1 when the cell has rates."""
+FIRST_BUCKET = 1
+"""Column of the first bucket, that of the highest rate."""
+BURST, TOKENS, GAINED = 0, 1, 2
+"""Columns of a bucket: its size, what is in it, and what it gained since time 0."""
+BUCKET = 3
+"""Columns of each bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``per_microsecond`` packets or bytes a microsecond, after a burst of so many at once."""
+
+    per_microsecond: float
+    burst: int
+
+
+@dataclass(slots=True)
+class MeterState:
+    """The cells of one meter array.
+
+    Attributes:
+        rates: float64 (size, rates), tokens a microsecond, the highest rate first.
+        cells: int64 (size, 1 + 3 * rates); see the columns above.
+    """
+
+    array: ir.MeterArray
+    rates: NDArray[np.float64] = field(init=False)
+    cells: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        array, count = self.array, self.array.rates
+        what = f"meter {array.name}"
+        self.rates = zeros((array.size, count), np.dtype(np.float64), what)
+        columns = FIRST_BUCKET + BUCKET * count
+        self.cells = zeros((array.size, columns), np.dtype(np.int64), what)
+
+    def execute(self, index: int, size: int, clock: int) -> int:
+        """The color of a packet of ``size`` bytes at ``clock`` microseconds.
+
+        ``jit.runtime_meters.meter_colour`` does the same.
+        """
+        cell = self.cells[index]
+        if not cell[CONFIGURED]:
+            return 0
+        amount = size if self.array.bytes else 1
+        for position, rate in enumerate(self.rates[index]):
+            first = FIRST_BUCKET + BUCKET * position
+            bucket = cell[first : first + BUCKET]
+            gained = int(min(max(clock, 0) * float(rate), float(MAX_TOKENS)))
+            if gained > bucket[GAINED]:
+                full = bucket[TOKENS] + gained - bucket[GAINED]
+                bucket[TOKENS] = min(full, bucket[BURST])
+                bucket[GAINED] = gained
+            if bucket[TOKENS] < amount:
+                return self.array.rates - position
+            bucket[TOKENS] -= amount
+        return 0
+
+    def set_rates(self, indices: Sequence[int] | slice, rates: Sequence[Rate]) -> None:
+        """Give cells new rates, in ascending order, with full buckets.
+
+        Raises:
+            ControlError: there are too many or too few, they do not ascend, or a number is out of
+                bounds.
+        """
+        name, count = self.array.name, self.array.rates
+        if len(rates) != count:
+            raise ControlError(f"meter {name} has {count} rates, not {len(rates)}")
+        for rate in rates:
+            if not (math.isfinite(rate.per_microsecond) and rate.per_microsecond >= 0):
+                raise ControlError(f"{rate.per_microsecond} is no rate of meter {name}")
+            if not 0 <= whole(rate.burst, "the burst size") <= MAX_TOKENS:
+                raise ControlError(f"burst size {rate.burst} is not in 0..{MAX_TOKENS}")
+        for low, high in pairwise(rates):
+            if low.per_microsecond > high.per_microsecond:
+                raise ControlError(f"the rates of meter {name} must ascend")
+        self.rates[indices] = [rate.per_microsecond for rate in reversed(rates)]
+        row = [1]
+        for rate in reversed(rates):
+            row += [rate.burst, rate.burst, 0]
+        self.cells[indices] = row
+
+    def get_rates(self, index: int) -> list[Rate]:
+        """The rates of a cell in ascending order; none when it was given none."""
+        cell = self.cells[index]
+        if not cell[CONFIGURED]:
+            return []
+        bursts = cell[FIRST_BUCKET + BURST :: BUCKET]
+        pairs = zip(self.rates[index], bursts, strict=True)
+        return [Rate(float(rate), int(burst)) for rate, burst in reversed(list(pairs))]

@@ -1,0 +1,196 @@
+"""Packet replication: multicast groups made of nodes, and mirror sessions for clones.
+
+As simple_switch's replication engine: a node is a replication id with a set of ports and of link
+aggregation groups, a group is a list of nodes in the order of their association, and a node belongs
+to at most one group.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from innet.core.errors import ControlError
+from innet.switch.control.values import whole
+from innet.switch.state.tables import Generation
+
+MAX_GROUPS = 65536
+MAX_RID = 0xFFFF
+MAX_PORT = 511
+"""Ports are 9 bits wide in v1model."""
+MAX_LAG = 255
+_LAG_HASH = 0xFF
+"""simple_switch has no hash of a packet here: each aggregation group always uses one port."""
+MAX_SESSION = 0x7FFF
+
+
+@dataclass(slots=True)
+class Node:
+    """Copies with replication id ``rid`` to ``ports`` and to one port of each of ``lags``."""
+
+    rid: int
+    ports: tuple[int, ...]
+    lags: tuple[int, ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSession:
+    """Where clones of a session go: to a port, to a multicast group, or both."""
+
+    port: int | None
+    group: int | None
+
+
+@dataclass(slots=True)
+class Replication:
+    """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions; every change bumps
+    ``generation``.
+    """
+
+    generation: Generation
+    groups: dict[int, list[int]] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    lags: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    sessions: dict[int, MirrorSession] = field(default_factory=dict)
+    _free: list[int] = field(default_factory=list)
+    """A heap of the handles below the greatest ever given that no node has."""
+
+    def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
+        """(port, rid) of each copy, in the order in which they leave; nothing for no such group."""
+        nodes = (self.nodes[handle] for handle in self.groups.get(group, ()))
+        return tuple((port, node.rid) for node in nodes for port in self._ports_of(node))
+
+    def _ports_of(self, node: Node) -> tuple[int, ...]:
+        """A node's own ports, then one of each of its aggregation groups that have any."""
+        aggregated = (self.lags.get(lag, ()) for lag in node.lags)
+        return (*node.ports, *(ports[_LAG_HASH % len(ports)] for ports in aggregated if ports))
+
+    def set_lag(self, lag: int, ports: Iterable[int]) -> None:
+        """Say which ports make up a link aggregation group."""
+        (lag,) = _members("lag", [lag], MAX_LAG)
+        self.lags[lag] = _members("port", ports, MAX_PORT)
+        self.generation.bump()
+
+    def create_group(self, group: int) -> None:
+        group = _group_number(group)
+        self.groups.setdefault(group, [])
+        self.generation.bump()
+
+    def destroy_group(self, group: int) -> None:
+        """Its nodes stay, without a group."""
+        self._group(group)
+        for handle in self.groups.pop(group):
+            self.nodes[handle].group = None
+        self.generation.bump()
+
+    def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
+        """Returns the node's handle, the lowest that is free."""
+        rid = whole(rid, "the replication id")
+        _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
+        node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
+        handle = heapq.heappop(self._free) if self._free else len(self.nodes)
+        self.nodes[handle] = node
+        self.generation.bump()
+        return handle
+
+    def update_node(self, handle: int, ports: Iterable[int], lags: Iterable[int] = ()) -> None:
+        """Change the ports and aggregation groups of a node."""
+        node = self._node(handle)
+        chosen = _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG)
+        node.ports, node.lags = chosen
+        self.generation.bump()
+
+    def associate(self, group: int, handle: int) -> None:
+        """Put a node at the end of a group."""
+        node = self._node(handle)
+        members = self._group(group)
+        if node.group is not None:
+            raise ControlError(f"multicast node {handle} already belongs to group {node.group}")
+        members.append(handle)
+        node.group = group
+        self.generation.bump()
+
+    def dissociate(self, group: int, handle: int) -> None:
+        """Take a node out of its group."""
+        node = self._node(handle)
+        members = self._group(group)
+        if node.group != group:
+            raise ControlError(f"multicast node {handle} does not belong to group {group}")
+        members.remove(handle)
+        node.group = None
+        self.generation.bump()
+
+    def destroy_node(self, handle: int) -> None:
+        """Take a node out of its group, if any, and forget it."""
+        node = self._node(handle)
+        if node.group is not None:
+            self.groups[node.group].remove(handle)
+        del self.nodes[handle]
+        heapq.heappush(self._free, handle)
+        self.generation.bump()
+
+    def set_session(self, session: int, port: int | None, group: int | None) -> None:
+        """Say where clones of ``session`` go; the group may be created later."""
+        session = whole(session, "the mirror session")
+        _require(
+            0 <= session <= MAX_SESSION, f"mirror session {session} is not in 0..{MAX_SESSION}"
+        )
+        if port is not None:
+            (port,) = _members("port", [port], MAX_PORT)
+        if group is not None:
+            group = _group_number(group)
+        self.sessions[session] = MirrorSession(port, group)
+        self.generation.bump()
+
+    def delete_session(self, session: int) -> None:
+        """Clones of ``session`` go nowhere from now on."""
+        self.session(session)
+        del self.sessions[session]
+        self.generation.bump()
+
+    def session(self, session: int) -> MirrorSession:
+        """Where clones of ``session`` go."""
+        if session not in self.sessions:
+            known = _listed(self.sessions)
+            raise ControlError(f"no mirror session {session}. Sessions: {known}.")
+        return self.sessions[session]
+
+    def _group(self, group: int) -> list[int]:
+        if group not in self.groups:
+            known = _listed(self.groups)
+            raise ControlError(f"no multicast group {group}. Groups: {known}.")
+        return self.groups[group]
+
+    def _node(self, handle: int) -> Node:
+        if handle not in self.nodes:
+            known = _listed(self.nodes)
+            raise ControlError(f"no multicast node with handle {handle}. Handles: {known}.")
+        return self.nodes[handle]
+
+
+def _listed(known: Collection[int]) -> str:
+    """For messages: the first ten."""
+    more = f", ... ({len(known)} in all)" if len(known) > 10 else ""
+    return (", ".join(map(str, sorted(known)[:10])) or "none") + more
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ControlError(message)
+
+
+def _group_number(group: int) -> int:
+    number = whole(group, "the multicast group")
+    _require(0 <= number < MAX_GROUPS, f"multicast group {number} is not in 0..{MAX_GROUPS - 1}")
+    return number
+
+
+def _members(kind: str, numbers: Iterable[int], greatest: int) -> tuple[int, ...]:
+    """In ascending order, as the replication engine copies to them."""
+    members = sorted(whole(number, f"a {kind}") for number in numbers)
+    for number in members:
+        _require(0 <= number <= greatest, f"{kind} {number} is not in 0..{greatest}")
+    _require(len(set(members)) == len(members), f"a {kind} is named twice in {members}")
+    return tuple(members)

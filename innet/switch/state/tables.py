@@ -1,0 +1,404 @@
+"""Match-action tables at run time: entries, their handles, and how a key finds one.
+
+Both engines read the same ``TableState``. The interpreter asks ``lookup``; a compiled engine reads
+``columns``, and makes what it searches besides anew whenever ``version`` has moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import ControlError, ProgramError
+from innet.switch import ir
+from innet.switch.control.values import whole
+from innet.switch.state.entries import EntryColumns
+
+PACKETS = 0
+"""Column of a counter matrix that counts packets."""
+BYTES = 1
+"""Column of a counter matrix that counts bytes."""
+
+_INDEX_BITS = 24
+"""A handle is version << 24 | index, as simple_switch gives them out."""
+
+_MOST_HIT = 8
+"""Entries that were hit since a table changed are kept ready, up to so many."""
+
+
+@dataclass(slots=True)
+class Generation:
+    """A number that grows whenever the control plane changes what packets meet."""
+
+    value: int = 0
+
+    def bump(self) -> None:
+        self.value += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What an entry of an indirect table runs: a member of its profile, or one of a group."""
+
+    group: bool
+    handle: int
+
+
+Target = ir.ActionEntry | Reference
+"""What an entry runs; a ``Reference`` in indirect tables only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEntry:
+    """An entry in the form in which it is compared.
+
+    Attributes:
+        handle: what the control plane calls it.
+        index: the entry's place, 0 .. max_size-1; direct counters are indexed by it.
+        values, masks: one per key field; it matches when (field & mask) == value, where values are
+            already masked. For a ``MatchKind.RANGE`` field they are the lowest and highest value.
+        prefix: length of the prefix in an LPM table (the longest wins), else 0.
+        priority: the lowest number wins in ternary and range tables, then the lowest index.
+        action: what runs on a hit.
+        keys: the table's.
+    """
+
+    handle: int
+    index: int
+    values: tuple[int, ...]
+    masks: tuple[int, ...]
+    prefix: int
+    priority: int
+    action: Target
+    keys: tuple[ir.TableKey, ...] = field(compare=False, repr=False)
+
+    @property
+    def matches(self) -> tuple[ir.Match, ...]:
+        """The match in the words of the control plane; bits that are not compared are 0."""
+        parts = zip(self.keys, self.values, self.masks, strict=True)
+        return tuple(_match(key, value, mask, self.prefix) for key, value, mask in parts)
+
+
+class TableState:
+    """The entries of one table.
+
+    Args:
+        table: what the program says of it; its own entries are added at once.
+        generation: the counter shared by all that the control plane can change.
+        actions: the program's.
+
+    Attributes:
+        default: what runs on a miss; None: nothing.
+        counters: direct counters, shape (max_size, 2), uint64, columns PACKETS and BYTES, indexed
+            by ``RuntimeEntry.index``; None when the table has none.
+        version: grows with every change of this table.
+        columns: the entries.
+    """
+
+    def __init__(
+        self, table: ir.Table, generation: Generation, actions: Sequence[ir.Action]
+    ) -> None:
+        self.table = table
+        self.generation = generation
+        self.columns = EntryColumns(table, actions)
+        self.version = 0
+        self.counters: NDArray[np.uint64] | None = None
+        self._every = tuple((1 << key.width) - 1 for key in table.keys)
+        self._hit: dict[int, RuntimeEntry] = {}
+        self._use_default(table.default)
+        if table.with_counters:
+            what = f"counters of table {table.name}"
+            self.counters = zeros((table.max_size, 2), np.dtype(np.uint64), what)
+        for entry in table.entries:
+            try:
+                self._insert(entry.matches, entry.entry, entry.priority)
+            except ControlError as error:
+                raise ProgramError(f"among the program's own entries: {error}") from error
+
+    # ── What the data plane asks ──
+
+    def lookup(self, key: Sequence[int]) -> RuntimeEntry | None:
+        """The entry that ``key`` (field values without sign, in the order of the keys) hits."""
+        masked = tuple(
+            value if part.mask is None else value & part.mask
+            for value, part in zip(key, self.table.keys, strict=True)
+        )
+        if self.table.match is ir.MatchKind.LPM:
+            row = self.columns.longest_prefix(masked)
+        elif self.columns.has_masks:
+            row = self.columns.first_covering(masked)
+        else:
+            row = self.columns.find(self.columns.packing.pack(masked))
+        if not row:
+            return None
+        entry = self._hit.get(row)
+        if entry is None:
+            if len(self._hit) == _MOST_HIT:
+                self._hit.clear()
+            entry = self._hit[row] = self._entry(row)
+        return entry
+
+    def next_node(self, action: int | None, hit: bool) -> ir.Node | None:
+        """Where the pipeline goes on after ``action`` ran (None: a miss without default action)."""
+        if self.table.by_hit:
+            return self.table.hit if hit else self.table.miss
+        if action is None:
+            return self.table.base_default_next
+        return self.table.next[self.table.actions.index(action)]
+
+    # ── What the control plane asks ──
+
+    def __len__(self) -> int:
+        return self.columns.count
+
+    def __iter__(self) -> Iterator[RuntimeEntry]:
+        """Entries by index."""
+        return map(self._entry, self.columns.rows().tolist())
+
+    def ordered(self) -> list[RuntimeEntry]:
+        """Entries so that the first that matches is the one that is hit."""
+        return list(map(self._entry, self.columns.ordered().tolist()))
+
+    def get(self, handle: int) -> RuntimeEntry:
+        """The entry of ``handle``; ControlError when there is none."""
+        return self._entry(self._row(handle))
+
+    def find(self, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
+        """The entry with this match; ControlError when there is none."""
+        row = self.columns.find(self._words(matches, priority))
+        if not row:
+            raise ControlError(f"table {self.table.name} has no entry with this match")
+        return self._entry(row)
+
+    def require_timeouts(self) -> None:
+        """ControlError when entries are not to have a time to go without a hit. (Those that may
+        have one have it without effect, so that it is not kept.)
+        """
+        if not self.table.support_timeout:
+            raise ControlError(f"table {self.table.name} does not support timeouts")
+
+    def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
+        """Add an entry whose shape was checked; returns its handle.
+
+        Raises:
+            ControlError: the table's entries are the program's own, it is full, or the same match
+                is in it already.
+        """
+        self._require_mutable()
+        if not self.table.keys:
+            raise ControlError(f"table {self.table.name} has no key, so it can have no entries")
+        handle = self._insert(tuple(matches), action, priority)
+        self.touch()
+        return handle
+
+    def modify(self, handle: int, action: Target) -> None:
+        """Change what the entry of ``handle`` runs."""
+        self._require_mutable()
+        self._set_action(self._row(handle), action)
+        self.touch()
+
+    def delete(self, handle: int) -> None:
+        """Remove the entry of ``handle``."""
+        self._require_mutable()
+        row = self._row(handle)
+        self.columns.remove(row)
+        self.touch()
+
+    def clear(self) -> None:
+        """Remove all entries; the default stays. Handles start again at 0.
+
+        As in simple_switch this is the one thing that can be done to constant entries.
+        """
+        self.columns.clear()
+        self.touch()
+
+    def set_default(self, action: Target) -> None:
+        """Change what a miss runs; ControlError when the program declares it constant."""
+        if self.table.default_entry_const:
+            raise ControlError(f"the default entry of table {self.table.name} is constant")
+        if (
+            self.table.default_action_const
+            and self.table.default is not None
+            and isinstance(action, ir.ActionEntry)
+            and action.action != self.table.default.action
+        ):
+            raise ControlError(f"the default action of table {self.table.name} is constant")
+        self._use_default(action)
+        self.touch()
+
+    def reset_default(self) -> None:
+        """Back to the default entry that the program states."""
+        self._use_default(self.table.default)
+        self.touch()
+
+    # ── Inside ──
+
+    def settle(self) -> None:
+        """Make the rows of ``columns`` ascend by index, as emitted searches for the best entry need
+        them.
+        """
+        self.columns.settle()
+        self._hit.clear()
+
+    def touch(self) -> None:
+        """Make engines look at the table anew."""
+        self.version += 1
+        self.generation.bump()
+        self._hit.clear()
+
+    def _require_mutable(self) -> None:
+        if self.table.immutable:
+            raise ControlError(
+                f"the entries of table {self.table.name} are constant in the program"
+            )
+
+    def _insert(self, matches: tuple[ir.Match, ...], action: Target, priority: int) -> int:
+        words = self._words(matches, priority)
+        if self.columns.find(words):
+            raise ControlError(f"table {self.table.name} already has an entry with this match")
+        if len(self) >= self.table.max_size:
+            raise ControlError(
+                f"table {self.table.name} is full: it holds {self.table.max_size} entries"
+            )
+        row = self.columns.insert(words)
+        self._set_action(row, action)
+        if self.counters is not None:
+            self.counters[self.columns.index_of(row)] = 0
+        if self.table.match is ir.MatchKind.LPM:
+            lpm = next(each for each in matches if isinstance(each, ir.LpmMatch))
+            self.columns.note_prefix(lpm.prefix)
+        return self._handle(row)
+
+    def _words(self, matches: Sequence[ir.Match], priority: int) -> list[int]:
+        return self.columns.pack(*normalise(self.table, matches), priority)
+
+    def _masks_of(self, prefix: int) -> tuple[int, ...]:
+        """The masks of the entries of an LPM table with a prefix of this length."""
+        return tuple(
+            prefix_mask(prefix, key.width) if key.match is ir.MatchKind.LPM else every
+            for key, every in zip(self.table.keys, self._every, strict=True)
+        )
+
+    def _handle(self, row: int) -> int:
+        index = self.columns.index_of(row)
+        return self.columns.version(index) << _INDEX_BITS | index
+
+    def _row(self, handle: int) -> int:
+        """The row of the entry of ``handle``; ControlError when there is none."""
+        handle = whole(handle, "a handle")
+        row = self.columns.row_of(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else 0
+        if not row or self._handle(row) != handle:
+            rows = self.columns.rows()[:10].tolist()
+            known = ", ".join(str(self._handle(each)) for each in rows) or "none"
+            known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
+            raise ControlError(
+                f"table {self.table.name} has no entry with handle {handle}. Handles: {known}."
+            )
+        return row
+
+    def _entry(self, row: int) -> RuntimeEntry:
+        values, masks = self.columns.values_and_masks(row)
+        prefix = priority = 0
+        if self.columns.has_masks:
+            priority = int(self.columns.words[row, -1])
+        elif self.table.match is ir.MatchKind.LPM:
+            prefix = int(self.columns.prefixes(np.array([row]))[0])
+            masks = list(self._masks_of(prefix))
+        else:
+            masks = list(self._every)
+        return RuntimeEntry(
+            self._handle(row),
+            self.columns.index_of(row),
+            tuple(values),
+            tuple(masks),
+            prefix,
+            priority,
+            self._action(row),
+            self.table.keys,
+        )
+
+    def _action(self, row: int) -> Target:
+        if self.table.kind is ir.TableKind.SIMPLE:
+            action = self.columns.runs.get(row)
+            assert action is not None, "all entries run something"
+            return action
+        handle, group = divmod(int(self.columns.targets[row]), 2)
+        return Reference(bool(group), handle - 1)
+
+    def _set_action(self, row: int, action: Target | None) -> None:
+        if isinstance(action, Reference):
+            self.columns.targets[row] = 2 * (action.handle + 1) + action.group
+        elif self.table.kind is ir.TableKind.SIMPLE:
+            self.columns.runs.set(row, action)
+        else:
+            self.columns.targets[row] = 0
+
+    def _use_default(self, action: Target | None) -> None:
+        self.default = action
+        self._set_action(0, action)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Storage that a program asks for; ProgramError when there is not so much memory."""
+    try:
+        return np.zeros(shape, dtype)
+    except (MemoryError, ValueError):
+        cells = math.prod(shape)
+        size = cells * dtype.itemsize / (1 << 30)
+        raise ProgramError(f"{what}: {size:.1f} GiB for {cells} cells cannot be had") from None
+
+
+def is_ordered(table: ir.Table) -> bool:
+    """Whether entries have priorities."""
+    return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+
+
+def normalise(
+    table: ir.Table, matches: Sequence[ir.Match]
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """``RuntimeEntry.values``, ``.masks`` and ``.prefix`` of a match of the right shape."""
+    values: list[int] = []
+    masks: list[int] = []
+    prefix = 0
+    for key, match in zip(table.keys, matches, strict=True):
+        every = (1 << key.width) - 1
+        static = every if key.mask is None else key.mask
+        if isinstance(match, ir.RangeMatch):
+            # BMv2 applies a static mask to the lower end only; p4c never states one for a range.
+            values.append(match.low & static)
+            masks.append(match.high)
+            continue
+        if isinstance(match, ir.ExactMatch):
+            mask = every
+        elif isinstance(match, ir.LpmMatch):
+            mask = prefix_mask(match.prefix, key.width)
+            prefix = match.prefix
+        else:
+            mask = match.mask & every
+        values.append(match.value & mask & static)
+        masks.append(mask)
+    return tuple(values), tuple(masks), prefix if table.match is ir.MatchKind.LPM else 0
+
+
+def prefix_mask(prefix: int, width: int) -> int:
+    """The mask of a prefix, counted from the top of the field padded to bytes (``ir.LpmMatch``)."""
+    padded = (width + 7) // 8 * 8
+    return ((1 << prefix) - 1) << (padded - prefix) & ((1 << width) - 1)
+
+
+def _match(key: ir.TableKey, value: int, mask: int, prefix: int) -> ir.Match:
+    """What an entry says about a field; ``prefix`` is that of an LPM table."""
+    if key.match is ir.MatchKind.RANGE:
+        return ir.RangeMatch(value, mask)
+    if key.match is ir.MatchKind.TERNARY:
+        return ir.TernaryMatch(value, mask)
+    if key.match is ir.MatchKind.LPM:
+        # In a ternary or range table only the mask is known, which is the same to a packet.
+        padding = -key.width % 8
+        return ir.LpmMatch(value, prefix or (mask.bit_count() + padding if mask else 0))
+    return ir.ExactMatch(value)

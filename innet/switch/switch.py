@@ -1,0 +1,296 @@
+"""``Switch``: a compiled P4 program with its state, an engine, and a control plane."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError, UnknownNameError, UnsupportedError
+from innet.core.not_copyable import NotCopyable
+from innet.core.packets import PacketBatch
+from innet.switch import ir
+from innet.switch.control import commands
+from innet.switch.control.control_plane import ControlPlane
+from innet.switch.control.values import Key, Number
+from innet.switch.engine import Embedding, Engine, Statistics, SwitchState, refusal
+from innet.switch.frontend.loader import load_program
+from innet.switch.ir.check import check_references
+from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
+
+if TYPE_CHECKING:
+    from innet.switch.trace.events import Event
+    from innet.switch.trace.tracer import TraceEngine
+
+EngineName = Literal["jit", "interpret"]
+
+MAX_PORT = 510
+"""Ports are 9 bits wide in v1model, and 511 means drop."""
+
+
+class CounterCells(NamedTuple):
+    """Views of a counter array's cells, shape (size,), uint64 each."""
+
+    packets: NDArray[np.uint64]
+    bytes: NDArray[np.uint64]
+
+
+class Registers(Mapping[str, NDArray[Any]]):
+    """Register arrays by name, as views of shape (size,): uint8, uint16, uint32 or uint64, the
+    first that holds the width.
+
+    Wider ones are uint64 of shape (size, words), the most significant word of a cell first.
+
+    Writing to a view writes to the switch. A name may be shortened to an ending at a dot that only
+    one register has; any other is an UnknownNameError.
+    """
+
+    def __init__(self, state: SwitchState) -> None:
+        arrays = zip(state.program.registers, state.registers, strict=True)
+        self._views = {array.name: view for array, view in arrays}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._views[_whole_name("register", name, self._views)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+
+class Counters(Mapping[str, CounterCells]):
+    """Counter arrays by name; direct ones are indexed by ``RuntimeEntry.index``."""
+
+    def __init__(self, state: SwitchState) -> None:
+        arrays = zip(state.program.counters, state.counters, strict=True)
+        self._cells = {
+            array.name: CounterCells(cells[:, PACKETS], cells[:, BYTES]) for array, cells in arrays
+        }
+
+    def __getitem__(self, name: str) -> CounterCells:
+        return self._cells[_whole_name("counter", name, self._cells)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cells)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+
+def _whole_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The one of ``known`` that is ``name``, or else the only one that ends in it at a dot."""
+    names = list(known)
+    fitting = [name] if name in names else [each for each in names if each.endswith(f".{name}")]
+    if len(fitting) != 1:
+        raise UnknownNameError(kind, name, names)
+    return fitting[0]
+
+
+#: Where engines are. One that is not asked for is not imported, since a new process should be ready
+#: before anybody waits for it.
+_ENGINES = {
+    "jit": ("innet.switch.jit", "JitEngine"),
+    "interpret": ("innet.switch.interpreter.engine", "InterpretEngine"),
+}
+
+
+def _engine_class(name: str) -> type[Engine]:
+    if name in _ENGINES:
+        module, kind = _ENGINES[name]
+        return cast("type[Engine]", getattr(importlib.import_module(module), kind))
+    raise UnknownNameError("switch engine", name, ("jit", "interpret"))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise InputError(f"the switch's seed is a whole number from 0 on, not {seed!r}") from None
+
+
+class Switch(NotCopyable):
+    """A programmable switch that runs a compiled P4 program.
+
+    Not safe to use from several threads at once.
+
+    Attributes:
+        program: the typed form of what is loaded.
+        engine_name: ``jit`` or ``interpret``.
+        state: everything that outlives a packet; shared with the engine.
+        control: the control plane, typed. ``command`` is the same as text.
+        registers, counters: by name.
+    """
+
+    instead_of_a_copy = (
+        "load the program again (Switch.load), and replay its commands and registers there"
+    )
+
+    def __init__(self, program: ir.Program, engine: EngineName = "jit", *, seed: int = 0) -> None:
+        kind = _engine_class(engine)
+        check_references(program)
+        reasons = kind.unsupported(program)
+        if reasons:
+            others = (name for name in _ENGINES if not _engine_class(name).unsupported(program))
+            raise UnsupportedError(refusal(engine, reasons, next(others, None)))
+        self.program = program
+        self.engine_name = engine
+        self.state = SwitchState(program, _generator(seed))
+        self.control = ControlPlane(self.state)
+        self.registers = Registers(self.state)
+        self.counters = Counters(self.state)
+        self._engine = kind(program, self.state)
+        self._tracer: TraceEngine | None = None
+
+    @classmethod
+    def load(
+        cls,
+        program: str | Path | Mapping[str, Any] | ir.Program,
+        engine: EngineName = "jit",
+        *,
+        seed: int = 0,
+    ) -> Switch:
+        """A switch that runs ``program``.
+
+        Args:
+            program: a file of BMv2 JSON (plain, gzip or xz), the parsed JSON, or a loaded program.
+            engine: ``jit`` compiles the program, ``interpret`` walks it.
+            seed: of the ``random()`` that programs may call.
+
+        Raises:
+            ProgramError: that is no compiled P4 program.
+            UnsupportedError: it uses something that the engine does not have.
+            UnknownNameError: there is no such engine.
+            InputError: the seed is no whole number, or negative.
+        """
+        return cls(load_program(program), engine, seed=seed)
+
+    # ── Packets ──
+
+    def process(self, packets: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Run (port, bytes) pairs in order; returns what leaves, as (port, bytes).
+
+        Whatever the bytes are, none raises: the program decides what becomes of them.
+
+        Raises:
+            InputError: a port that the switch does not have, or what is no pair of port and bytes.
+        """
+        return self.process_batch(PacketBatch.from_packets(packets)).to_packets()
+
+    def process_batch(self, batch: PacketBatch) -> PacketBatch:
+        """The same for a batch, which is the fast way in.
+
+        Raises:
+            InputError: a port that the switch does not have.
+        """
+        ports = batch.port
+        if len(batch) and not 0 <= int(ports.min()) <= int(ports.max()) <= MAX_PORT:
+            raise InputError(
+                f"packets arrive at ports {int(ports.min())}..{int(ports.max())}; a switch has "
+                f"ports 0..{MAX_PORT}"
+            )
+        return self._engine.process(batch)
+
+    def embed(self, packets: PacketBatch) -> Embedding | None:
+        """``Engine.embed``: the program in the loop of other compiled code."""
+        return self._engine.embed(packets)
+
+    def trace(self, port: int, data: bytes) -> list[Event]:
+        """Run one packet and tell everything that happens to it and to what it causes, in order.
+
+        The interpreter runs it, whatever the switch's engine, on the switch's own tables, registers
+        and counters. ``str()`` of an event is a line for people.
+
+        Raises:
+            InputError: a port that the switch does not have, or no port and bytes at all.
+            UnsupportedError: the interpreter does not have something that the program uses.
+        """
+        ((port, data),) = PacketBatch.from_packets([(port, data)]).to_packets()
+        if not 0 <= port <= MAX_PORT:
+            raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
+        if self._tracer is None:
+            from innet.switch.trace.tracer import TraceEngine  # noqa: PLC0415 - as engines are
+
+            if reasons := TraceEngine.unsupported(self.program):
+                raise UnsupportedError(refusal("interpret", reasons))
+            self._tracer = TraceEngine(self.program, self.state)
+        return self._tracer.trace(port, data)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What happened to packets so far."""
+        return self.state.statistics
+
+    def reset_statistics(self) -> None:
+        """Count from 0 again; registers and counters of the program stay."""
+        for name in self.state.statistics.as_dict():
+            setattr(self.state.statistics, name, 0)
+
+    def take_digests(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(learn list, values) of the digests since the last call, in order."""
+        taken = [
+            (self.program.learn_lists[number].name, values) for number, values in self.state.digests
+        ]
+        self.state.digests.clear()
+        return taken
+
+    # ── Control ──
+
+    def command(self, line: str) -> str:
+        """Run one command in the dialect of simple_switch_CLI; returns what it prints.
+
+        Raises:
+            ControlError: it was refused, and nothing was changed.
+        """
+        return commands.run(self.control, line)
+
+    def commands(self, text: str) -> str:
+        """Run one command per line, up to the first that is refused (ControlError names it)."""
+        return commands.run_all(self.control, text)
+
+    def table_add(
+        self,
+        table: str,
+        action: str,
+        keys: Sequence[Key],
+        parameters: Sequence[Number] = (),
+        priority: int | None = None,
+    ) -> int:
+        """``ControlPlane.table_add``."""
+        return self.control.table_add(table, action, keys, parameters, priority)
+
+    def table_set_default(self, table: str, action: str, parameters: Sequence[Number] = ()) -> None:
+        """``ControlPlane.table_set_default``."""
+        self.control.table_set_default(table, action, parameters)
+
+    def table_modify(
+        self, table: str, action: str, handle: int, parameters: Sequence[Number] = ()
+    ) -> None:
+        """``ControlPlane.table_modify``."""
+        self.control.table_modify(table, action, handle, parameters)
+
+    def table_delete(self, table: str, handle: int) -> None:
+        """Remove an entry; ControlError when there is none of that handle."""
+        self.control.table(table).delete(handle)
+
+    def table_clear(self, table: str) -> None:
+        """Remove all entries; the default stays."""
+        self.control.table(table).clear()
+
+    def table_entries(self, table: str) -> list[RuntimeEntry]:
+        """The entries of a table, by index."""
+        return list(self.control.table(table))
+
+    def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
+        """``ControlPlane.multicast_group``."""
+        self.control.multicast_group(group, replicas)
+
+    def mirror_session(
+        self, session: int, port: int | None = None, group: int | None = None
+    ) -> None:
+        """Say where clones of a session go: to a port, to a multicast group, or both."""
+        self.state.replication.set_session(session, port, group)

@@ -1,0 +1,381 @@
+"""The two 32-bit words of what a cell holds or gets, each as an expression of its own.
+
+p4c writes a pair as one integer: ``high << 32 & mask | low & mask``. A stateful ALU has two words,
+so what it is given, compares and gives is told apart here by words, without the masks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from innet.switch import ir
+from innet.tofino.flow import Flow
+from innet.tofino.limits import PIPE
+
+_BITS = PIPE.alu_word_bits
+_ONES = (1 << _BITS) - 1
+_ZERO = ir.Const(0)
+_CONDITIONS = (ir.Compare, ir.Logical, ir.Not, ir.DataToBool, ir.BoolChoice, ir.BoolConst)
+
+
+def word(  # noqa: PLR0911 - one line for each kind of expression
+    program: ir.Program, item: Any, which: int
+) -> Any:
+    """Word ``which`` (0: the low one) of an expression, as simple as can be; None: not known."""
+    match item:
+        case ir.Const(value):
+            return ir.Const(value >> _BITS * which & _ONES)
+        case ir.RegisterElement(register):
+            width = program.registers[register].width
+            return _held(register, which) if width > _BITS * which else _ZERO
+        case ir.FieldRef(_, field):
+            narrow = field == ir.VALID or program.field(item).width <= _BITS
+            return _either(which, item, narrow)
+        case ir.Choice(condition, left, right):
+            parts = word(program, left, which), word(program, right, which)
+            if None in parts or parts[0] == parts[1]:
+                return parts[0] and parts[1]
+            return ir.Choice(plain(program, condition), *parts)
+        case ir.Binary(ir.DataOperator.SHIFT_LEFT, left, ir.Const(amount)) if amount == _BITS:
+            return _ZERO if which == 0 else word(program, left, 0)
+        case ir.Binary(ir.DataOperator.SHIFT_RIGHT, left, ir.Const(amount)) if amount == _BITS:
+            return word(program, left, 1) if which == 0 else _ZERO
+        case ir.Binary(ir.DataOperator.AND, left, ir.Const(mask)):
+            return _masked(program, left, mask, which)
+        case ir.Binary(ir.DataOperator.OR | ir.DataOperator.XOR, left, right):
+            return _joined(item, word(program, left, which), word(program, right, which))
+        case _:  # p4c masks what has 32 bits, so that what gets here may have more
+            return _either(which, _plain_parts(program, item), which == 0)
+
+
+def plain(program: ir.Program, item: Any) -> Any:
+    """An expression of one word, or a condition, without masks that change nothing."""
+    simple = _plain_parts(program, item)
+    match simple:
+        case ir.Compare(ir.Comparison.EQ, ir.Choice(flag, ir.Const(1), ir.Const(0)), ir.Const(1)):
+            return flag  # that an earlier statement has set
+        case _:
+            return simple
+
+
+def _held(register: int, which: int) -> ir.RegisterElement:
+    """A word of the cell: its number takes the place of the index."""
+    return ir.RegisterElement(register, ir.Const(which))
+
+
+def _either(which: int, item: Any, narrow: bool) -> Any:
+    if not narrow:
+        return None
+    return item if which == 0 else _ZERO
+
+
+def _masked(program: ir.Program, item: Any, mask: int, which: int) -> Any:
+    part = mask >> _BITS * which & _ONES
+    if part == 0:
+        return _ZERO
+    inner = word(program, item, which)
+    if part == _ONES or inner is None:
+        return inner
+    return ir.Binary(ir.DataOperator.AND, inner, ir.Const(part))
+
+
+def _joined(item: ir.Binary, left: Any, right: Any) -> Any:
+    if left is None or right is None:
+        return None
+    if left == _ZERO:
+        return right
+    return left if right == _ZERO else dataclasses.replace(item, left=left, right=right)
+
+
+def _plain_parts(program: ir.Program, item: Any) -> Any:
+    if not dataclasses.is_dataclass(item) or isinstance(item, type | ir.FieldRef | ir.Const):
+        return item
+    changed = {}
+    for field in dataclasses.fields(item):
+        part = getattr(item, field.name)
+        if not dataclasses.is_dataclass(part):
+            continue
+        simple = plain(program, part) if isinstance(part, _CONDITIONS) else word(program, part, 0)
+        changed[field.name] = part if simple is None else simple
+    return dataclasses.replace(item, **changed)
+
+
+# ----------------------------------------------------------------------------
+# How a program touches its registers: where, how often, and what it makes of a cell.
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one action does with one register array.
+
+    Attributes:
+        step: of the flow.
+        reads, writes: positions in the action.
+        inside: positions of the statements that make the new value of the old one, and of those
+            that make flags (fields of one bit) of it: what the stateful ALU itself computes; and
+            of those that take a word as it was or gets: what it gives.
+        gives: those words of the cell, 0 or 1.
+        index: every index that is used, as expressions of what the action is given.
+        update: the new value as an expression of the cell (``ir.RegisterElement``) and of what the
+            action is given; None when it only reads.
+    """
+
+    flow: Flow
+    step: int
+    action: int
+    register: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    inside: frozenset[int]
+    gives: frozenset[int]
+    index: tuple[Any, ...]
+    update: Any | None
+
+    @property
+    def first(self) -> int:
+        """The position of the first statement."""
+        return min((*self.reads, *self.writes))
+
+    @property
+    def statements(self) -> frozenset[int]:
+        """All that belongs to the stateful ALU."""
+        return frozenset((*self.reads, *self.writes)) | self.inside
+
+
+def accesses(program: ir.Program, flow: Flow) -> list[Access]:
+    """All of one pipeline, in its order."""
+    return [
+        each
+        for step in range(len(flow.nodes))
+        for action in flow.actions(step)
+        for each in _of_action(program, flow, step, action)
+    ]
+
+
+def branches(action: ir.Action) -> bool:
+    """Whether an action has an ``if`` in it."""
+    return any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in action.primitives)
+
+
+def _of_action(program: ir.Program, flow: Flow, step: int, action: int) -> list[Access]:
+    statements = program.actions[action].primitives
+    done = [effects(program, statement) for statement in statements]
+    known: dict[Place, Any] = {}
+    read: dict[int, list[int]] = {}
+    written: dict[int, list[int]] = {}
+    index: dict[int, list[Any]] = {}
+    update: dict[int, Any] = {}
+    taken: dict[int, dict[int, Any]] = defaultdict(dict)
+    for position, statement in enumerate(statements):
+        match statement:
+            case ir.RegisterRead(target, register, at):
+                read.setdefault(register, []).append(position)
+                index.setdefault(register, []).append(_known(at, known))
+                _learn(known, target, ir.RegisterElement(register, ir.Const(0)))
+            case ir.RegisterWrite(register, at, value):
+                written.setdefault(register, []).append(position)
+                index.setdefault(register, []).append(_known(at, known))
+                update[register] = _known(value, known)
+            case ir.Assign(target, value):
+                result = _known(value, known)
+                _learn(known, target, result)
+                if not is_flag(program, statement):
+                    for register in cells(result):
+                        taken[register][position] = result
+            case _:
+                for place in done[position][1]:
+                    known.pop(place, None)
+    found = []
+    for register, indices in index.items():
+        reading, writing = read.get(register, []), written.get(register, [])
+        given = {
+            position: which
+            for position, value in taken[register].items()
+            if reading and position > reading[0]
+            for which in _which_word(program, register, update.get(register), value)
+        }
+        inside = _inside(program, statements, done, reading, writing) | given.keys()
+        found.append(
+            Access(
+                flow,
+                step,
+                action,
+                register,
+                tuple(reading),
+                tuple(writing),
+                frozenset(inside),
+                frozenset(given.values()),
+                tuple(indices),
+                update.get(register),
+            )
+        )
+    return found
+
+
+def _which_word(program: ir.Program, register: int, update: Any, value: Any) -> Iterator[int]:
+    """Which word of a cell, as it was or as it gets, ``value`` is; none if it is something else."""
+    taken = word(program, value, 0)
+    if word(program, value, 1) not in (None, ir.Const(0)):
+        return
+    cell = ir.RegisterElement(register, ir.Const(0))
+    for which in range(-(-program.registers[register].width // PIPE.alu_word_bits)):
+        old, new = word(program, cell, which), word(program, update, which)
+        if taken == old or (update is not None and taken == new):
+            yield which
+            return
+
+
+def _learn(known: dict[Place, Any], target: Any, value: Any) -> None:
+    if isinstance(target, ir.FieldRef):
+        known[(target.header, target.field)] = value
+
+
+def _known(item: Any, known: dict[Place, Any]) -> Any:
+    """``item`` with fields replaced by what has been assigned to them."""
+    if isinstance(item, ir.FieldRef):
+        return known.get((item.header, item.field), item)
+    if not dataclasses.is_dataclass(item) or isinstance(item, type):
+        return item
+    parts = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    changed = {name: _known(part, known) for name, part in parts.items()}
+    if all(changed[name] is part for name, part in parts.items()):
+        return item
+    return dataclasses.replace(item, **changed)
+
+
+def _inside(
+    program: ir.Program,
+    statements: tuple[Any, ...],
+    done: list[tuple[frozenset[Place], frozenset[Place]]],
+    read: list[int],
+    written: list[int],
+) -> frozenset[int]:
+    """The statements after the first read that compute, of what it found, a flag or what is written
+    last. ``done``: what each statement reads and writes.
+    """
+    if not read:
+        return frozenset()
+    found = set(done[read[0]][1])
+    depends = []
+    for position in range(read[0] + 1, len(statements)):
+        before, after = done[position]
+        if before & found and isinstance(statements[position], ir.Assign):
+            depends.append(position)
+            found |= after
+        else:
+            found -= after
+    end = written[-1] if written and written[-1] > read[0] else -1
+    wanted: set[Place] = set()
+    inside = set()
+    for position in reversed(depends):
+        if position < end:
+            wanted, end = wanted | reads(program, statements[end]), -1
+        before, after = done[position]
+        if after & wanted or is_flag(program, statements[position]):
+            inside.add(position)
+            wanted |= before
+    return frozenset(inside)
+
+
+def is_flag(program: ir.Program, statement: Any) -> bool:
+    """Whether an assignment sets a field of one bit."""
+    target = statement.target
+    if not isinstance(target, ir.FieldRef) or target.field == ir.VALID:
+        return False
+    return program.field(target).width == 1
+
+
+def cells(item: Any) -> set[int]:
+    """The registers whose cells an expression depends on."""
+    return {node.register for node in walk(item) if isinstance(node, ir.RegisterElement)}
+
+
+# ----------------------------------------------------------------------------
+# Which fields an expression reads, and what a statement reads and writes.
+
+Place = tuple[int, int]
+"""(header instance, field), as in ``ir.FieldRef``."""
+
+
+def walk(item: Any) -> Iterator[Any]:
+    """The nodes of an expression (or of a statement), outermost first."""
+    pending = [item]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending.extend(reversed(node))
+        elif dataclasses.is_dataclass(node):
+            yield node
+            if not isinstance(node, ir.FieldRef):
+                pending.extend(
+                    getattr(node, field.name) for field in reversed(dataclasses.fields(node))
+                )
+
+
+def reads(program: ir.Program, item: Any) -> frozenset[Place]:
+    """The fields that evaluating ``item`` looks at; of stacks and unions, all that may be meant."""
+    places: set[Place] = set()
+    for node in walk(item):
+        match node:
+            case ir.FieldRef():
+                places.add((node.header, node.field))
+            case ir.Valid(ir.HeaderRef(header)):
+                places.add((header, ir.VALID))
+            case ir.HeaderRef(header):
+                places |= whole(program, header)
+            case ir.StackElement(stack) | ir.StackLastField(stack):
+                for header in program.stacks[stack].headers:
+                    places |= whole(program, header)
+            case ir.UnionRef(union):
+                for header in program.unions[union].headers:
+                    places |= whole(program, header)
+            case _:
+                pass
+    return frozenset(places)
+
+
+def whole(program: ir.Program, header: int) -> set[Place]:
+    """All fields of a header and its validity."""
+    count = len(program.type_of(header).fields)
+    return {(header, field) for field in (ir.VALID, *range(count))}
+
+
+def effects(  # noqa: PLR0911 - one line for each kind of statement
+    program: ir.Program, statement: Any
+) -> tuple[frozenset[Place], frozenset[Place]]:
+    """(read, written) by a statement of an action; registers and counters are not among them."""
+    match statement:
+        case ir.Assign(target, value):
+            return reads(program, value) | _address(program, target), _written(program, target)
+        case ir.RegisterRead(target, _, index):
+            return reads(program, index), _written(program, target)
+        case ir.RegisterWrite(_, index, value):
+            return reads(program, (index, value)), frozenset()
+        case ir.Hash(target, base, calculation, size):
+            inputs = reads(program, (base, size, program.calculations[calculation].inputs))
+            return inputs, _written(program, target)
+        case ir.Random(target, low, high):
+            return reads(program, (low, high)), _written(program, target)
+        case ir.ExecuteMeter(_, index, target):
+            return reads(program, index), _written(program, target)
+        case ir.AddHeader(header) | ir.RemoveHeader(header):
+            places = reads(program, header)
+            return frozenset(), frozenset(place for place in places if place[1] == ir.VALID)
+        case ir.AssignHeader(target, source) | ir.AssignUnion(target, source):
+            return reads(program, source), reads(program, target)
+        case ir.MarkToDrop(egress_spec, mcast_grp):
+            return frozenset(), reads(program, (egress_spec, mcast_grp))
+        case _:
+            return reads(program, statement), frozenset()
+
+
+def _written(program: ir.Program, target: Any) -> frozenset[Place]:
+    return frozenset() if isinstance(target, ir.RegisterElement) else reads(program, target)
+
+
+def _address(program: ir.Program, target: Any) -> frozenset[Place]:
+    return reads(program, target.index) if isinstance(target, ir.RegisterElement) else frozenset()

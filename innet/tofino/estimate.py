@@ -1,0 +1,298 @@
+"""All resources of one program."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from innet.switch import ir
+from innet.switch.frontend.loader import load_program
+from innet.tofino import arithmetic, outputs, phv, stages, stateful_alu
+from innet.tofino.accesses import Access, Place, accesses, effects, reads
+from innet.tofino.flow import Flow
+from innet.tofino.limits import PIPE
+from innet.tofino.report import Estimate, Finding, Severity, Source, Usage
+from innet.tofino.stages import Pieces, Placement
+
+
+def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
+    """What the program takes of a pipe, and whether that fits.
+
+    Args:
+        document: p4c's JSON for BMv2.
+        name: what to call it; by default what the JSON says.
+
+    Raises:
+        ProgramError: this is no such program.
+    """
+    program, source = load_program(document), Source(document)
+    flows = [Flow(program, pipeline) for pipeline in (program.ingress, program.egress)]
+    found = [each for flow in flows for each in accesses(program, flow)]
+    counts = {
+        register: sum(stateful_alu.most_accesses(flow, found, register) for flow in flows)
+        for register in sorted({each.register for each in found})
+    }
+    placed = stages.place([_pieces(program, flow, found) for flow in flows])
+    words, wordy = outputs.output_words(program, source, found)
+    used = _used(program, flows, found)
+    again = [arithmetic.passes(program, source, flow) for flow in flows]
+    late = {
+        header for header, _ in _used(program, flows[1:], found) if header in phv.extracted(program)
+    }
+    usages = (
+        Usage("stages", len(placed.stages), PIPE.stages),
+        Usage("stages by dependencies alone", placed.depth, PIPE.stages),
+        Usage("stateful ALUs", len(counts), PIPE.stages * PIPE.stateful_alus),
+        Usage("register accesses per packet", max(counts.values(), default=0), 1),
+        Usage("output words per stateful ALU", words, 1),
+        Usage("logical tables", _total(placed, "tables"), PIPE.stages * PIPE.logical_tables),
+        Usage("SRAM blocks", _total(placed, "sram"), PIPE.stages * PIPE.sram_blocks),
+        Usage("TCAM blocks", _total(placed, "tcam"), PIPE.stages * PIPE.tcam_blocks),
+        Usage("header vector bits", phv.bits(program, used), PIPE.header_vector_bits),
+        Usage("parser depth, ingress, bytes", phv.parser_bytes(program), None),
+        Usage(
+            "parser depth, egress, bytes",
+            phv.parser_bytes(program, late),
+            PIPE.egress_parser_bytes,
+        ),
+        Usage("recirculations and resubmissions", sum(count for count, _ in again), None),
+    )
+    findings = [
+        *_exceeded(program, source, found, usages, placed),
+        *stateful_alu.too_many(program, source, found, counts),
+        *stateful_alu.operations(program, source, found),
+        *stateful_alu.instructions(program, source, found),
+        *wordy,
+        *_wide(program, source, counts),
+        *(each for flow in flows for each in arithmetic.forbidden(program, source, flow)),
+        *(each for flow in flows for each in arithmetic.unknown(program, source, flow)),
+        *_checksums(program, late),
+        *_unparsed(program),
+        *(each for _, notes in again for each in notes),
+    ]
+    layout = tuple(
+        (
+            *stage.registers,
+            *dict.fromkeys(n for n in stage.tables.values() if n not in stage.registers),
+        )
+        for stage in placed.stages
+    )
+    title = name or program.name
+    return Estimate(title, usages, tuple(dict.fromkeys(findings)), layout)
+
+
+def _pieces(program: ir.Program, flow: Flow, found: Sequence[Access]) -> Pieces:
+    return Pieces(program, flow, [each for each in found if each.flow is flow])
+
+
+def _total(placed: Placement, what: str) -> int:
+    amounts = (getattr(stage, what) for stage in placed.stages)
+    return sum(each if isinstance(each, int) else len(each) for each in amounts)
+
+
+def _used(program: ir.Program, flows: Sequence[Flow], found: Sequence[Access]) -> set[Place]:
+    """Fields that pipelines look at or write, but for metadata inside of a stateful ALU."""
+    used: set[Place] = set()
+    inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
+    for each in found:
+        inside[each.flow.name, each.step, each.action] |= each.statements
+    for flow in flows:
+        for step, node in enumerate(flow.nodes):
+            if node.kind is ir.NodeKind.CONDITIONAL:
+                used |= reads(program, program.conditionals[node.index].condition)
+            elif node.kind is ir.NodeKind.TABLE:
+                keys = program.tables[node.index].keys
+                used |= reads(program, tuple(key.field for key in keys))
+            for action in flow.actions(step):
+                own, given = inside.get((flow.name, step, action), set()), set[Place]()
+                for position, statement in enumerate(program.actions[action].primitives):
+                    before, after = effects(program, statement)
+                    if position in own:
+                        given |= {each for each in after if program.headers[each[0]].metadata}
+                        used |= (before | after) - given
+                    else:
+                        given -= after
+                        used |= before | after
+    return used
+
+
+# ── What is exceeded, and what would help ──
+
+
+def _exceeded(
+    program: ir.Program,
+    source: Source,
+    found: Sequence[Access],
+    usages: Sequence[Usage],
+    placed: Placement,
+) -> Iterator[Finding]:
+    over = {usage.resource: usage for usage in usages if not usage.fits}
+    if usage := over.get("stateful ALUs"):
+        yield _too_many_alus(program, source, found, usage)
+    if placed.circular:
+        names = ", ".join(dict.fromkeys(piece.name for piece in placed.circular[:4]))
+        yield Finding(
+            Severity.ERROR,
+            "stages",
+            f"registers that wait for each other have no order of stages: {names}",
+            "access them in the same order in all actions",
+        )
+    if usage := over.get("stages"):
+        yield _too_deep(program, source, found, usage, placed)
+        yield from _carried(program, source, found)
+    if usage := over.get("header vector bits"):
+        yield Finding(
+            Severity.ERROR,
+            "header vector bits",
+            f"{usage.used} bits of headers and metadata, {usage.available} can be carried",
+            "parse fewer values per packet and pass; leave the rest in the payload",
+        )
+    if usage := over.get("parser depth, egress, bytes"):
+        yield Finding(
+            Severity.ERROR,
+            "parser depth, egress, bytes",
+            f"egress touches what lies up to {usage.used} bytes deep, {usage.available} are parsed",
+            "do it in ingress",
+        )
+
+
+def _too_deep(
+    program: ir.Program,
+    source: Source,
+    found: Sequence[Access],
+    usage: Usage,
+    placed: Placement,
+) -> Finding:
+    """The longest chain of dependencies, and whether it or room is what is wanting."""
+    steps = {each.name for each in placed.chain if each.register is not None or each.steps}
+    names = [name for name in dict.fromkeys(piece.name for piece in placed.chain) if name in steps]
+    shown = names if len(names) <= 14 else [*names[:13], "...", names[-1]]
+    text = (
+        f"it takes {usage.used} stages, there are {usage.available}: dependencies alone take "
+        f"{placed.depth} ({' → '.join(shown)})"
+    )
+    if placed.depth < usage.used:
+        text += (
+            f", and room the rest: a stage has {PIPE.stateful_alus} stateful ALUs and "
+            f"{PIPE.logical_tables} tables"
+        )
+    remedy = "let fewer steps wait for each other, keep less per packet, or divide it into passes"
+    where = _where(program, source, found, names)
+    return Finding(Severity.ERROR, usage.resource, text, remedy, where)
+
+
+def _too_many_alus(
+    program: ir.Program, source: Source, found: Sequence[Access], usage: Usage
+) -> Finding:
+    """With how many pairs of arrays the same would be done, if any would help."""
+    groups: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for access in found:
+        array = program.registers[access.register]
+        if array.width == PIPE.alu_word_bits:
+            key = (id(access.flow), access.step, array.size, repr(access.index[0]))
+            groups[key].add(access.register)
+    largest = max(groups.values(), key=len, default=set())
+    first = program.registers[min(largest)].name if largest else ""
+    saved = len(largest) // 2
+    text = f"{usage.used} stateful ALUs, one for each register array; a pipe has {usage.available}"
+    if saved == 0:
+        return Finding(Severity.ERROR, usage.resource, text, "keep less per packet")
+    remedy = (
+        f"{len(largest)} arrays of one size are accessed together at one index ({first} ...): kept "
+        f"two words to a cell they are {len(largest) - saved} register pairs, and "
+        f"{usage.used - saved} ALUs altogether"
+        f"{'' if usage.used - saved <= (usage.available or 0) else ', which is still too many'}. "
+        "A stateful ALU gives one output word, so a second (harvest) pass, a recirculation, has to "
+        "read the other words of the pairs"
+    )
+    return Finding(Severity.ERROR, usage.resource, text, remedy, source.register(first))
+
+
+def _where(
+    program: ir.Program, source: Source, found: Sequence[Access], names: Sequence[str]
+) -> str:
+    """The source lines of the registers and steps of a chain, as far as they are known."""
+    lines: dict[str, str] = {}
+    for access in found:
+        name = program.registers[access.register].name
+        lines.setdefault(name, source.primitive(access.action, access.first))
+    places = [lines.get(name) or source.node(name) for name in names]
+    return ", ".join(list(dict.fromkeys(filter(None, places)))[:8])
+
+
+def _carried(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
+    """Fields that one action changes again and again, each time by what it was before."""
+    for action in dict.fromkeys(each.action for each in found):
+        again: Counter[Place] = Counter()
+        line: dict[Place, str] = {}
+        for position, statement in enumerate(program.actions[action].primitives):
+            before, after = effects(program, statement)
+            for place in before & after:
+                again[place] += 1
+                line.setdefault(place, source.primitive(action, position))
+        most = max(again.values(), default=0)
+        if most >= PIPE.stages // 2:
+            places = [place for place, count in again.items() if count == most]
+            names = [program.name_of(ir.FieldRef(*place)) for place in places]
+            others = f" (and {len(names) - 1} other fields)" if len(names) > 1 else ""
+            yield Finding(
+                Severity.ERROR,
+                "stages",
+                f"{program.actions[action].name} carries {names[0]}{others} through {most} "
+                "statements, each of which takes a stage",
+                "combine them in a tree, or find the same out in another way",
+                ", ".join(dict.fromkeys(filter(None, (line[place] for place in places)))),
+            )
+
+
+def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Iterator[Finding]:
+    for register in counts:
+        array = program.registers[register]
+        if array.width > 2 * PIPE.alu_word_bits:
+            yield Finding(
+                Severity.ERROR,
+                "stateful ALUs",
+                f"a cell of {array.name} has {array.width} bits, a stateful ALU takes "
+                f"{2 * PIPE.alu_word_bits}",
+                "divide it into several arrays",
+                source.register(array.name),
+            )
+        if stages.register_blocks(array) > PIPE.sram_blocks:
+            yield Finding(
+                Severity.ERROR,
+                "SRAM blocks",
+                f"{array.name} has {array.size} cells: more than a stage's SRAM",
+                "an array is in one stage: make it smaller",
+                source.register(array.name),
+            )
+
+
+def _unparsed(program: ir.Program) -> Iterator[Finding]:
+    """Checksums over what the pass leaves in the payload."""
+    for checksum in program.checksums:
+        if ir.Payload() in program.calculations[checksum.calculation].inputs:
+            yield Finding(
+                Severity.WARNING,
+                "parser depth, ingress, bytes",
+                f"the checksum {program.name_of(checksum.target)} covers the payload, which is not "
+                "parsed: a parser has to walk to the end of the packet to sum it up",
+                "leave damaged packets to the frame check of the link, as SwitchML does",
+            )
+
+
+def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
+    """Checksums are no tables; those over what egress does not parse need a place."""
+    parsed = phv.extracted(program)
+    for checksum in program.checksums:
+        inputs = program.calculations[checksum.calculation].inputs
+        headers = {header for header, _ in reads(program, inputs)} & parsed
+        if checksum.update and headers - late:
+            names = ", ".join(sorted(program.headers[each].name for each in headers - late))
+            yield Finding(
+                Severity.WARNING,
+                "parser depth, egress, bytes",
+                f"the checksum {program.name_of(checksum.target)} covers headers that egress has "
+                f"no other need to parse: {names}",
+                "compute it in the ingress deparser, and account for what egress changes",
+            )

@@ -1,0 +1,144 @@
+"""Where in the P4 source things stand, from the ``source_info`` that p4c leaves in its JSON."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+class Source:
+    """Places by the index or the name of things; "" where the JSON does not say."""
+
+    def __init__(self, document: Document) -> None:
+        self._actions = [
+            (_place(action), [_place(each) for each in action.get("primitives", ())])
+            for action in document.get("actions", ())
+        ]
+        self._nodes: dict[str, str] = {}
+        for pipeline in document.get("pipelines", ()):
+            for kind in ("tables", "conditionals", "action_calls"):
+                for each in pipeline.get(kind) or ():
+                    self._nodes[each["name"]] = _place(each)
+        self._registers = {
+            each["name"]: _place(each) for each in document.get("register_arrays", ())
+        }
+
+    def primitive(self, action: int, position: int) -> str:
+        """Of a statement of an action."""
+        whole, primitives = self._actions[action]
+        return primitives[position] or whole if position < len(primitives) else whole
+
+    def node(self, name: str) -> str:
+        """Of a table, condition or call."""
+        return self._nodes.get(name, "")
+
+    def register(self, name: str) -> str:
+        """Of a register array's declaration."""
+        return self._registers.get(name, "")
+
+
+def _place(item: Any) -> str:
+    found = item.get("source_info") if isinstance(item, Mapping) else None
+    if not isinstance(found, Mapping) or "filename" not in found:
+        return ""
+    return f"{found['filename']}:{found.get('line', '?')}"
+
+
+# ----------------------------------------------------------------------------
+# What an estimate says: amounts, and findings with places in the source.
+
+
+class Severity(enum.Enum):
+    """ERROR: would not fit. WARNING: might not, or is not examined. NOTE: good to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason.
+
+    Attributes:
+        resource: the name of the ``Usage`` that it is about.
+        text: what is the matter.
+        remedy: what to change; empty where nothing is to be done.
+        where: "file:line" of the P4 source; empty when the JSON has no positions.
+    """
+
+    severity: Severity
+    resource: str
+    text: str
+    remedy: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """``used`` of ``available`` (None: there is no limit, the number is information)."""
+
+    resource: str
+    used: int
+    available: int | None
+
+    @property
+    def fits(self) -> bool:
+        return self.available is None or self.used <= self.available
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of one program.
+
+    Attributes:
+        layout: for every stage that is used, the registers and the tables in it.
+    """
+
+    program: str
+    usages: tuple[Usage, ...]
+    findings: tuple[Finding, ...]
+    layout: tuple[tuple[str, ...], ...]
+
+    @property
+    def fits(self) -> bool:
+        """No resource is exceeded and nothing was found that the hardware cannot do."""
+        return all(usage.fits for usage in self.usages) and not any(
+            finding.severity is Severity.ERROR for finding in self.findings
+        )
+
+    def used(self, resource: str) -> int:
+        """How much of ``resource`` is used; KeyError when it is not among the usages."""
+        return {usage.resource: usage.used for usage in self.usages}[resource]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "program": self.program,
+            "fits": self.fits,
+            "estimate": True,
+            "usages": [
+                {
+                    "resource": each.resource,
+                    "used": each.used,
+                    "available": each.available,
+                    "fits": each.fits,
+                }
+                for each in self.usages
+            ],
+            "findings": [
+                {
+                    "severity": each.severity.value,
+                    "resource": each.resource,
+                    "text": each.text,
+                    "remedy": each.remedy,
+                    "where": each.where,
+                }
+                for each in self.findings
+            ],
+            "stages": [list(stage) for stage in self.layout],
+        }

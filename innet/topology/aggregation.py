@@ -1,0 +1,277 @@
+"""What each switch program needs from a network: the registry of aggregation protocols."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import programs
+from innet.codecs import Codec
+from innet.core.errors import CompositionError, ConfigError, InputError, StateError
+from innet.core.reduce_op import Segment
+from innet.core.registry import Registry
+from innet.network import Faults, Host
+from innet.programs import CompiledProgram
+from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
+from innet.protocol.message import serial_distance
+from innet.topology.plan import EntryFinder, Plan, PlannedHost
+from innet.topology.topologies import TopologyName
+from innet.wire import Flag, Framing
+
+RegisterReader: TypeAlias = Callable[[str, str, int], int]
+"""(name of a switch, name of a register, index) -> what the cell holds."""
+
+
+class Probe(NamedTuple):
+    """What can be looked into while a network runs.
+
+    Attributes:
+        register: reads the switches' registers.
+        servers: the parameter servers' ends by name, where they are in this process.
+    """
+
+    register: RegisterReader
+    servers: Mapping[str, Host] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a user wants of a network.
+
+    Attributes:
+        workers: how many, 1 up to the bits of the program's bitmap.
+        window: chunks of a worker under way at once, a power of two; by default all slots.
+        framing: "udp" or "raw".
+        job, epoch: as in the header.
+        racks: switches that workers are attached to, for programs that know several levels; None
+            lets the program choose.
+        depth: levels of switches; None lets the program choose.
+        topology: another network than a tree of these, for the same programs.
+        ports: of each switch of a fat-tree.
+        beside: jobs that are on the network already: this one gets hosts, ports and slots of its
+            own. They asked for the same network.
+    """
+
+    workers: int
+    window: int | None = None
+    framing: Framing = "udp"
+    job: int = 1
+    epoch: int = 0
+    racks: int | None = None
+    depth: int | None = None
+    topology: TopologyName | None = None
+    ports: int | None = None
+    beside: tuple[Plan, ...] = ()
+
+
+class WorkerEnd(Host, Protocol):
+    """A worker's end of a protocol, as ``innet.protocol.SlotClient`` documents it."""
+
+    counters: Counters
+    label: int
+    all_or_none: bool
+    late: tuple[int, ...]
+
+    @property
+    def result_flags(self) -> Flag: ...
+
+    @property
+    def missing(self) -> tuple[int, ...]: ...
+
+    def start(self, segments: Sequence[Segment], now: float) -> None: ...
+
+    def results(self) -> list[NDArray[np.int32]]: ...
+
+    def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None: ...
+
+
+class Aggregation(ABC):
+    """How a network runs one P4 program. Stateless: a plan holds all there is to know.
+
+    Attributes:
+        has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
+        has_partials: its switches give results that lack workers, on request.
+        saturates: sums that leave int32 stay at its end, and are not what they are modulo 2**32.
+        shares: its switches serve several jobs of one network at once.
+    """
+
+    has_epochs: ClassVar[bool] = False
+    has_partials: ClassVar[bool] = False
+    saturates: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
+
+    @abstractmethod
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """The network that ``request`` asks for, all switches running ``program``.
+
+        Raises:
+            InputError: a number that the program has no room for.
+        """
+
+    def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> WorkerEnd:
+        """What runs on a worker's machine: by default the worker's end of the slot pool."""
+        return SlotClient(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
+
+    def server_end(self, plan: Plan, host: PlannedHost) -> Host:
+        """What runs on a parameter server's machine; ``innet.processes.parameter_server``, its
+        process in Mininet, takes an ``innet.protocol.parameter_server.ParameterServer`` only.
+        """
+        raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """The job's next epoch on the same switches, without the workers who are ``absent``.
+
+        Args:
+            plan: that of the epoch before.
+            absent: indices of the workers who take no part.
+            entries: finds the handles of what a switch's table holds.
+
+        Returns:
+            The plan from now on, and the commands for each switch.
+
+        Raises:
+            StateError: the protocol has no epochs.
+        """
+        del absent, entries
+        raise StateError(
+            f"a job on {plan.aggregation} cannot go on under another epoch; begin a new one."
+        )
+
+    @abstractmethod
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """Finds out who is in a chunk, for ``WorkerEnd.diagnose``."""
+
+
+AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
+AGGREGATIONS.register("slots", "innet.topology.star:Star")
+AGGREGATIONS.register("harvest", "innet.topology.star:Star")
+AGGREGATIONS.register("tree", "innet.topology.tree:Tree")
+AGGREGATIONS.register("hashed", "innet.topology.hashed:Hashed")
+
+
+def aggregation_of(program: str) -> Aggregation:
+    """How networks run ``program``.
+
+    Raises:
+        UnknownNameError: no such program, or none that aggregates.
+        ConfigError: it is another distribution's, which does not say how, or not by a class.
+    """
+    if program not in AGGREGATIONS and program in programs.FOLDERS:
+        raise ConfigError(
+            f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
+            f"such as innet.topology.star:Star, by an entry point {program!r} in the group "
+            f"{AGGREGATIONS.group!r}."
+        )
+    found: object = AGGREGATIONS.get(program)
+    if not (isinstance(found, type) and issubclass(found, Aggregation)):
+        raise ConfigError(
+            f"aggregation {program!r} is registered as {found!r}; it has to be a class derived "
+            "from innet.topology.Aggregation."
+        )
+    if lacking := sorted(found.__abstractmethods__):
+        raise ConfigError(
+            f"aggregation {program!r}: its class {found.__qualname__} lacks {lacking}."
+        )
+    return found()
+
+
+def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
+    """The network for a program by its name.
+
+    Raises:
+        UnknownNameError: no such program, or none that aggregates.
+        ConfigError, ProgramError: it is another distribution's, which lacks something.
+        InputError: not compiled for so many values, or no room for what is requested.
+    """
+    compiled = programs.find(program, values_per_packet)
+    return aggregation_of(program).plan(compiled, request)
+
+
+def following(plan: Plan, absent: Iterable[int]) -> Plan:
+    """The job's next epoch as its hosts see it; ``Aggregation.next_epoch`` is for who leads them.
+
+    Args:
+        plan: that of the epoch before.
+        absent: indices of the workers who take no part.
+
+    Raises:
+        InputError: nobody would be left.
+        StateError: the protocol has no epochs.
+    """
+    after, _ = aggregation_of(plan.aggregation).next_epoch(
+        plan, frozenset(absent), lambda _switch, _table: ()
+    )
+    return after
+
+
+def check_codec(plan: Plan, codec: Codec) -> None:
+    """Refuse a codec whose sums would be wrong on the network of ``plan``.
+
+    Raises:
+        CompositionError: it needs sums modulo 2**32, and the switches' sums saturate.
+    """
+    if codec.wraps and aggregation_of(plan.aggregation).saturates:
+        raise CompositionError(
+            f"the codec {codec.describe()} needs sums modulo 2**32, but those of "
+            f"{plan.aggregation} stay at the ends of int32; choose another program, such as slots, "
+            "or the carrier dense."
+        )
+
+
+def check_conditions(faults: Faults | None, timing: Timing | None) -> None:
+    """Refuse faults and a patience that are something else, such as a number or a mapping.
+
+    Raises:
+        InputError: says what to give instead.
+    """
+    if not isinstance(faults, Faults | None):
+        raise InputError(
+            f"faults is {faults!r}; give innet.network.Faults, such as Faults(loss=0.1)."
+        )
+    if not isinstance(timing, Timing | None):
+        raise InputError(
+            f"timing is {timing!r}; give innet.protocol.Timing, such as Timing(timeout=0.1)."
+        )
+
+
+def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimensions, int]:
+    """The program's sizes and the window, once ``request`` is known to fit them.
+
+    Raises:
+        InputError: it does not.
+    """
+    size = program.dimensions()
+    if not 1 <= request.workers <= size.workers:
+        raise InputError(f"{request.workers} workers; {program.name} takes 1 to {size.workers}.")
+    window = size.slots if request.window is None else request.window
+    if not 1 <= window <= size.slots:
+        raise InputError(f"a window of {window}; {program.name} has {size.slots} slots.")
+    if request.window is not None and window & (window - 1):
+        raise InputError(f"a window of {window} chunks; it must be a power of two.")
+    return size, window
+
+
+def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:
+    """What several places hold of one slot: the newest chunk there, and who is in anywhere."""
+    together = SlotRegisters(0, 0)
+    for here in found:
+        ahead = serial_distance(here.sequence, together.sequence)
+        if ahead > 0:
+            together = here
+        elif ahead == 0:
+            together = SlotRegisters(here.sequence, together.bitmap | here.bitmap)
+    return together

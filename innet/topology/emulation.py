@@ -1,0 +1,197 @@
+"""A plan carried out in this process: built-in switches, links in memory, hosts' ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+from innet.core.errors import StalledError
+from innet.core.packets import PacketBatch
+from innet.core.settings import Engine
+from innet.network import (
+    Faults,
+    FaultyTransport,
+    Host,
+    MemoryTransport,
+    NetworkTransport,
+    Process,
+    SwitchPort,
+    Transport,
+    drive,
+)
+from innet.protocol import Timing
+from innet.switch import Switch
+from innet.switch.engine import cell_value
+from innet.switch.frontend.loader import load_program
+from innet.switch.ir import Program
+from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
+from innet.topology.plan import Plan
+
+
+class Emulation:
+    """The network of a plan, with everything at its place and nothing sent yet.
+
+    Args:
+        plan: what to build.
+        engine: "jit" or "interpret": how the switches run their programs.
+        faults: what happens to packets on every link, both ways; nothing if None.
+        timing: the workers' patience, in virtual seconds.
+        seed: of the faults, and of what programs draw by chance.
+
+    Attributes:
+        plan: what was built.
+        switches: by name.
+        workers: the workers' ends, by index.
+        hosts: all ends by their number in the transport; the workers' come first.
+        edge: the transport without the faults of the hosts' links; its ``tap`` sees what passes
+            between hosts and switches.
+        transport: what packets are sent through.
+        now: virtual seconds.
+        switch_seconds: real ones that the switches have taken so far.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        engine: Engine = "jit",
+        faults: Faults | None = None,
+        timing: Timing | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.plan = plan
+        self.now = 0.0
+        self.switch_seconds = 0.0
+        self.switches: dict[str, Switch] = {}
+        loaded: dict[str, Program] = {}
+        for number, planned in enumerate(plan.switches):
+            name = planned.program.name
+            if name not in loaded:
+                loaded[name] = load_program(planned.program.json())
+            switch = Switch(loaded[name], engine, seed=seed + number)
+            for command in planned.commands:
+                switch.command(command)
+            self.switches[planned.name] = switch
+        self._timing = timing
+        self._aggregation = aggregation = aggregation_of(plan.aggregation)
+        self.workers: list[WorkerEnd] = []
+        self.hosts: dict[int, Host] = {}
+        for index, host in enumerate(plan.hosts, start=1):
+            if host.role == "worker":
+                end = aggregation.worker_end(plan, host, timing)
+                self.workers.append(end)
+                self.hosts[index] = end
+        self._begin_servers()
+        # The trunks have dice of their own, so that the workers' links meet the same fate with any
+        # switches behind them.
+        self.edge = self._build(faults, np.random.default_rng([seed, 1]))
+        self.transport: Transport = self.edge
+        if faults is not None:
+            self.transport = FaultyTransport(
+                self.edge, faults, np.random.default_rng(seed), on_restart=self._lose_registers
+            )
+
+    def _build(
+        self, faults: Faults | None, rng: np.random.Generator
+    ) -> MemoryTransport | NetworkTransport:
+        places = self.plan.attachments()
+        processes = {name: self._timed(switch) for name, switch in self.switches.items()}
+        if len(processes) == 1 and all(place.port == each for each, place in places.items()):
+            (process,) = processes.values()  # hosts are numbered as its ports: nothing to translate
+            return MemoryTransport(process, list(places))
+        return NetworkTransport(
+            processes,
+            {number: SwitchPort(*place) for number, place in places.items()},
+            [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in self.plan.trunks()],
+            faults=None if faults is None else faults.of_packets(),
+            rng=rng,
+        )
+
+    def _timed(self, switch: Switch) -> Process:
+        def process(packets: PacketBatch) -> PacketBatch:
+            begun = time.perf_counter()
+            leaving = switch.process_batch(packets)
+            self.switch_seconds += time.perf_counter() - begun
+            return leaving
+
+        return process
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether ``begin_epoch`` can be."""
+        return self._aggregation.has_epochs
+
+    @property
+    def has_partials(self) -> bool:
+        """Whether workers may ask for results that lack others."""
+        return self._aggregation.has_partials
+
+    def begin_epoch(self, absent: Iterable[int] = ()) -> None:
+        """Go on under the next epoch, on the same switches, with new ends on the same counters.
+
+        Whatever is still under way, or in registers, belongs to the epoch before and counts no
+        more.
+
+        Args:
+            absent: indices of the workers who take no part from now on.
+
+        Raises:
+            InputError: nobody would be left.
+            StateError: the protocol has no epochs.
+        """
+        self.plan, commands = self._aggregation.next_epoch(
+            self.plan, frozenset(absent), self._entries
+        )
+        for name, lines in commands.items():
+            for line in lines:
+                self.switches[name].command(line)
+        for index, host in enumerate(self.plan.workers):
+            self.hosts.pop(index + 1, None)
+            if index in self.plan.job.present:
+                end = self._aggregation.worker_end(self.plan, host, self._timing)
+                end.counters = self.workers[index].counters
+                self.workers[index] = self.hosts[index + 1] = end
+        self._begin_servers()
+
+    def _begin_servers(self) -> None:
+        servers: dict[str, Host] = {}
+        for number, host in enumerate(self.plan.hosts, start=1):
+            if host.role == "server":
+                servers[host.name] = self._aggregation.server_end(self.plan, host)
+                self.hosts[number] = servers[host.name]
+        probe = Probe(self._read_register, servers)
+        self._read_slot = self._aggregation.slot_reader(self.plan, probe)
+
+    def _entries(self, switch: str, table: str) -> list[int]:
+        return [entry.handle for entry in self.switches[switch].table_entries(table)]
+
+    def _lose_registers(self) -> None:
+        for switch in self.switches.values():
+            for cells in switch.registers.values():
+                cells[:] = 0
+
+    def _read_register(self, switch: str, register: str, index: int) -> int:
+        return cell_value(self.switches[switch].registers[register], index)
+
+    @property
+    def packets_in(self) -> int:
+        """Packets that the switches have received, all together."""
+        return sum(switch.statistics.packets_in for switch in self.switches.values())
+
+    def run(self) -> None:
+        """Move packets until all hosts are done.
+
+        Raises:
+            StalledError: a worker has waited too long; says for whom, as the switches know it.
+        """
+        try:
+            self.now = drive(self.hosts, self.transport, self.now)
+        except StalledError as error:
+            if error.at is not None:  # for who tries again an outage is over some time
+                self.now = error.at
+            present = [self.workers[index] for index in self.plan.job.present]
+            found = (end.diagnose(self._read_slot) for end in present)
+            said = next((str(each) for each in found if each is not None), str(error))
+            raise StalledError(said) from error

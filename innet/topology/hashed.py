@@ -1,0 +1,147 @@
+"""Hashed aggregators: switches in one or more levels, and a parameter server behind the root."""
+
+from __future__ import annotations
+
+from innet.core.errors import InputError
+from innet.programs import CompiledProgram
+from innet.protocol import SlotReader, SlotRegisters, Timing
+from innet.protocol.admission import Job
+from innet.protocol.hashed_client import HashedClient
+from innet.protocol.parameter_server import EVERYBODY, ParameterServer
+from innet.topology.aggregation import Aggregation, Probe, Request, newest
+from innet.topology.plan import EntryFinder, Plan, PlannedHost
+from innet.topology.sharing import Taken
+from innet.topology.tree import plan_levels, with_defaults
+from innet.topology.wiring import UP_PORT, Node, address, below, delivery, next_epoch, present
+from innet.wire import Endpoint
+
+_NEIGHBOURS = "HashedIngress.neighbors"
+_DOWNWARD = "HashedIngress.downward"
+_AGGREGATORS = "HashedIngress.aggregators"
+_TABLES = (
+    f"{_NEIGHBOURS}.workers",
+    f"{_NEIGHBOURS}.trunks",
+    f"{_NEIGHBOURS}.position",
+    f"{_DOWNWARD}.route",
+)
+
+
+class Hashed(Aggregation):
+    """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
+
+    has_epochs = True
+    has_partials = True
+
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """See ``Aggregation``. By default there is one switch; with racks there are two levels.
+
+        The window is by default a quarter of the aggregators: CRC-32 is linear, and of so many
+        chunks in a row hardly any two have the same one.
+        """
+        if not request.job:
+            raise InputError("the job's number is 0, which marks a free aggregator; give another.")
+        request = with_defaults(
+            request,
+            window=program.dimensions().slots // 2,
+            depth=1 if request.racks in (None, 1) else 2,
+        )
+        return plan_levels(program, request, commands, served=True)
+
+    def worker_end(
+        self, plan: Plan, host: PlannedHost, timing: Timing | None = None
+    ) -> HashedClient:
+        """See ``Aggregation``."""
+        return HashedClient(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
+
+    def server_end(self, plan: Plan, host: PlannedHost) -> ParameterServer:
+        """See ``Aggregation``."""
+        job = plan.job
+        return ParameterServer(
+            plan.layout,
+            workers=len(job.members),
+            job=job.number,
+            epoch=job.epoch,
+            window=job.slots,
+            absent=job.absent,
+            source=host.endpoint,
+            switch=host.peer,
+        )
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """See ``Aggregation``."""
+        return next_epoch(plan, absent, entries, _TABLES, admissions)
+
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """See ``Aggregation``. Who is at the server or in an aggregator counts as in."""
+        job = plan.job
+        owner = job.number << 16 | job.epoch
+        size = 2 * plan.switches[0].program.dimensions().slots
+
+        def reader(slot: int, slot_version: int) -> SlotRegisters:
+            found = [
+                server.registers(slot, slot_version)
+                for server in probe.servers.values()
+                if isinstance(server, ParameterServer)
+            ]
+            for switch in plan.switches:
+                for index in range(size):  # a hash leads to an aggregator, but not back
+                    key = probe.register(switch.name, f"{_AGGREGATORS}.key", index)
+                    chunk = (key - 1) & 0xFFFF_FFFF
+                    place = (chunk % job.slots, chunk // job.slots & 1)
+                    if key >> 32 == owner and place == (slot, slot_version):
+                        bitmap = probe.register(switch.name, f"{_AGGREGATORS}.bitmap", index)
+                        found.append(SlotRegisters(key & 0xFFFF_FFFF, bitmap))
+            return newest(found)
+
+        return reader
+
+
+def commands(node: Node, parent: Node | None, job: Job, taken: Taken) -> tuple[str, ...]:
+    """What a switch is told, in the dialect of simple_switch_CLI."""
+    del taken  # there is one job
+    lines = [f"mc_mgrp_create {job.group}"]
+    for number, each in enumerate(below(node, job.members)):
+        name = each.worker if each.node is None else EVERYBODY
+        lines += [
+            delivery(each.port, each.endpoint),
+            f"mc_node_create {name} {each.port}",
+            f"mc_node_associate {job.group} {number}",
+        ]
+    lines.append(delivery(UP_PORT, Endpoint.of_server() if parent is None else address(parent)))
+    return (*lines, *admissions(node, parent, job))
+
+
+def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
+    """The part of it that is the epoch's: who may speak, and who must."""
+    del parent  # results come from port UP_PORT, whoever is there
+    spoken = f"{job.number} {job.epoch}"
+    lines = []
+    for each in below(node, job.members):
+        mask = present(each.mask, job)
+        workers = each.node.workers if each.node else [each.worker]
+        if each.node is not None:
+            who = f"trunks {_NEIGHBOURS}.below {each.port} {spoken}"
+        else:
+            who = f"workers {_NEIGHBOURS}.worker {each.port} {spoken} {each.worker}"
+        if mask:
+            lines.append(f"table_add {_NEIGHBOURS}.{who} => {mask}")
+        lines += [
+            f"table_add {_DOWNWARD}.route {_DOWNWARD}.forward {spoken} {worker} => {each.port}"
+            for worker in workers
+            if mask >> worker & 1
+        ]
+    members = present(node.mask, job)
+    return [
+        *lines,
+        f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.above {UP_PORT} {spoken} =>",
+        f"table_add {_NEIGHBOURS}.position {_NEIGHBOURS}.place {spoken} => {members} {job.group} "
+        f"{UP_PORT} {2 * job.slots}",
+    ]

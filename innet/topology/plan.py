@@ -1,0 +1,193 @@
+"""A job on a network, as data: switches with their programs and tables, hosts, and links.
+
+Nothing here runs anything. The same plan is carried out in memory (``innet.topology.emulation``)
+and by whoever builds a network of real interfaces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from innet.core.errors import InputError, UnknownNameError
+from innet.programs import CompiledProgram
+from innet.protocol import Membership
+from innet.protocol.admission import MAX_PORT, Job
+from innet.wire import Endpoint, Layout
+
+Role: TypeAlias = Literal["worker", "server"]
+
+
+class Port(NamedTuple):
+    """One end of a link: a switch and one of its ports, or a host and 0."""
+
+    node: str
+    port: int
+
+
+class Link(NamedTuple):
+    """A cable. Packets go both ways."""
+
+    a: Port
+    b: Port
+
+
+EntryFinder: TypeAlias = Callable[[str, str], Sequence[int]]
+"""(name of a switch, name of a table) -> handles of its entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSwitch:
+    """A switch.
+
+    Attributes:
+        name: unique among the nodes.
+        program: what it runs.
+        commands: what its control plane is told before the first packet, in the dialect of
+            simple_switch_CLI.
+    """
+
+    name: str
+    program: CompiledProgram
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedHost:
+    """A machine with one interface.
+
+    Attributes:
+        name: unique among the nodes.
+        endpoint: its addresses.
+        peer: the addresses it sends to: those of its switch.
+        role: a worker, or the job's parameter server.
+        worker: index of the worker; None for a server.
+    """
+
+    name: str
+    endpoint: Endpoint
+    peer: Endpoint
+    role: Role = "worker"
+    worker: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One job on one network.
+
+    Attributes:
+        aggregation: by which protocol, a name of ``innet.topology.AGGREGATIONS``.
+        switches: in no particular order.
+        hosts: the workers by index, then the servers.
+        links: between ports of switches, or a switch and port 0 of a host.
+        job: the workers' places: ``members[i].port`` is the port that worker ``i`` has on its
+            switch.
+        layout: of all packets.
+
+    Raises:
+        InputError: a name twice, a link to a node or port that cannot be, a port with two links, or
+            a host that is not joined to a switch by exactly one.
+    """
+
+    aggregation: str
+    switches: tuple[PlannedSwitch, ...]
+    hosts: tuple[PlannedHost, ...]
+    links: tuple[Link, ...]
+    job: Job
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        names = Counter([each.name for each in self.switches] + [each.name for each in self.hosts])
+        if twice := [name for name, number in names.items() if number > 1]:
+            raise InputError(f"two nodes are called {twice[0]!r}; give each a name of its own.")
+        ends = Counter(end for link in self.links for end in link)
+        for end, number in ends.items():
+            if end.node not in names:
+                raise UnknownNameError("node", end.node, names)
+            if number > 1:
+                raise InputError(f"port {end.port} of {end.node} has {number} links; it takes one.")
+        switches = {each.name for each in self.switches}
+        for link in self.links:
+            if not {link.a.node, link.b.node} & switches:
+                raise InputError(
+                    f"{link.a.node} and {link.b.node} are hosts; join them to a switch."
+                )
+        for end in ends:
+            high = MAX_PORT if end.node in switches else 0
+            if not 0 <= end.port <= high:
+                raise InputError(f"{end.node} has no port {end.port}; it has 0 .. {high}.")
+        for host in self.hosts:
+            if not ends[Port(host.name, 0)]:
+                raise InputError(f"host {host.name} has no link to a switch.")
+
+    @property
+    def window(self) -> int:
+        """Chunks of a worker that may be under way at once."""
+        return self.job.slots
+
+    @property
+    def workers(self) -> tuple[PlannedHost, ...]:
+        """The workers, by index."""
+        return tuple(host for host in self.hosts if host.role == "worker")
+
+    @property
+    def servers(self) -> tuple[PlannedHost, ...]:
+        """The parameter servers; none for most protocols."""
+        return tuple(host for host in self.hosts if host.role == "server")
+
+    def membership(self, host: PlannedHost) -> Membership:
+        """What a worker is told when it joins.
+
+        Raises:
+            InputError: the host is no worker.
+        """
+        if host.worker is None:
+            raise InputError(f"{host.name} is no worker of job {self.job.number}.")
+        job = self.job
+        size = len(job.members)
+        return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent)
+
+    def attachment(self, host: PlannedHost) -> Port:
+        """The switch and port that ``host`` is at."""
+        own = Port(host.name, 0)
+        for one, other in _both_ways(self.links):
+            if one == own:
+                return other
+        raise UnknownNameError("host", host.name, [each.name for each in self.hosts])
+
+    def distance(self, host: PlannedHost) -> int:
+        """Links between ``host`` and the first switch, on the shortest way."""
+        neighbors: dict[str, set[str]] = defaultdict(set)
+        for one, other in _both_ways(self.links):
+            neighbors[one.node].add(other.node)
+        number, reached, around = 0, {host.name}, {host.name}
+        while self.switches[0].name not in reached:
+            number += 1
+            around = {each for node in around for each in neighbors[node]} - reached
+            if not around:
+                raise InputError(f"no way leads from {host.name} to {self.switches[0].name}.")
+            reached |= around
+        return number
+
+    def attachments(self) -> dict[int, Port]:
+        """Where hosts are, by their number in a transport: the first host is 1.
+
+        A transport cannot number hosts by switch ports when there are several switches.
+        """
+        where = dict(_both_ways(self.links))
+        return {
+            number: where[Port(host.name, 0)] for number, host in enumerate(self.hosts, start=1)
+        }
+
+    def trunks(self) -> tuple[Link, ...]:
+        """The links between switches."""
+        switches = {each.name for each in self.switches}
+        return tuple(link for link in self.links if {link.a.node, link.b.node} <= switches)
+
+
+def _both_ways(links: tuple[Link, ...]) -> Iterator[tuple[Port, Port]]:
+    for link in links:
+        yield link.a, link.b
+        yield link.b, link.a

@@ -1,0 +1,75 @@
+"""The slot pool on one switch: all workers at its ports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from innet.core.errors import InputError
+from innet.programs import CompiledProgram
+from innet.protocol import SlotReader, SlotRegisters
+from innet.topology.aggregation import Aggregation, Probe, Request, checked
+from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port
+from innet.topology.sharing import Taken, job_for
+from innet.wire import Endpoint, Layout
+
+SWITCH = "s1"
+_WORD = 0xFFFFFFFF  # the low one of the pair that a cell is
+
+
+class Star(Aggregation):
+    """Worker i is host h(i+1), at port i+1 of switch s1; those of a second job follow."""
+
+    has_epochs = True
+    has_partials = True
+    shares = True
+
+    def plan(self, program: CompiledProgram, request: Request) -> Plan:
+        """See ``Aggregation``; there is one rack and one level."""
+        for name in ("racks", "depth", "topology", "ports"):
+            if getattr(request, name) not in (None, 1):
+                raise InputError(
+                    f"{name} is {getattr(request, name)}; {program.program} knows one switch only. "
+                    "Leave it out, or choose a program for several, such as tree."
+                )
+        size, window = checked(program, request)
+        job = job_for(request, size.slots, window)
+        hosts = [
+            PlannedHost(f"h{member.port}", member.endpoint, Endpoint.of_switch(), "worker", i)
+            for i, member in enumerate(job.members)
+        ]
+        taken = Taken.by(request.beside)
+        commands = job.commands(taken.nodes.get(SWITCH, 0))
+        return Plan(
+            aggregation=program.program,
+            switches=(PlannedSwitch(SWITCH, program, tuple(commands)),),
+            hosts=tuple(hosts),
+            links=tuple(
+                Link(Port(host.name, 0), Port(SWITCH, member.port))
+                for host, member in zip(hosts, job.members, strict=True)
+            ),
+            job=job,
+            layout=Layout(size.values, request.framing),
+        )
+
+    def next_epoch(
+        self, plan: Plan, absent: frozenset[int], entries: EntryFinder
+    ) -> tuple[Plan, dict[str, list[str]]]:
+        """See ``Aggregation``."""
+        (switch,) = plan.switches
+        first_node = plan.job.members[0].port - 1  # each worker has one, in the order of the ports
+        job, commands = plan.job.next_epoch(entries(switch.name, "admission"), absent, first_node)
+        return replace(plan, job=job), {switch.name: commands}
+
+    def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
+        """See ``Aggregation``."""
+        switch = plan.switches[0].name
+        base = plan.job.slot_base
+
+        def reader(slot: int, slot_version: int) -> SlotRegisters:
+            index = (base | slot) << 1 | slot_version
+            return SlotRegisters(
+                sequence=probe.register(switch, "SlotsIngress.pool.chunk", index) & _WORD,
+                bitmap=probe.register(switch, "SlotsIngress.pool.members", index) & _WORD,
+            )
+
+        return reader

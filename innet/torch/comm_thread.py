@@ -1,0 +1,266 @@
+"""Carries the all-reduces of one process to the switch, one after the other, in its own thread.
+
+Whoever has something to reduce puts an ``ReduceWork`` into the queue and goes on computing. All
+workers of a job put in the same works in the same order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import threading
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet import kernels
+from innet.allreduce.worker import TIMING, ClockedTransport, Worker
+from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
+from innet.core.errors import (
+    InnetError,
+    MembershipError,
+    NetworkError,
+    StalledError,
+    StateError,
+)
+from innet.records import Report
+from innet.topology import Plan, check_codec
+from innet.torch.preflight import Answers, preflight
+
+Vector = NDArray[np.float32]
+
+
+class Member(Protocol):
+    """A worker's place in a job at a switch, as ``innet.service.join`` returns it."""
+
+    worker: int
+    workers: int
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def transport(self) -> ClockedTransport: ...
+
+    @property
+    def switch(self) -> str: ...
+
+    @property
+    def gone(self) -> frozenset[int]: ...
+
+    def read_register(self, switch: str, name: str, index: int) -> int: ...
+
+    def renew(self, deadline: float) -> Plan: ...
+
+    def leave(self) -> None: ...
+
+
+class ReduceWork(Protocol):
+    """One all-reduce. Its methods are called in the comm_thread's thread."""
+
+    @property
+    def meant(self) -> str:
+        """Which one it is, the same on all workers."""
+
+    @property
+    def codec(self) -> Codec:
+        """What codes it; see ``CommThread.build_codec``."""
+
+    def load(self) -> Vector:
+        """This worker's gradient, shape (d,), float32."""
+
+    def deliver(self, total: Vector, report: Report) -> None:
+        """Take the sum, which is the work's to keep."""
+
+    def spoiled(self, workers: tuple[int, ...]) -> None:
+        """These workers' gradients were not finite; nothing was summed, no codec has changed."""
+
+    def fail(self, error: BaseException) -> None:
+        """It will not be carried out."""
+
+
+class CommThread:
+    """The thread, and this worker's end of the job.
+
+    Args:
+        member: of a job that has begun.
+        deadline: so many seconds an all-reduce waits for a worker, for its computation too.
+        seed: of the codecs' hashes, the same on all workers.
+
+    Attributes:
+        switch: HOST:PORT of the switch.
+        worker: index of this one.
+        workers: how many there are.
+    """
+
+    def __init__(self, member: Member, *, deadline: float, seed: int = 0) -> None:
+        self.switch = member.switch
+        self.worker = member.worker
+        self.workers = member.workers
+        self._member = member
+        self._deadline = deadline
+        self._seed = seed
+        self._broken: str | None = None
+        self._participant = Worker(
+            member.plan,
+            self.worker,
+            codec="dense",  # each work brings its own
+            transport=member.transport,
+            switch="service",
+            timing=replace(TIMING, give_up=deadline),
+        )
+        self._closing = threading.Lock()
+        self._closed = False
+        self._owner = os.getpid()
+        self._queue: queue.SimpleQueue[ReduceWork | threading.Event | None] = queue.SimpleQueue()
+        # A daemon: a script that ends without closing anything must end.
+        self._thread = threading.Thread(target=self._run, name="innet comm_thread", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def build_codec(
+        self, spec: CodecSpec, layers: ModelLayers | None = None, kernels: str = "cpu"
+    ) -> Codec:
+        """A codec of this worker's.
+
+        Raises:
+            InnetError: as ``innet.codecs.build_codec`` and ``innet.topology.check_codec``.
+        """
+        codec = build_codec(
+            spec, seed=self._seed, worker=self.worker, layers=layers, kernels=kernels
+        )
+        check_codec(self._member.plan, codec)
+        return codec
+
+    def put(self, work: ReduceWork) -> None:
+        """Carry it out when its turn comes; once it is closed, the work fails.
+
+        So it does in a process forked from this one, which has no thread to carry it out.
+        """
+        try:
+            self._check_owned()
+        except StateError as error:
+            work.fail(error)
+            return
+        with self._closing:
+            if not self._closed:
+                self._queue.put(work)
+                return
+        work.fail(StateError(f"worker {self.worker} has left its job; join a new one."))
+
+    def renew(self) -> None:
+        """Begin again after a failure: wait for all workers, and go on under the next epoch.
+
+        What codecs hold back stays; where the workers' memories of the past differ, the next
+        all-reduce says so.
+
+        Raises:
+            InnetError: somebody has not come back in time; says who. Or this process was forked
+                from the one that is in the job.
+        """
+        self._rest()
+        self._participant.begin_epoch(self._member.renew(self._deadline))
+        self._broken = None
+
+    def has_lost_switch(self) -> bool:
+        """Whether the connection to the switch has ended.
+
+        Raises:
+            StalledError: an all-reduce is still under way.
+            StateError: this process was forked from the one that is in the job.
+        """
+        self._rest()
+        try:
+            _ = self._member.gone
+        except (MembershipError, StateError):  # just now, or in a renew before
+            return True
+        return False
+
+    def _check_owned(self) -> None:
+        """A process forked from the one that made this has the connection, but no thread."""
+        if os.getpid() != self._owner:
+            raise StateError(
+                f"worker {self.worker} is in its job in the process that this one was forked from; "
+                "reduce there."
+            )
+
+    def _rest(self) -> None:
+        """Wait until all that is in the queue is done: the thread uses the connection, too."""
+        self._check_owned()
+        idle = threading.Event()
+        self._queue.put(idle)
+        if not idle.wait(self._deadline):
+            raise StalledError("the comm_thread is still busy with an all-reduce; renew after it.")
+
+    def close(self, deadline: float = 10.0) -> None:
+        """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""
+        atexit.unregister(self.close)
+        with self._closing:
+            if not self._closed:
+                self._queue.put(None)
+            self._closed = True
+        self._thread.join(deadline)
+        self._member.leave()
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            if isinstance(work, threading.Event):
+                work.set()
+                continue
+            try:
+                self._carry(work)
+            except BaseException as error:
+                # Also what is no InnetError: whoever waits for the work must hear of it.
+                self._broken = self._broken or str(error)
+                work.fail(error)
+
+    def _carry(self, work: ReduceWork) -> None:
+        if self._broken is not None:
+            raise StateError(f"an all-reduce before this one failed: {self._broken}")
+        gradient, finite, error = _taken_up(work)
+        try:
+            answers = preflight(
+                self._participant.combine,
+                self.worker,
+                work.meant,
+                finite=finite,
+                error=None if error is None else str(error),
+            )
+            if answers.failed:
+                raise _failure(answers, error)
+            if gradient is None or answers.not_finite:
+                work.spoiled(answers.not_finite)
+                return
+            total, report = self._participant.all_reduce(gradient, codec=work.codec)
+        except MembershipError:
+            raise  # it says who is gone
+        except StalledError as stall:
+            raise StalledError(self._diagnosis() or str(stall)) from stall
+        work.deliver(total, report)
+
+    def _diagnosis(self) -> str | None:
+        try:
+            return self._participant.diagnose(self._member.read_register)
+        except (InnetError, OSError):  # a switch that is gone cannot say more
+            return None
+
+
+def _taken_up(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:
+    """The gradient, whether it is finite, and why it cannot be reduced."""
+    try:
+        gradient = work.load()
+        _, _, bad = kernels.get("cpu").survey(gradient)
+        if bad < 0:
+            work.codec.check(gradient)
+        return gradient, bad < 0, None
+    except BaseException as error:
+        return None, True, error
+
+
+def _failure(answers: Answers, error: BaseException | None) -> BaseException:
+    if error is not None:
+        return error
+    return NetworkError(f"worker {answers.failed[0]} gave up: {answers.message}")

@@ -1,0 +1,344 @@
+"""Many packets of a socket moved by few system calls, in compiled code.
+
+A call per packet from Python would cost more than all else that happens to a packet. Here a batch
+is a matter of one call of ``innet.transport.system_calls``, and where a UDP socket is told to,
+dozens of packets pass the kernel as one datagram that holds them all.
+
+Sources: socket(7), udp(7).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import NetworkError, StalledError
+from innet.core.packets import PacketBatch
+from innet.transport import system_calls as calls
+
+SO_SNDBUFFORCE = 32  # beyond the system's limit, for those who may (CAP_NET_ADMIN)
+SO_RCVBUFFORCE = 33
+
+_IP_MTU_DISCOVER = 10  # of Linux: whether packets may be cut on their way
+_IP_PMTUDISC_DONT = 0
+
+_BUFFER = 64 << 20  # bytes: a window of every worker at once, many times over
+_AT_ONCE = calls.MOST_AT_ONCE
+_ROWS_AT_ONCE = 4096  # packets that are made ready for sending at once
+_SEND_SECONDS = 5.0
+_NO_ROOM = (errno.EAGAIN, errno.EWOULDBLOCK)
+_NO_SEGMENTS = (errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTSUPP)
+_GONE = (
+    errno.ENETDOWN,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.EADDRNOTAVAIL,
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.EINVAL,
+)
+_NO_NAMES = np.empty((0, calls.ADDRESS_BYTES), np.uint8)
+
+
+def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
+    """Give a socket room for bursts: ``size`` bytes for root, for others what the system allows."""
+    for forced, plain in (
+        (SO_RCVBUFFORCE, socket.SO_RCVBUF),
+        (SO_SNDBUFFORCE, socket.SO_SNDBUF),
+    ):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, forced, size)
+        except PermissionError:
+            sock.setsockopt(socket.SOL_SOCKET, plain, size)
+
+
+def let_be_cut(sock: socket.socket) -> None:
+    """Have routers cut packets of a UDP socket that a link on their way does not carry whole.
+
+    Linux asks them not to. They drop such packets then, and say so, which the socket would raise as
+    an error of what it receives; where a firewall drops what they say, it would never know.
+    """
+    sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
+
+
+def knows_segments() -> bool:
+    """Whether this kernel moves many UDP packets as one datagram (Linux 5.0)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return takes_segments(sock)
+
+
+def takes_segments(sock: socket.socket) -> bool:
+    """Have a UDP socket take datagrams that hold many packets; whether this kernel can."""
+    try:
+        sock.setsockopt(socket.IPPROTO_UDP, calls.UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
+class Inbox:
+    """Room for messages that a socket receives.
+
+    Args:
+        rows: how many one call takes at most.
+        stride: bytes of the longest message; what is longer is cut off.
+        offset: where in its row a message is put, so that a header can be put before it.
+    """
+
+    def __init__(self, rows: int = _AT_ONCE, stride: int = 2048, offset: int = 0) -> None:
+        self.data: NDArray[np.uint8] = np.zeros((rows, stride), np.uint8)
+        self._vectors = vectors_of(self.data, offset, stride - offset)
+        self.messages = np.zeros((rows, calls.MESSAGE_WORDS), np.int64)
+        steps = np.arange(rows) * (8 * calls.VECTOR_WORDS)
+        self.messages[:, calls.VECTORS] = self._vectors.ctypes.data + steps
+        self.messages[:, calls.VECTOR_COUNT] = 1
+        calls.receive_messages(-1, self.messages, 0, 0)  # compiled now, not when a packet waits
+
+    def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
+        """Take what has arrived at ``sock``, ``most`` messages from ``row`` on, without waiting.
+
+        Returns:
+            the lengths of the messages, bytes, shape (k,); k may be 0.
+
+        Raises:
+            NetworkError: the socket's interface is gone.
+        """
+        room = min(len(self.data) - row, most)
+        if room <= 0:
+            return np.empty(0, np.int32)
+        count = calls.receive_messages(sock.fileno(), self.messages, row, room)
+        if count < 0:
+            if -count in _NO_ROOM:
+                return np.empty(0, np.int32)
+            raise failed("receiving", -count)
+        return self.messages[row : row + count, calls.LENGTH].astype(np.int32)
+
+
+class SegmentInbox:
+    """Room for the datagrams of a UDP socket, those that hold many packets cut into them.
+
+    Args:
+        segment: bytes of most packets; packets of any other length are taken, too.
+        offset: where in its row a packet is put, so that a header can be put before it.
+        rows: how many packets one call takes at most.
+
+    Attributes:
+        data: shape (n, stride), uint8; a row has room for more than ``segment`` bytes, and what is
+            longer than the row is cut off.
+        length: shape (n,), int32: bytes of each packet that the last call took.
+        sender: shape (n,), int64: who sent it: IPv4 address and UDP port as one number.
+        arrival: all three.
+    """
+
+    def __init__(self, segment: int, offset: int, rows: int = _AT_ONCE) -> None:
+        whole = -(-(1 << 16) // segment)
+        span = max(1, min(whole, 2 * calls.MOST_SEGMENTS))  # newer kernels take twice as many
+        stride = (offset + segment) // 64 * 64 + 64
+        self.data: NDArray[np.uint8] = np.zeros((rows + span, stride), np.uint8)
+        self.length = np.zeros(len(self.data), np.int32)
+        self.sender = np.zeros(len(self.data), np.int64)
+        self._offset = offset
+        self._segment = segment
+        self.arrival = calls.Arrival(self.data, self.length, self.sender)
+        self._reception = calls.Reception(
+            header=np.zeros(calls.MESSAGE_WORDS, np.int64),
+            control=np.zeros(calls.CONTROL_WORDS, np.int64),
+            name=np.zeros(calls.ADDRESS_BYTES // 8, np.int64),
+            vectors=vectors_of(self.data, offset, segment),
+            scratch=np.zeros(span * segment, np.uint8),
+        )
+        self._take(-1)  # compiled now, not when a packet waits
+
+    def receive(self, sock: socket.socket) -> int:
+        """Take what has arrived, without waiting; how many packets.
+
+        Raises:
+            NetworkError: the socket's interface is gone.
+        """
+        count, number = self._take(sock.fileno())
+        if number and number not in _NO_ROOM and not count:
+            raise failed("receiving", number)
+        return count
+
+    @property
+    def reception(self) -> calls.Reception:
+        """What compiled code that receives into it needs besides ``arrival``."""
+        return self._reception
+
+    def _take(self, descriptor: int) -> tuple[int, int]:
+        return calls.receive_datagrams(
+            descriptor, self.arrival, self._reception, self._offset, self._segment
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where packets go.
+
+    Attributes:
+        names: shape (m, 16), uint8, a ``struct sockaddr_in`` each.
+        name_of: shape (k,), int64: which of them each packet goes to.
+    """
+
+    names: NDArray[np.uint8]
+    name_of: NDArray[np.int64]
+
+
+class Outbox:
+    """Sends rows of batches.
+
+    Args:
+        segments: packets of one length that follow one another to the same address go as one
+            datagram, which the kernel or the network card cuts again (UDP sockets only).
+        forgiving: what cannot be sent, to an address that is not there, say, is lost as well.
+
+    Attributes:
+        dropped: packets that the interface's queue had no room for; they are lost, as in a switch.
+        segments: as given, until the kernel refuses such a datagram.
+    """
+
+    def __init__(self, segments: bool = False, *, forgiving: bool = False) -> None:
+        self.segments = segments
+        self._forgiving = forgiving
+        self.dropped = 0
+        self._transmission = calls.Transmission(
+            messages=np.zeros((_AT_ONCE, calls.MESSAGE_WORDS), np.int64),
+            controls=np.zeros((_AT_ONCE, calls.CONTROL_WORDS), np.int64),
+            vectors=np.zeros((_ROWS_AT_ONCE, calls.VECTOR_WORDS), np.int64),
+        )
+        nothing = np.empty(0, np.int64)  # compiled now, not when a packet waits
+        batch = calls.Departure(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
+        calls.send_packets(-1, batch, 0, 1, self._transmission)
+
+    @property
+    def transmission(self) -> calls.Transmission:
+        """What compiled code that sends needs."""
+        return self._transmission
+
+    @property
+    def most(self) -> int:
+        """How many packets go as one datagram."""
+        return calls.MOST_SEGMENTS if self.segments else 1
+
+    def send(
+        self,
+        sock: socket.socket,
+        packets: PacketBatch,
+        offset: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        to: Addresses | None = None,
+    ) -> None:
+        """Send packets, without their first ``offset`` bytes.
+
+        Args:
+            sock: where to.
+            packets: among which are those to send.
+            offset: of the first byte that is sent.
+            rows: which ones, in that order, shape (k,); by default all.
+            to: where each of ``rows`` goes; None for a socket that is connected or bound.
+
+        Raises:
+            NetworkError: the socket's interface is gone.
+            StalledError: the socket took nothing for some seconds.
+        """
+        data = packets.data
+        if data.strides[1:] != (1,):
+            data = np.ascontiguousarray(data)
+        if rows is None:
+            rows = np.arange(len(packets))
+        names, name_of = (_NO_NAMES, rows) if to is None else (to.names, to.name_of)
+        departure = calls.Departure(data, packets.length, offset, rows, names, name_of)
+        end = 0.0
+        done = 0
+        while done < len(rows):
+            before = done
+            done, lost, number = calls.send_packets(
+                sock.fileno(), departure, before, self.most, self._transmission
+            )
+            self.dropped += lost
+            if number in _NO_ROOM:
+                end = _wait_for_room(sock, 0.0 if done > before else end)
+            elif number and self.segments and number in _NO_SEGMENTS:
+                self.segments = False
+            elif number and self._forgiving:
+                self.dropped += 1
+                done += 1
+            elif number:
+                raise failed("sending", number)
+
+
+def vectors_of(data: NDArray[np.uint8], offset: int, size: int) -> NDArray[np.int64]:
+    """A vector for each row: ``size`` bytes from ``offset`` on."""
+    vectors = np.empty((len(data), calls.VECTOR_WORDS), np.int64)
+    vectors[:, 0] = data.ctypes.data + offset + np.arange(len(data)) * data.strides[0]
+    vectors[:, 1] = size
+    return vectors
+
+
+def failed(what: str, number: int) -> NetworkError:
+    """The error for a system call that failed."""
+    hint = "; its interface went down or away" if number in _GONE else ""
+    return NetworkError(f"{what} packets failed: {os.strerror(number)}{hint}.")
+
+
+def _wait_for_room(sock: socket.socket, end: float) -> float:
+    """Wait a little until a socket takes packets again, at most to ``end``; 0 for a new wait."""
+    end = end or time.monotonic() + _SEND_SECONDS
+    if time.monotonic() >= end:
+        raise StalledError(
+            f"a socket took no packet for {_SEND_SECONDS:g} s; its interface is down "
+            "or its link is slower than what was sent."
+        )
+    writable(0.1, sock.fileno())
+    return end
+
+
+if not calls.SUPPORTED:
+    raise NetworkError(
+        f"sockets in batches need 64-bit little-endian Linux; this is {sys.platform}, "
+        f"{sys.byteorder}-endian. Transports in memory run anywhere."
+    )
+
+
+# ----------------------------------------------------------------------------
+# Sleep until a socket can be read or written.
+#
+# select(2) sleeps no longer than it is told, but takes no descriptor above 1023, and a process that
+# trains may have thousands of files open before it joins a job. poll(2) takes them all; Python's
+# sleeps whole milliseconds.
+
+_SELECTABLE = 1024  # FD_SETSIZE of select(2)
+_LONGEST = 86_400.0  # seconds; poll takes no more than some 24 days
+
+
+def readable(seconds: float, *descriptors: int) -> list[int]:
+    """Those of the descriptors that can be read, or have an error, within so many seconds; none
+    then, or after a day.
+    """
+    seconds = min(max(0.0, seconds), _LONGEST)
+    if max(descriptors) < _SELECTABLE:
+        return select.select(descriptors, [], [], seconds)[0]
+    return _polled(select.POLLIN, seconds, descriptors)
+
+
+def writable(seconds: float, *descriptors: int) -> list[int]:
+    """The same of those that can be written to."""
+    seconds = min(max(0.0, seconds), _LONGEST)
+    if max(descriptors) < _SELECTABLE:
+        return select.select([], descriptors, [], seconds)[1]
+    return _polled(select.POLLOUT, seconds, descriptors)
+
+
+def _polled(what: int, seconds: float, descriptors: tuple[int, ...]) -> list[int]:
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, what)
+    return [each for each, _ in poll.poll(1000 * seconds)]

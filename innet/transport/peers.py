@@ -1,0 +1,291 @@
+"""One UDP socket and many peers: each address that was admitted is a port of a switch."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError, StalledError
+from innet.core.packets import PacketBatch
+from innet.transport.messages import (
+    Addresses,
+    Outbox,
+    SegmentInbox,
+    let_be_cut,
+    takes_segments,
+    widen_buffers,
+)
+from innet.transport.system_calls import (
+    ADDRESS_BYTES,
+    Arrival,
+    Reception,
+    Senders,
+    Transmission,
+    by_port,
+    keep_known,
+    place_of,
+)
+from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
+
+_PORTS = 512  # that a v1model switch can have
+_TABLE = 4 * _PORTS
+_ROWS = 2048  # packets of one batch at most,
+_BATCH = 1 << 20  # and bytes: they stay in a processor's cache until they are summed and sent
+_NAME = np.dtype(  # struct sockaddr_in
+    [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
+)
+# Of a waiting datagram Linux counts a power of two of bytes, for it, headers and bookkeeping, and
+_BOOKKEEPING = 384
+_DESCRIPTION = 256  # bytes more. Several of one call may wait as one, and take less.
+_HEADER = ETHERNET_HEADER.itemsize
+_SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
+_MEMINFO = struct.Struct("9I")
+
+
+class Address(NamedTuple):
+    """Where datagrams come from: an IPv4 address as text, and a UDP port."""
+
+    ip: str
+    udp_port: int
+
+
+class Stray(NamedTuple):
+    """A datagram that is none of a peer's."""
+
+    sender: Address
+    data: bytes
+
+
+@dataclass(slots=True)
+class PeerCounts:
+    """What became of datagrams so far.
+
+    Attributes:
+        received: all that came.
+        strangers: frames of senders that were not admitted.
+        misfits: datagrams of a length that no frame has.
+        greetings: those among them that whoever read ``strays`` could use.
+    """
+
+    received: int = 0
+    strangers: int = 0
+    misfits: int = 0
+    greetings: int = 0
+
+
+class Cables(NamedTuple):
+    """The ports of a switch as compiled code uses them, until ``close``.
+
+    Attributes:
+        descriptor: of the socket.
+        segments: how many packets go as one datagram.
+        offset: of the first byte of a packet that passes the socket.
+        segment: bytes of a frame from there on.
+        arrival, reception: where packets go that come, see ``innet.transport.system_calls``.
+        port: (rows,) int32, to be filled in: where packets come from.
+        senders: which addresses are ports.
+        names, places: the address of each port, and -1 for a port where nobody is.
+        transmission: room for the calls that send.
+    """
+
+    descriptor: int
+    segments: int
+    offset: int
+    segment: int
+    arrival: Arrival
+    reception: Reception
+    port: NDArray[np.int32]
+    senders: Senders
+    names: NDArray[np.uint8]
+    places: NDArray[np.int64]
+    transmission: Transmission
+
+
+class PeerPorts:
+    """The ports of a switch whose cables are UDP: a port for every admitted address.
+
+    A datagram holds what follows the UDP header of a frame. To the switch it is shown behind an
+    Ethernet header (framing "raw"), which costs a program less than addresses that nobody reads.
+
+    Many frames between it and a worker pass the kernel as one datagram, where it can do that.
+
+    Args:
+        sock: a bound UDP socket; it is closed with this.
+        layout: of the frames, with framing "raw".
+        segments: many frames as one datagram, if the kernel can.
+
+    Attributes:
+        counts: what became of datagrams.
+        packets: the memory of what is received, as many packets as one call takes at most.
+        strays: datagrams of another length than frames, from anybody, at most ``stray_limit`` of
+            a batch; whoever reads them takes them out.
+        stalls: batches of which a part is lost, since the socket took nothing for seconds.
+    """
+
+    stray_limit = 64
+    stray_bytes = 64
+
+    def __init__(self, sock: socket.socket, layout: Layout, *, segments: bool = True) -> None:
+        if layout.framing != "raw":
+            raise InputError(f"ports of peers carry frames of framing 'raw', not {layout.framing}.")
+        widen_buffers(sock)
+        let_be_cut(sock)
+        sock.setblocking(False)
+        self.counts = PeerCounts()
+        self.strays: list[Stray] = []
+        self.stalls = 0
+        self._socket = sock
+        self._size = layout.frame_size
+        rows = max(1, min(_ROWS, _BATCH // self._size))
+        self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, rows)
+        header = np.zeros(1, ETHERNET_HEADER)
+        header["ethertype"] = ETHERTYPE
+        self._inbox.data[:, :_HEADER] = header.view(np.uint8)
+        self.packets = PacketBatch(
+            self._inbox.data,
+            np.full(len(self._inbox.data), self._size, np.int32),
+            np.zeros(len(self._inbox.data), np.int32),
+        )
+        self._outbox = Outbox(segments and takes_segments(sock), forgiving=True)
+        self._known: dict[int, int] = {}  # address as a number -> port
+        self._senders = Senders(np.zeros(_TABLE, np.int64), np.zeros(_TABLE, np.int32))
+        self._names = np.zeros(_PORTS, _NAME)
+        self._addresses = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
+        self._places = np.full(_PORTS, -1, np.int64)
+        assert layout.values_offset == _HEADER + HEADER.itemsize
+
+    def fileno(self) -> int:
+        """Readable when a datagram has arrived."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @property
+    def lost(self) -> int:
+        """Datagrams that came faster than they were taken, and had no room to wait."""
+        said = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(said)[-1])
+
+    @property
+    def room(self) -> int:
+        """Frames that may wait to be taken, each as a datagram of its own at the worst; the system
+        decides how much memory they get.
+        """
+        memory = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        counted = 1 << (self._size - _HEADER + _BOOKKEEPING - 1).bit_length()
+        return int(memory) // (counted + _DESCRIPTION)
+
+    @property
+    def dropped(self) -> int:
+        """Datagrams that could not be sent."""
+        return self._outbox.dropped
+
+    def admit(self, port: int, address: Address) -> None:
+        """From now on ``port`` is where ``address`` is, and no longer who was there.
+
+        Raises:
+            InputError: no such port, or the address is at another one.
+        """
+        if not 0 <= port < _PORTS - 1:
+            raise InputError(f"port {port} is not in 0 .. {_PORTS - 2}.")
+        key = _key(address)
+        if self._known.get(key, port) != port:
+            raise InputError(
+                f"{address.ip}, UDP port {address.udp_port}, is at port {self._known[key]} already."
+            )
+        self.dismiss(port)
+        self._known[key] = port
+        ip = int(ipaddress.IPv4Address(address.ip))
+        self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
+        self._places[port] = port
+        self._index()
+
+    def dismiss(self, port: int) -> None:
+        """Nobody is at ``port`` any more."""
+        self._known = {key: at for key, at in self._known.items() if at != port}
+        self._places[port] = -1
+        self._index()
+
+    def _index(self) -> None:
+        keys, ports = self._senders
+        keys[:] = 0
+        for key, port in self._known.items():
+            place = place_of(key, keys)
+            keys[place] = key
+            ports[place] = port
+
+    def cables(self) -> Cables:
+        """For ``innet.service.forwarding``, which does what ``receive`` and ``send`` do."""
+        return Cables(
+            self._socket.fileno(),
+            self._outbox.most,
+            _HEADER,
+            self._size - _HEADER,
+            self._inbox.arrival,
+            self._inbox.reception,
+            self.packets.port,
+            self._senders,
+            self._addresses,
+            self._places,
+            self._outbox.transmission,
+        )
+
+    def lose(self, packets: int) -> None:
+        """Compiled code could not send so many."""
+        self._outbox.dropped += packets
+
+    def receive(self) -> PacketBatch:
+        """Frames of peers that have arrived, without waiting; valid until the next call."""
+        count = self._inbox.receive(self._socket)
+        self.counts.received += count
+        return self.sort(count)
+
+    def sort(self, count: int) -> PacketBatch:
+        """Frames of peers among the first ``count`` datagrams that were received."""
+        inbox, segment = self._inbox, self._size - _HEADER
+        odd = np.flatnonzero(inbox.length[:count] != segment)
+        if len(odd):
+            self.counts.misfits += len(odd)
+            self._keep_strays(odd)
+        port = self.packets.port
+        kept, strangers = keep_known(count, inbox.arrival, port, segment, self._senders)
+        self.counts.strangers += strangers
+        return self.rows(0, kept)
+
+    def rows(self, first: int, end: int) -> PacketBatch:
+        """Some of the packets received."""
+        data, length, port = self.packets.data, self.packets.length, self.packets.port
+        return PacketBatch(data[first:end], length[first:end], port[first:end])
+
+    def send(self, packets: PacketBatch, first: int = 0) -> None:
+        """Send each packet to whoever is at its port; to nobody, it is lost.
+
+        Args:
+            packets: what leaves.
+            first: how many were dealt with before, in the order of their ports.
+        """
+        rows, places, _ = by_port(packets.port, self._places)
+        to = Addresses(self._addresses, places[first:])
+        try:
+            self._outbox.send(self._socket, packets, _HEADER, rows[first:], to)
+        except StalledError:
+            self.stalls += 1  # what it could not send is lost, as on a link that is down
+
+    def _keep_strays(self, rows: NDArray[np.int64]) -> None:
+        room = self.stray_limit - len(self.strays)
+        for row in rows[: max(0, room)].tolist():
+            ip, udp_port = divmod(int(self._inbox.sender[row]), 1 << 16)
+            end = _HEADER + min(int(self._inbox.length[row]), self.stray_bytes)
+            data = self._inbox.data[row, _HEADER:end].tobytes()
+            self.strays.append(Stray(Address(str(ipaddress.IPv4Address(ip)), udp_port), data))
+
+
+def _key(address: Address) -> int:
+    return int(ipaddress.IPv4Address(address.ip)) << 16 | address.udp_port

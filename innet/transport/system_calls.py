@@ -1,0 +1,498 @@
+"""System calls from compiled code: a batch of packets without a step of Python for each.
+
+Numba calls the C library by name. A structure of C's is a row of 64-bit words here, filled in by
+number; the numbers are those of 64-bit little-endian Linux, the only system that has these calls.
+Every function but ``wait_readable`` returns at once, and all let other threads of Python run
+meanwhile. What one cannot do it returns as the error's number, for Python to wait, to repeat or to
+raise.
+
+A datagram that is as long as many packets (UDP_SEGMENT on the way out, UDP_GRO on the way in)
+passes the kernel once instead of packet by packet. The vectors of a message say where its parts lie
+in memory, so that each of its packets is a row of a batch without being copied again.
+
+Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), poll(2), cmsg(3), udp(7).
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import carray
+from numpy.typing import NDArray
+
+from innet.core.numba_cache import njit
+
+Words = NDArray[np.int64]
+
+# struct msghdr, by words; struct mmsghdr adds the length of what was moved.
+NAME, NAME_LENGTH, VECTORS, VECTOR_COUNT, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(8)
+MESSAGE_WORDS = 8
+VECTOR_WORDS = 2  # struct iovec: address, length
+CONTROL_WORDS = 4
+ADDRESS_BYTES = 16  # struct sockaddr_in: family, port, address, 8 bytes of nothing
+MOST_AT_ONCE = 1024  # messages of a call, and vectors of a message: the kernel takes no more
+
+UDP_SEGMENT = 103
+UDP_GRO = 104
+MOST_SEGMENTS = 64  # of a datagram: what every kernel that knows them takes
+LONGEST_DATAGRAM = 65_507  # what the 16-bit length of IPv4 leaves room for
+
+_SOL_UDP = 17
+_CONTROL_SEGMENT = _SOL_UDP | UDP_SEGMENT << 32  # level and type of a control message
+_CONTROL_GRO = _SOL_UDP | UDP_GRO << 32
+_CONTROL_HEADER = 16
+_DONT_WAIT = int(socket.MSG_DONTWAIT)
+_LOW = 0xFFFF_FFFF
+_EAGAIN, _EINTR, _ECONNREFUSED, _ENOBUFS = (
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.ECONNREFUSED,
+    errno.ENOBUFS,
+)
+
+#: Whether this system has what is called here.
+SUPPORTED = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
+
+_recvmsg: Any = types.ExternalFunction(
+    "recvmsg", types.int64(types.int32, types.uint64, types.int32)
+)
+_recvmmsg: Any = types.ExternalFunction(
+    "recvmmsg", types.int32(types.int32, types.uint64, types.uint32, types.int32, types.uint64)
+)
+_sendmmsg: Any = types.ExternalFunction(
+    "sendmmsg", types.int32(types.int32, types.uint64, types.uint32, types.int32)
+)
+_errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer(types.int32)())
+_clock_gettime: Any = types.ExternalFunction(
+    "clock_gettime", types.int32(types.int32, types.uint64)
+)
+_CLOCK_MONOTONIC = 1
+_sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
+_ppoll: Any = types.ExternalFunction(
+    "ppoll", types.int32(types.uint64, types.uint64, types.uint64, types.uint64)
+)
+_POLLIN = select.POLLIN
+
+
+class Arrival(NamedTuple):
+    """Where packets are put that a socket receives.
+
+    Attributes:
+        data: (rows, stride) uint8, a row for each packet.
+        length: (rows,) int32, bytes of each, filled in.
+        sender: (rows,) int64, IPv4 address and port of its sender (48 bits), filled in.
+    """
+
+    data: NDArray[np.uint8]
+    length: NDArray[np.int32]
+    sender: Words
+
+
+class Reception(NamedTuple):
+    """What a call of recvmsg needs.
+
+    Attributes:
+        header: words of a msghdr.
+        control: words of the control message that comes with a datagram.
+        name: words of its sender's address.
+        vectors: (rows, 2): where a packet of each row goes.
+        scratch: bytes for the longest datagram.
+    """
+
+    header: Words
+    control: Words
+    name: Words
+    vectors: Words
+    scratch: NDArray[np.uint8]
+
+
+class Departure(NamedTuple):
+    """Packets that are to be sent.
+
+    Attributes:
+        data: (n, stride) uint8, rows without gaps between their bytes.
+        length: (n,) int32, bytes of each row.
+        offset: of the first byte of a row that is sent.
+        rows: (k,) int64: which ones, in that order.
+        names: (m, 16) uint8: addresses to send to; none for a socket that is connected.
+        name_of: (k,) int64: which of ``names`` each of ``rows`` goes to.
+    """
+
+    data: NDArray[np.uint8]
+    length: NDArray[np.int32]
+    offset: int
+    rows: Words
+    names: NDArray[np.uint8]
+    name_of: Words
+
+
+class Transmission(NamedTuple):
+    """What a call of sendmmsg needs.
+
+    Attributes:
+        messages: (calls, 8): words of mmsghdr.
+        controls: (calls, 4): words of the control message of each.
+        vectors: (rows, 2): where packets lie.
+    """
+
+    messages: Words
+    controls: Words
+    vectors: Words
+
+
+@njit(cache=True, nogil=True)
+def _error() -> int:
+    return int(carray(_errno_location(), (1,))[0])
+
+
+@njit(cache=True, nogil=True)
+def monotonic(words: Words) -> float:
+    """``time.monotonic``; ``words`` (2,) is room for the call."""
+    _clock_gettime(_CLOCK_MONOTONIC, words.ctypes.data)
+    return float(words[0] + 1e-9 * words[1])
+
+
+@njit(cache=True, nogil=True)
+def let_others_run() -> None:
+    """Give the processor to whoever waits for it."""
+    _sched_yield()
+
+
+@njit(cache=True, nogil=True)
+def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
+    """Sleep until a descriptor can be read or has an error, so many seconds, or until a signal.
+
+    Args:
+        one: a descriptor; what is below 0 is not waited for.
+        other: likewise.
+        seconds: how long at most.
+        words: (4,), room for the call.
+
+    Returns:
+        1 if the one can be read, plus 2 if the other can; 0 if neither.
+    """
+    words[0] = (one & _LOW) | _POLLIN << 32  # struct pollfd: descriptor, what for, what is
+    words[1] = (other & _LOW) | _POLLIN << 32
+    words[2] = int(seconds)
+    words[3] = int((seconds - words[2]) * 1e9)
+    at = words.ctypes.data
+    if _ppoll(at, 2, at + 16, 0) <= 0:
+        return 0
+    return int(words[0] >> 48 != 0) | int(words[1] >> 48 != 0) << 1
+
+
+@njit(cache=True, nogil=True)
+def receive_messages(descriptor: int, messages: Words, first: int, room: int) -> int:
+    """Fill ``messages[first : first + room]``; how many came, or an error's number below 0."""
+    at = messages.ctypes.data + first * MESSAGE_WORDS * 8
+    while True:
+        count = _recvmmsg(descriptor, at, min(room, MOST_AT_ONCE), _DONT_WAIT, 0)
+        if count >= 0:
+            return int(count)
+        number = _error()
+        if number not in (_EINTR, _ECONNREFUSED):
+            return -number
+
+
+@njit(cache=True, nogil=True)
+def receive_of_ports(
+    ready: Words, most: int, messages: Words, length: NDArray[np.int32], port: NDArray[np.int32]
+) -> tuple[int, int, int]:
+    """Messages of several sockets, one socket after the other.
+
+    Args:
+        ready: (k, 2): descriptors, and the ports that they are.
+        most: messages taken from each.
+        messages: one per row.
+        length: (rows,) int32, filled in.
+        port: (rows,) int32, filled in.
+
+    Returns:
+        how many rows were filled; an error's number or 0; which of ``ready`` it struck.
+    """
+    row, number, struck = 0, 0, 0
+    for index in range(len(ready)):
+        room = min(most, len(length) - row)
+        if room == 0:
+            break
+        count = receive_messages(ready[index, 0], messages, row, room)
+        if count < 0:
+            if -count != _EAGAIN and number == 0:
+                number, struck = -count, index
+            continue
+        for each in range(row, row + count):
+            length[each] = messages[each, LENGTH] & _LOW
+            port[each] = ready[index, 1]
+        row += count
+    return row, number, struck
+
+
+@njit(cache=True, nogil=True)
+def receive_datagrams(
+    descriptor: int, arrival: Arrival, reception: Reception, offset: int, segment: int
+) -> tuple[int, int]:
+    """Datagrams into rows, those that hold many packets cut into them.
+
+    A message is received into the vectors of the rows that follow, each of ``segment`` bytes:
+    packets of that length lie in their rows at once; others are put there by ``_cut``.
+
+    Args:
+        descriptor: of a UDP socket.
+        arrival: where the packets go: an Arrival.
+        reception: room for the calls: a Reception.
+        offset: where in its row a packet begins.
+        segment: bytes of most packets.
+
+    Returns:
+        how many rows were filled, and the number of an error (EAGAIN: nothing more is there) or 0.
+    """
+    header, control = reception.header, reception.control
+    span = len(reception.scratch) // segment
+    row = 0
+    while len(arrival.length) - row >= span:
+        header[NAME] = reception.name.ctypes.data
+        header[NAME_LENGTH] = ADDRESS_BYTES
+        header[VECTORS] = reception.vectors.ctypes.data + row * VECTOR_WORDS * 8
+        header[VECTOR_COUNT] = span
+        header[CONTROL] = control.ctypes.data
+        header[CONTROL_LENGTH] = CONTROL_WORDS * 8
+        received = _recvmsg(descriptor, header.ctypes.data, _DONT_WAIT)
+        if received < 0:
+            number = _error()
+            if number in (_EINTR, _ECONNREFUSED):
+                continue
+            return row, number
+        part = received
+        if header[CONTROL_LENGTH] > _CONTROL_HEADER and control[1] == _CONTROL_GRO:
+            part = control[2] & _LOW
+        if part == segment or received == part < segment:
+            count = max(1, (received + segment - 1) // segment)
+            for index in range(count):
+                arrival.length[row + index] = min(part, received - index * segment)
+        else:
+            count = _cut(arrival, row, offset, (segment, part, received), reception.scratch)
+        arrival.sender[row : row + count] = _sender(reception.name[0])
+        row += count
+    return row, 0
+
+
+@njit(cache=True, nogil=True)
+def _cut(
+    arrival: Arrival,
+    row: int,
+    offset: int,
+    sizes: tuple[int, int, int],
+    scratch: NDArray[np.uint8],
+) -> int:
+    """Put packets that were received as if they had another length into a row each.
+
+    What does not fit its row is cut off, and what does not fit the rows is left out.
+    """
+    segment, part, received = sizes
+    data = arrival.data
+    for start in range(0, received, segment):
+        size = min(segment, received - start)
+        scratch[start : start + size] = data[row + start // segment, offset : offset + size]
+    count = min((received + part - 1) // part, len(data) - row)
+    width = data.shape[1] - offset
+    for index in range(count):
+        start = index * part
+        size = min(part, received - start, width)
+        arrival.length[row + index] = size
+        data[row + index, offset : offset + size] = scratch[start : start + size]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _sender(word: int) -> int:
+    """Address and port of a sockaddr_in as one number, as ``key_of`` makes it."""
+    port = (word >> 16 & 0xFF) << 8 | (word >> 24 & 0xFF)
+    address = 0
+    for byte in range(4):
+        address = address << 8 | (word >> (32 + 8 * byte) & 0xFF)
+    return address << 16 | port
+
+
+@njit(cache=True, nogil=True)
+def send_packets(
+    descriptor: int, departure: Departure, first: int, most: int, transmission: Transmission
+) -> tuple[int, int, int]:
+    """Send packets, in order.
+
+    Args:
+        descriptor: of a socket.
+        departure: what is to go: a Departure.
+        first: where in its rows to begin.
+        most: how many packets of one length and address may go as one datagram.
+        transmission: room for the calls: a Transmission.
+
+    Returns:
+        up to which row all were dealt with; how many of them the interface's queue had no room
+        for; the number of an error, which struck the next row, or 0.
+    """
+    messages = transmission.messages
+    done = first
+    lost = 0
+    while done < len(departure.rows):
+        count = _gathered(departure, done, most, transmission)
+        sent = 0
+        while sent < count:
+            at = messages.ctypes.data + sent * MESSAGE_WORDS * 8
+            moved = _sendmmsg(descriptor, at, count - sent, _DONT_WAIT)
+            if moved > 0:
+                for index in range(sent, sent + moved):
+                    done += messages[index, VECTOR_COUNT]
+                sent += moved
+                continue
+            number = _error()
+            if number == _ENOBUFS:
+                lost += messages[sent, VECTOR_COUNT]
+                done += messages[sent, VECTOR_COUNT]
+                sent += 1
+            elif number not in (_EINTR, _ECONNREFUSED):
+                return done, lost, number
+    return done, lost, 0
+
+
+@njit(cache=True, nogil=True)
+def _gathered(departure: Departure, first: int, most: int, transmission: Transmission) -> int:
+    """Make messages of the rows from ``first`` on, as many as there is room for; how many."""
+    messages, controls, vectors = transmission
+    rows, length, name_of = departure.rows, departure.length, departure.name_of
+    offset = departure.offset
+    base = departure.data.ctypes.data + offset
+    end = min(len(rows), first + len(vectors))
+    count = 0
+    row = first
+    while row < end and count < len(messages):
+        begin = row
+        size = length[rows[row]] - offset
+        limit = min(end, row + max(1, min(most, LONGEST_DATAGRAM // max(1, size))))
+        while row < limit and length[rows[row]] - offset == size:
+            if len(departure.names) and name_of[row] != name_of[begin]:
+                break
+            vectors[row - first, 0] = base + rows[row] * departure.data.strides[0]
+            vectors[row - first, 1] = size
+            row += 1
+        message, control = messages[count], controls[count]
+        message[:] = 0
+        if len(departure.names):
+            message[NAME] = departure.names.ctypes.data + name_of[begin] * ADDRESS_BYTES
+            message[NAME_LENGTH] = ADDRESS_BYTES
+        message[VECTORS] = vectors.ctypes.data + (begin - first) * VECTOR_WORDS * 8
+        message[VECTOR_COUNT] = row - begin
+        if row - begin > 1:
+            control[0] = _CONTROL_HEADER + 2  # an unsigned short
+            control[1] = _CONTROL_SEGMENT
+            control[2] = size
+            message[CONTROL] = controls.ctypes.data + count * CONTROL_WORDS * 8
+            message[CONTROL_LENGTH] = _CONTROL_HEADER + 8
+        count += 1
+    return count
+
+
+# ----------------------------------------------------------------------------
+# Rows of packet batches, in compiled code: whose they are, and where they go.
+
+_SPREAD = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))  # 2**64 over the golden ratio, odd
+
+
+@njit(cache=True, nogil=True)
+def by_port(
+    port: NDArray[np.int32], places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Rows ordered by port, those of a port as they came.
+
+    Args:
+        port: (n,) int32.
+        places: (m,) int64: a number below m for each port that exists, -1 for the others.
+
+    Returns:
+        rows, in their new order; the place of each; how many rows have a port that does not exist.
+    """
+    starts = np.zeros(len(places) + 1, np.int64)
+    unknown = 0
+    for row in range(len(port)):
+        place = places[port[row]] if 0 <= port[row] < len(places) else -1
+        if place < 0:
+            unknown += 1
+        else:
+            starts[place + 1] += 1
+    for place in range(len(places)):
+        starts[place + 1] += starts[place]
+    rows = np.empty(len(port) - unknown, np.int64)
+    place_of = np.empty(len(port) - unknown, np.int64)
+    for row in range(len(port)):
+        place = places[port[row]] if 0 <= port[row] < len(places) else -1
+        if place >= 0:
+            at = starts[place]
+            starts[place] += 1
+            rows[at] = row
+            place_of[at] = place
+    return rows, place_of, unknown
+
+
+@njit(cache=True, nogil=True)
+def place_of(key: int, keys: NDArray[np.int64]) -> int:
+    """Where a table of a power of two of ``keys`` (0: none) has ``key``, or room for it."""
+    mask = len(keys) - 1
+    place = (key * _SPREAD >> 32) & mask
+    while keys[place] not in (0, key):
+        place = (place + 1) & mask
+    return int(place)
+
+
+class Senders(NamedTuple):
+    """Whose packets are taken.
+
+    Attributes:
+        keys: (n,) int64, a table of senders, as ``place_of`` reads it.
+        ports: (n,) int32: the port that each of them is.
+    """
+
+    keys: NDArray[np.int64]
+    ports: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def keep_known(
+    count: int, arrival: Arrival, port: NDArray[np.int32], segment: int, senders: Senders
+) -> tuple[int, int]:
+    """Keep the packets of known senders that have the right length.
+
+    Args:
+        count: how many packets there are.
+        arrival: an Arrival; its rows are moved together.
+        port: (rows,) int32, filled in.
+        segment: bytes of a right packet.
+        senders: a Senders.
+
+    Returns:
+        how many are kept, the first rows, in the order in which they came; how many of the right
+        length were of unknown senders.
+    """
+    data, length, sender = arrival
+    kept, unknown = 0, 0
+    last = np.int64(-1)
+    found = np.int32(-1)
+    for row in range(count):
+        if length[row] != segment:
+            continue
+        if sender[row] != last:
+            last = sender[row]
+            place = place_of(last, senders.keys)
+            found = senders.ports[place] if senders.keys[place] == last else np.int32(-1)
+        if found < 0:
+            unknown += 1
+            continue
+        if kept != row:
+            data[kept] = data[row]
+        port[kept] = found
+        kept += 1
+    return kept, unknown

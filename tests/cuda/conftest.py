@@ -1,6 +1,6 @@
 """These tests run on a GPU, or in numba-cuda's simulator, in a process of its own.
 
-``tests/unit/test_cuda_simulated.py`` starts that process where there is no GPU.
+``tests/unit/kernels/test_cuda_simulated.py`` starts that process where there is no GPU.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from innet.switch.jit.lower.vectorize import instantiate, roll
 from innet.switch.jit.tree import rebuild, walk
 from innet.switch.jit.unsupported import structural_reasons
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = [
     path
     for folder, pattern in (("tests/programs", "*.json"), ("p4/compiled", "*.json.gz"))

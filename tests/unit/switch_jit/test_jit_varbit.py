@@ -20,7 +20,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
 
-PATH = Path(__file__).parents[1] / "programs/jit_varbit.json"
+PATH = Path(__file__).parents[2] / "programs/jit_varbit.json"
 PROGRAM = load_program(PATH)
 
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from support.service import SECONDS
+from support.service import SECONDS, make_workers
 
 from innet.core.errors import InputError
 from innet.service import join

@@ -35,7 +35,7 @@ from innet.switch.state import hash_index
 from innet.switch.state.table_words import argument_words, words_of
 from innet.switch.state.tables import Generation, Reference, TableState
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 L3 = ROOT / "benchmarks/programs/l3.json"
 KIND = ir.MatchKind
 
@@ -325,7 +325,7 @@ def test_members_and_groups_alone(grown: Callable[[], int]) -> None:
 
 MANY = """
 import os, sys
-sys.path[:0] = ["tests", "tests/unit"]
+sys.path[:0] = ["tests", "tests/unit/switch"]
 from test_switch_memory import data_bytes, l3
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

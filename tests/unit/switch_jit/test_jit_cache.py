@@ -17,7 +17,7 @@ from innet.switch.jit import cache
 
 pytestmark = pytest.mark.xdist_group("kept programs")  # which is set up once, not by each process
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 RUN = """
 import sys

@@ -13,7 +13,7 @@ from innet.tools import stf, stf_statements, stf_syntax
 from innet.tools.hexdiff import differences, shown
 from innet.tools.stf_names import Names, arguments_of, match_of
 
-FOLDER = Path(__file__).parents[1] / "stf"
+FOLDER = Path(__file__).parents[2] / "stf"
 
 
 def parse(line):

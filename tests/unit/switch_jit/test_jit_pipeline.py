@@ -14,7 +14,7 @@ from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.jit.pipeline import StraightPipeline
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "as_bmv2_lengths.json"
+PROGRAM = Path(__file__).parents[2] / "programs" / "as_bmv2_lengths.json"
 
 
 @njit(error_model="numpy", pipeline_class=StraightPipeline)

@@ -12,7 +12,7 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 from innet.codecs import PARTS, SELECTORS, build_codec
 from innet.core.registry import Registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 GRADIENTS = {
     "none": np.empty(0),
     "one": np.array([-2.5]),

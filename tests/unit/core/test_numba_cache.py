@@ -18,7 +18,7 @@ from numba.core.typed_passes import NativeLowering
 from innet.core.numba_cache import njit, undisturbed
 from innet.switch.jit.pipeline import StraightPipeline
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CALLED = """
 from innet.core.numba_cache import njit

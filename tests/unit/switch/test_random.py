@@ -12,7 +12,7 @@ from innet.switch import Switch
 from innet.switch.jit.runtime import random
 from innet.switch.state.random import next_word, uniform
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "jit_digests.json"
+PROGRAM = Path(__file__).parents[2] / "programs" / "jit_digests.json"
 
 
 def state(word: int) -> np.ndarray:

@@ -29,7 +29,7 @@ KIND = ir.MatchKind
 
 @pytest.fixture(scope="module")
 def base() -> ir.Program:
-    return load_program(Path(__file__).parents[1] / "programs/jit_tables.json")
+    return load_program(Path(__file__).parents[2] / "programs/jit_tables.json")
 
 
 @njit

@@ -21,7 +21,7 @@ from innet.tofino.accesses import effects
 from innet.tofino.limits import PIPE
 from innet.tofino.stages import Piece, place
 
-PROGRAMS = Path(__file__).parents[1] / "programs" / "budget"
+PROGRAMS = Path(__file__).parents[2] / "programs" / "budget"
 
 
 def of(name):

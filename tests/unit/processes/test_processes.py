@@ -120,7 +120,7 @@ def test_a_control_socket_that_cannot_be(tmp_path, name, why):
     ],
 )
 def test_interfaces_that_no_switch_can_have(words, why, capsys):
-    program = str(Path(__file__).parents[2] / "p4/examples/forward.json")
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
     options = [option for word in words for option in ("--interface", word)]
     assert switch.main([program, *options]) == 1
     assert why in capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
 
 def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch):
     """Which no packet came by, and only an action's argument names."""
-    examples = Path(__file__).parents[2] / "p4/examples"
+    examples = Path(__file__).parents[3] / "p4/examples"
     document = json.loads((examples / "forward.json").read_text())
     commands = Commands(None, tuple((examples / "forward.commands").read_text().splitlines()))
     given = set()

@@ -15,7 +15,7 @@ from innet.codecs import build_codec
 from innet.core.errors import MissingToolError
 from innet.kernels import gpu
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

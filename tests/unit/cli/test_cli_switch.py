@@ -30,8 +30,8 @@ from innet.switch import ir, load_program
 from innet.tools.captures import CaptureReader
 from innet.tools.explain import explain
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
-STF = Path(__file__).parents[1] / "stf"
+PROGRAMS = Path(__file__).parents[2] / "programs"
+STF = Path(__file__).parents[2] / "stf"
 CLOCK = PROGRAMS / "tools_clock.json"
 STATE = PROGRAMS / "switch_state.json"
 TABLES = PROGRAMS / "switch_tables.json"

@@ -11,7 +11,7 @@ from innet.core.errors import ConfigError, UnknownNameError
 from innet.mininet.files import commands
 from innet.switch import Switch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FORWARD = json.loads((ROOT / "p4/examples/forward.json").read_text())
 TABLES = json.loads((ROOT / "tests/programs/switch_tables.json").read_text())
 

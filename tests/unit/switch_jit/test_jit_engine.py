@@ -18,7 +18,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine, compiler, inline
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAMS = Path(__file__).parents[2] / "programs"
 
 
 def made(program: ir.Program) -> tuple[SwitchState, JitEngine]:

@@ -23,7 +23,7 @@ from innet.switch.jit import JitEngine
 
 COUNT = int(os.environ.get("INNET_BROKEN_PROGRAMS", "250"))
 PARTS = 5
-PATHS = sorted((Path(__file__).parents[1] / "programs").glob("*.json"))
+PATHS = sorted((Path(__file__).parents[2] / "programs").glob("*.json"))
 
 pytestmark = pytest.mark.timeout(0 if COUNT > 250 else 300)
 

@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup setup-dev demo test lint bench wheel clean
+.PHONY: help setup setup-dev demo test test-fast lint bench wheel clean
 
 help:
 	@echo "make setup   a virtual environment in $(VENV) with what was tested"
 	@echo "make demo    set up, then train over the emulated network: innet demo"
 	@echo "make test    set up, then ruff, mypy, import rules and all tests that can run here"
-	@echo "make lint    the first three alone"
+	@echo "make test-fast ROOM=codecs   ruff and the unit tests of one folder of innet, in seconds"
+	@echo "make lint    ruff, mypy and the import rules alone"
 	@echo "make bench   set up, then the benchmarks in benchmarks/"
 	@echo "make wheel   build the distribution into dist/"
 	@echo "make clean   remove the environment and what the checks left behind"
@@ -71,6 +72,16 @@ mininet:
 
 test: lint mininet
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+# ROOM: one or more folders of tests/unit. By default those of innet's folders that differ from the last commit.
+ROOM ?= $(shell git status --porcelain 2>/dev/null | sed -n 's,.*\(innet\|tests/unit\)/\([a-z0-9_]*\)/.*,\2,p' | sort -u | while read room; do [ -d tests/unit/$$room ] && echo $$room; done)
+test-fast: setup-dev
+	$(BIN)/python -m ruff check .
+	@rooms=""; for room in $(ROOM); do \
+	  if [ -d tests/unit/$$room ]; then rooms="$$rooms tests/unit/$$room"; \
+	  else echo "tests/unit/$$room does not exist; the rooms are: $$(ls tests/unit)"; exit 1; fi; done; \
+	if [ -z "$$rooms" ]; then echo "Nothing changed since the last commit. Name a folder: make test-fast ROOM=codecs"; \
+	else $(BIN)/python -m pytest -q -x -m "not slow" -n auto --dist loadgroup $$rooms; fi
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -31,7 +31,7 @@ from numba.core.caching import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]  # the folder of innet itself
 #: Imports that run with the module: what is indented is for later, or for type checkers.
 _IMPORT = re.compile(r"^(?:import (innet[\w.]*)|from (innet[\w.]*) import (\([^)]*\)|.*))", re.M)
 

@@ -44,9 +44,11 @@ if __name__ == "innet.caller":
 def package(tmp_path: Path) -> Path:
     """A package of the same name, in which nothing was compiled before."""
     folder = tmp_path / "innet"
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    shutil.copy(ROOT / "innet" / "compiled.py", folder)
+    core = folder / "core"
+    core.mkdir(parents=True)
+    for each in (folder, core):
+        (each / "__init__.py").touch()
+    shutil.copy(ROOT / "innet" / "core" / "numba_cache.py", core)
     (folder / "constants.py").write_text("STEP = 1\n")
     (folder / "called.py").write_text(CALLED)
     (folder / "caller.py").write_text(CALLER)
@@ -97,7 +99,7 @@ def test_no_place_to_write_to(package: Path, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_costs_time_only(package: Path) -> None:
-    with (package / "compiled.py").open("a") as file:
+    with (package / "core" / "numba_cache.py").open("a") as file:
         file.write(FULL)
     assert run(package) == (2, 0)
 

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError
+from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.control.entries import action_entry, checked, matches_of
 from innet.switch.control.meters import MeterControl
 from innet.switch.control.names import Names
 from innet.switch.control.profiles import ProfileControl
-from innet.switch.control.values import Key, Number, inside, number, whole
+from innet.switch.control.values import Key, Number, inside, number
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.state import hashes
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry, TableState
@@ -135,7 +136,7 @@ class ControlPlane(MeterControl, ProfileControl):
         """Write a cell; a negative value is kept as two's complement."""
         array, cells = self.register(name)
         place = inside(index, array.size, array.name)
-        value = whole(value, f"register {array.name}")
+        value = require_int(value, f"register {array.name}")
         if not -(1 << array.width - 1) <= value < 1 << array.width:
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
@@ -160,7 +161,7 @@ class ControlPlane(MeterControl, ProfileControl):
         """Set a cell; ``size`` in bytes."""
         cell = self._counter_cell(name, index)
         for value in (packets, size):
-            if not 0 <= whole(value, "a counter") < 1 << 64:
+            if not 0 <= require_int(value, "a counter") < 1 << 64:
                 raise ControlError(f"{value} does not fit a counter, which has 64 bits")
         cell[PACKETS], cell[BYTES] = packets, size
 

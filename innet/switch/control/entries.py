@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 from innet.core.errors import ControlError
+from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.control.names import Names
-from innet.switch.control.values import Key, Number, describe_match, match_of, number, whole
+from innet.switch.control.values import Key, Number, describe_match, match_of, number
 from innet.switch.engine import SwitchState
 from innet.switch.state.tables import Reference, RuntimeEntry, TableState, Target, is_ordered
 
@@ -79,7 +80,7 @@ def checked(table: ir.Table, priority: int | None) -> int:
                 f"table {table.name} is {table.match.value}, so its entries need a priority"
             )
         return 0
-    if not 0 <= whole(priority, "the priority") < 1 << 31:
+    if not 0 <= require_int(priority, "the priority") < 1 << 31:
         raise ControlError(f"priority {priority} is not in 0..2147483647")
     return priority
 

@@ -1,27 +1,13 @@
-"""Integers as callers pass them: never cut to fit."""
+"""Values of the control plane: numbers, addresses and matches, checked for where they go."""
 
 from __future__ import annotations
 
 import ipaddress
-import operator
 from collections.abc import Mapping
 
 from innet.core.errors import ControlError
+from innet.core.numbers import require_int
 from innet.switch import ir
-
-
-def whole(value: object, what: str) -> int:
-    """``value`` as an integer; ControlError, which calls it ``what``, when it is none (1.0 is
-    none either).
-    """
-    try:
-        return operator.index(value)  # type: ignore[arg-type] # that is what is found out here
-    except TypeError:
-        raise ControlError(f"{value!r} is no integer for {what}") from None
-
-
-# ----------------------------------------------------------------------------
-# Values of the control plane: numbers, addresses and matches, checked for where they go.
 
 Key = int | str | tuple[int, int] | ir.Match | None
 """One field of a match: an integer (all its bits must be equal), (value, prefix length) for lpm,
@@ -43,7 +29,7 @@ _ADDRESSES = {32: ", or 10.0.0.1", 48: ", or 02:00:00:00:00:01", 128: ", or 2001
 
 def number(value: Number, width: int, what: str) -> int:
     """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
-    parsed = _parse(value, width, what) if isinstance(value, str) else whole(value, what)
+    parsed = _parse(value, width, what) if isinstance(value, str) else require_int(value, what)
     if parsed < 0 or parsed >> width:
         raise ControlError(f"{value} does not fit the {width} bits of {what}")
     return parsed
@@ -143,7 +129,7 @@ def _pair(
 def integer(value: Number, what: str) -> int:
     """A whole number, of any size, decimal where it is text."""
     if not isinstance(value, str):
-        return whole(value, what)
+        return require_int(value, what)
     try:
         return int(value)
     except ValueError:
@@ -152,7 +138,7 @@ def integer(value: Number, what: str) -> int:
 
 def inside(index: int, size: int, name: str) -> int:
     """``index`` when it is one of ``size`` cells of ``name``."""
-    index = whole(index, f"the index of {name}")
+    index = require_int(index, f"the index of {name}")
     if not 0 <= index < size:
         raise ControlError(f"index {index} is not in 0..{size - 1} of {name}")
     return index

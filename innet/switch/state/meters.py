@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError
+from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.control.values import whole
 from innet.switch.state.tables import zeros
 
 MAX_TOKENS = 1 << 61
@@ -102,7 +102,7 @@ class MeterState:
         for rate in rates:
             if not (math.isfinite(rate.per_microsecond) and rate.per_microsecond >= 0):
                 raise ControlError(f"{rate.per_microsecond} is no rate of meter {name}")
-            if not 0 <= whole(rate.burst, "the burst size") <= MAX_TOKENS:
+            if not 0 <= require_int(rate.burst, "the burst size") <= MAX_TOKENS:
                 raise ControlError(f"burst size {rate.burst} is not in 0..{MAX_TOKENS}")
         for low, high in pairwise(rates):
             if low.per_microsecond > high.per_microsecond:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError
+from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.control.values import whole
 from innet.switch.state.entries import NO_ACTION, ActionRows
 from innet.switch.state.hash_index import resized
 from innet.switch.state.table_words import row_actions
@@ -288,12 +288,12 @@ class ProfileState:
 
     def require_member(self, member: int) -> None:
         """ControlError when there is no such member."""
-        if whole(member, "the member") not in self.members:
+        if require_int(member, "the member") not in self.members:
             raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
 
     def require_group(self, group: int) -> list[int]:
         """The members of a group; ControlError when there is no such group."""
-        if whole(group, "the group") not in self.groups:
+        if require_int(group, "the group") not in self.groups:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
         return self.groups[group]
 

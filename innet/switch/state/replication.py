@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from innet.core.errors import ControlError
-from innet.switch.control.values import whole
+from innet.core.numbers import require_int
 from innet.switch.state.tables import Generation
 
 MAX_GROUPS = 65536
@@ -87,7 +87,7 @@ class Replication:
 
     def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
         """Returns the node's handle, the lowest that is free."""
-        rid = whole(rid, "the replication id")
+        rid = require_int(rid, "the replication id")
         _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
         node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
         handle = heapq.heappop(self._free) if self._free else len(self.nodes)
@@ -133,7 +133,7 @@ class Replication:
 
     def set_session(self, session: int, port: int | None, group: int | None) -> None:
         """Say where clones of ``session`` go; the group may be created later."""
-        session = whole(session, "the mirror session")
+        session = require_int(session, "the mirror session")
         _require(
             0 <= session <= MAX_SESSION, f"mirror session {session} is not in 0..{MAX_SESSION}"
         )
@@ -182,14 +182,14 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _group_number(group: int) -> int:
-    number = whole(group, "the multicast group")
+    number = require_int(group, "the multicast group")
     _require(0 <= number < MAX_GROUPS, f"multicast group {number} is not in 0..{MAX_GROUPS - 1}")
     return number
 
 
 def _members(kind: str, numbers: Iterable[int], greatest: int) -> tuple[int, ...]:
     """In ascending order, as the replication engine copies to them."""
-    members = sorted(whole(number, f"a {kind}") for number in numbers)
+    members = sorted(require_int(number, f"a {kind}") for number in numbers)
     for number in members:
         _require(0 <= number <= greatest, f"{kind} {number} is not in 0..{greatest}")
     _require(len(set(members)) == len(members), f"a {kind} is named twice in {members}")

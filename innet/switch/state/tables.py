@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError, ProgramError
+from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.control.values import whole
 from innet.switch.state.entries import EntryColumns
 
 PACKETS = 0
@@ -290,7 +290,7 @@ class TableState:
 
     def _row(self, handle: int) -> int:
         """The row of the entry of ``handle``; ControlError when there is none."""
-        handle = whole(handle, "a handle")
+        handle = require_int(handle, "a handle")
         row = self.columns.row_of(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else 0
         if not row or self._handle(row) != handle:
             rows = self.columns.rows()[:10].tolist()

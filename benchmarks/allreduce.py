@@ -56,10 +56,10 @@ def main(  # noqa: PLR0917 - options of a command
         rates[name] = size / best.seconds.total
         seconds = best.seconds
         shares = {
-            "encode, all workers": seconds.encode,
+            "encode, mean of the workers": seconds.encode,
             "switch": seconds.switch or 0.0,
             "protocol and transport": seconds.network - (seconds.switch or 0.0),
-            "decode, all workers": seconds.decode,
+            "decode, mean of the workers": seconds.decode,
         }
         parts = ", ".join(f"{part} {each / seconds.total:.0%}" for part, each in shares.items())
         remarks[name] = f"{best.compression:.3g}x fewer bytes; {parts}"

@@ -11,13 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.allreduce.loop import Counts, Lockstep, Run
-from innet.allreduce.verification import errors, is_exact, selections
+from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
+from innet.allreduce.report import PacketCounts, build_report, comparison
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -29,13 +28,14 @@ from innet.codecs import (
 )
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
+from innet.core.reduce_op import Segment
 from innet.core.settings import Engine
 from innet.core.threads import OneAtATime, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
-from innet.records import Report, Seconds
+from innet.records import Report
 from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
-from innet.wire import Framing
+from innet.wire import Flag, Framing
 
 Frame = tuple[float, int, bytes]
 
@@ -129,18 +129,17 @@ class Collective(NotCopyable):
         check_codec(plan, self.codecs[0])
         self.network = Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
         self.layout = plan.layout
-        goes_on = timing is not None and timing.partial_after is not None
-        if (goes_on or attempts > 1) and not self.network.has_epochs:
+        self._partial = timing is not None and timing.partial_after is not None
+        if (self._partial or attempts > 1) and not self.network.has_epochs:
             raise InputError(
                 f"{self.program} knows no other epoch, which partial results and further attempts "
                 "need; use slots, or leave partial_after and attempts out."
             )
-        if goes_on and not self.network.has_partials:
+        if self._partial and not self.network.has_partials:
             raise InputError(
                 f"{self.program} gives no partial results; use slots, or leave partial_after out."
             )
-        threads = min(workers, cores() if threads is None else max(1, threads))
-        self._lockstep = Lockstep(self.codecs, self.network, goes_on=goes_on, threads=threads)
+        self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._attempts = attempts
         self._failed: str | None = None
         self._one = OneAtATime("this Collective")
@@ -192,29 +191,76 @@ class Collective(NotCopyable):
         if self._stalled:
             self.network.begin_epoch(self.plan.job.absent)
             self._stalled = False
+        network = self.network
         before = self._counts()
-        switches = self.network.switch_seconds
+        switched, switch_packets = network.switch_seconds, network.packets_in
+        loop = reduce_loop(
+            dict(enumerate(self.codecs)),
+            flat,
+            self.present,
+            attempts=self._attempts,
+            has_epochs=network.has_epochs,
+            checked=True,
+            threads=self._threads,
+        )
         try:
-            run = self._lockstep.run(flat, self._attempts)
+            reduction = run_loop(loop, self._combine, self._new_epoch)
         except StalledError as error:
-            self._stalled = self.network.has_epochs
+            self._stalled = network.has_epochs
             self._failed = None if self._stalled else type(error).__name__
             raise
         except BaseException as error:
             self._failed = type(error).__name__
             raise
-        counts = self._counts() - before
-        outcomes = list(run.outcomes.values())
+        outcomes = list(reduction.outcomes.values())
         total = outcomes[0].sum.reshape(given[self.present[0]].shape)
-        spent = time.perf_counter() - begun
-        seconds = Seconds(
-            encode=sum(outcome.encode_seconds for outcome in outcomes),
-            network=run.network,
-            decode=sum(outcome.decode_seconds for outcome in outcomes),
-            total=spent,
-            switch=self.network.switch_seconds - switches,
+        report = build_report(
+            self.plan,
+            self.codecs[0],
+            reduction,
+            [now.since(then) for now, then in zip(self._counts(), before, strict=True)],
+            engine=self.engine,
+            transport="memory" if network.transport is network.edge else "memory with faults",
+            total_seconds=time.perf_counter() - begun,
+            switch_seconds=network.switch_seconds - switched,
+            switch_packets=network.packets_in - switch_packets,
         )
-        return total, self._report(flat, run, counts, seconds)
+        vectors = [flat[worker] for worker in reduction.outcomes]
+        compared = comparison(vectors, outcomes, verify=self.verify)
+        return total, report.model_copy(update=compared)
+
+    def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:
+        """One round on the network: every worker's segments in, what each received out."""
+        network = self.network
+        ends = {worker: network.workers[worker] for worker in segments}
+        begun = network.now
+        for worker, end in ends.items():
+            end.start(segments[worker], begun)
+        try:
+            network.run()
+        except StalledError:
+            if not self._partial or not any(end.done for end in ends.values()):
+                raise
+            network.now = begun  # those who go on have not waited until the late gave up
+        if self._partial:
+            late = {worker for worker, end in ends.items() if not end.done}
+            late.update(*(end.missing for end in ends.values() if end.done))
+            if len(late) == len(ends):
+                raise StalledError(
+                    "each worker was late for some sum of this round, so that nobody is left to go "
+                    "on without the others."
+                )
+            if late:
+                return RoundResult({}, late=tuple(sorted(late)))
+        return RoundResult(
+            {worker: end.results() for worker, end in ends.items()},
+            overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
+        )
+
+    def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
+        """Begin the job's next epoch; who takes part in it."""
+        self.network.begin_epoch(self.plan.job.absent.union(without))
+        return self.present
 
     @property
     def plan(self) -> Plan:
@@ -300,56 +346,8 @@ class Collective(NotCopyable):
             f"{len(gradients)} gradients for {self.workers} workers{some}; pass one for each."
         )
 
-    def _counts(self) -> Counts:
-        ends = [end.counters for end in self.network.workers]
-        return Counts(
-            sent=np.array([end.sent for end in ends]),
-            received=np.array([end.received for end in ends]),
-            bytes_sent=np.array([end.bytes_sent for end in ends]),
-            retransmissions=np.array([end.retransmissions for end in ends]),
-            switch=self.network.packets_in,
-        )
-
-    def _report(
-        self,
-        flat: dict[int, Vector],
-        run: Run,
-        counts: Counts,
-        seconds: Seconds,
-    ) -> Report:
-        outcomes = list(run.outcomes.values())
-        vectors = [flat[worker] for worker in run.outcomes]
-        chunks = -(-len(vectors[0]) // self.layout.values)
-        exact = is_exact(outcomes) if self.verify else None
-        selected, union = selections(outcomes, len(vectors[0]))
-        error, error_sent = errors(vectors, outcomes) if self.verify else (None, None)
-        without: dict[str, Any] = {"without": list(run.without)} if run.without else {}
-        return Report(
-            exact=exact,
-            workers=len(outcomes),
-            codec=self.codecs[0].describe(),
-            program=self.program,
-            engine=self.engine,
-            transport="memory"
-            if self.network.transport is self.network.edge
-            else "memory with faults",
-            values_per_packet=self.layout.values,
-            elements=len(vectors[0]),
-            selected=selected,
-            union=union,
-            rounds=run.rounds,
-            packets_sent=int(counts.sent.sum()),
-            packets_received=int(counts.received.sum()),
-            bytes_sent=int(counts.bytes_sent.max()),
-            bytes_dense=chunks * self.layout.frame_size,
-            retransmissions=int(counts.retransmissions.sum()),
-            seconds=seconds,
-            switch_packets=counts.switch,
-            max_abs_error=error,
-            max_abs_error_sent=error_sent,
-            infinite=outcomes[0].infinite,
-            details={**outcomes[0].details, **without},
-        )
+    def _counts(self) -> list[PacketCounts]:
+        return [PacketCounts.of(end.counters) for end in self.network.workers]
 
 
 def all_reduce(
@@ -410,8 +408,6 @@ def all_reduce(
 
 # ----------------------------------------------------------------------------
 # Gradients as users pass them: one for each worker, checked before anything is sent.
-
-Vector = NDArray[np.float32]
 
 
 def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:

@@ -1,11 +1,25 @@
-"""The codecs of all workers, in lock-step over an emulated network: rounds, and what goes wrong."""
+"""The loop of an all-reduce, without I/O: rounds, retries, late workers, new epochs.
+
+``reduce_loop`` is a generator. It yields what the network is to do and is sent what came of it:
+
+    ====================  =======================================================================
+    it yields             it is sent
+    ====================  =======================================================================
+    Round(segments)       a RoundResult; or a StalledError is thrown into it
+    NewEpoch(without)     the indices of the workers who take part in that epoch, ascending
+    ====================  =======================================================================
+
+``run_loop`` carries these requests out. ``Collective`` runs the loop with all workers of a job on
+an emulated network, ``Worker`` with one worker at its transport. The process group of
+``innet.torch`` uses a ``Worker``.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,197 +28,186 @@ from innet.codecs import Codec, Outcome
 from innet.core.errors import InputError, OverflowedError, StalledError
 from innet.core.reduce_op import Segment
 from innet.core.threads import Map, side_by_side
-from innet.topology import Emulation
-from innet.wire import Flag
 
 Vector = NDArray[np.float32]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Answer = list[NDArray[np.int32]] | OverflowedError | None
 """To one worker's segments; None before the first round."""
-_WORTH_THREADS = 1 << 16  # elements; below, to hand work over takes longer than to do it
 
-
-@dataclass(slots=True)
-class Run:
-    """What it came to.
-
-    Attributes:
-        outcomes: by worker.
-        rounds: exchanges over the network, of the attempt that succeeded.
-        network: seconds in it, of all attempts.
-        without: workers who were left out because they were late.
-    """
-
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    rounds: int = 0
-    network: float = 0.0
-    without: tuple[int, ...] = ()
+_WORTH_THREADS = 1 << 16  # elements; below, handing work to a thread takes longer than doing it
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Counters of all workers, shape (workers,), and of the switches; differences are of a run."""
+class Round:
+    """A request: combine these segments with those of the workers elsewhere.
 
-    sent: NDArray[np.int64]
-    received: NDArray[np.int64]
-    bytes_sent: NDArray[np.int64]
-    retransmissions: NDArray[np.int64]
-    switch: int
-
-    def __sub__(self, other: Counts) -> Counts:
-        return Counts(
-            self.sent - other.sent,
-            self.received - other.received,
-            self.bytes_sent - other.bytes_sent,
-            self.retransmissions - other.retransmissions,
-            self.switch - other.switch,
-        )
-
-
-class _LateError(Exception):
-    """The others went on without ``workers``."""
-
-    def __init__(self, workers: list[int]) -> None:
-        super().__init__(workers)
-        self.workers = workers
-
-
-class Lockstep:
-    """Workers of one process.
-
-    Args:
-        codecs: by worker.
-        network: where their ends are.
-        goes_on: without those who are late; their timing asks for partial results.
-        threads: that run the codecs of large gradients.
+    Attributes:
+        segments: by worker.
     """
 
-    def __init__(
-        self, codecs: Sequence[Codec], network: Emulation, *, goes_on: bool, threads: int
-    ) -> None:
-        self._codecs = codecs
-        self._network = network
-        self._goes_on = goes_on
-        self._threads = threads
+    segments: Mapping[int, list[Segment]]
 
-    def run(self, gradients: Mapping[int, Vector], attempts: int) -> Run:
-        """One all-reduce, as often as it takes and is allowed.
 
-        All or nothing: if a single sum of a round lacks a worker, the all-reduce begins again
-        without that worker, under the next epoch and with the others' codecs as they were. So all
-        elements are sums over the same workers, whatever words a codec makes of them.
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What came of a ``Round``.
 
-        One that fails leaves the codecs as if it had not been begun, but for those of the late: who
-        tries it again with the same gradients counts nothing twice.
+    Attributes:
+        words: the combined words of each segment, by worker. Not read if somebody was late.
+        overflowed: the switch saw a sum leave int32. It tells all workers the same.
+        late: workers whom some sum of the round lacks.
+    """
 
-        Args:
-            gradients: of the workers who take part, in the order of their numbers.
-            attempts: how often it may stall, less one.
+    words: Mapping[int, list[NDArray[np.int32]]]
+    overflowed: bool = False
+    late: tuple[int, ...] = ()
 
-        Raises:
-            StalledError: it stalled once too often.
-        """
-        left = dict(gradients)
-        without: list[int] = []
-        network = 0.0
+
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """A request: begin the job's next epoch.
+
+    Attributes:
+        without: workers to leave out, in addition to those who are absent already.
+    """
+
+    without: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Reduction:
+    """The result of the loop.
+
+    Attributes:
+        outcomes: by worker.
+        without: workers who were left out because they were late.
+        network: seconds that rounds took, in all attempts.
+    """
+
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    without: tuple[int, ...] = ()
+    network: float = 0.0
+
+
+Request: TypeAlias = Round | NewEpoch
+Loop: TypeAlias = Generator[Request, RoundResult | tuple[int, ...], Reduction]
+
+
+def reduce_loop(
+    codecs: Mapping[int, Codec],
+    gradients: Mapping[int, Vector],
+    present: tuple[int, ...],
+    *,
+    attempts: int = 1,
+    has_epochs: bool = True,
+    checked: bool = False,
+    threads: int = 1,
+) -> Loop:
+    """Sum gradients, in as many attempts as it takes and is allowed.
+
+    All or nothing: if a single sum of a round lacks a worker, the all-reduce begins again without
+    that worker, under the next epoch and with the others' codecs as they were. So all elements are
+    sums over the same workers, whatever words a codec makes of them.
+
+    After an error the codecs are as if it had not been begun, except those of workers who were left
+    out: they keep their gradient for another time. The same gradients can be given again.
+
+    Args:
+        codecs: of the workers who run here, by worker.
+        gradients: theirs, flat.
+        present: all workers who take part, here and elsewhere, ascending.
+        attempts: how many attempts may stall.
+        has_epochs: whether a ``NewEpoch`` can be asked for.
+        checked: the gradients have been checked already.
+        threads: that run the codecs of large gradients.
+
+    Raises:
+        StalledError: the last attempt stalled; or somebody was late, and the others cannot go on
+            without, or went on without the workers here.
+    """
+    left = dict(gradients)
+    states = {worker: codecs[worker].snapshot() for worker in left}
+    reduction = Reduction()
+    large = max(gradient.size for gradient in left.values()) >= _WORTH_THREADS
+    try:
         while True:
-            states = {worker: self._codecs[worker].snapshot() for worker in left}
-            run = Run(network=network, without=tuple(sorted(without)))
+            exchanges: dict[int, Exchange] = {
+                worker: codecs[worker].exchange(
+                    gradient, len(present), rank=present.index(worker), checked=checked
+                )
+                for worker, gradient in left.items()
+            }
+            late: tuple[int, ...] = ()
             try:
-                self._exchange(left, run)
-                return run
-            except _LateError as late:
-                without += late.workers
-                # What the late have sent counts nowhere: their codecs keep it for another time.
-                for worker in late.workers:
-                    del left[worker], states[worker]
+                with side_by_side(threads if large else 1) as together:
+                    late = yield from _attempt(codecs, exchanges, together, reduction)
+                if not late:
+                    return reduction
             except StalledError:
                 attempts -= 1
-                if not attempts or not self._network.has_epochs:
-                    self._restore(states)
+                if not attempts or not has_epochs:
                     raise
-            except BaseException:
-                self._restore(states)
-                raise
-            network = run.network
-            self._restore(states)
-            self._network.begin_epoch(self._network.plan.job.absent.union(without))
-
-    def _restore(self, states: Mapping[int, Mapping[str, Any]]) -> None:
-        for worker, state in states.items():
-            self._codecs[worker].load_state_dict(state)
-
-    def _exchange(self, gradients: Mapping[int, Vector], run: Run) -> None:
-        exchanges: dict[int, Exchange] = {
-            worker: self._codecs[worker].exchange(gradient, len(gradients), rank=rank, checked=True)
-            for rank, (worker, gradient) in enumerate(gradients.items())
-        }
-        large = max(gradient.size for gradient in gradients.values()) >= _WORTH_THREADS
-        try:
-            with side_by_side(self._threads if large else 1) as together:
-                self._in_lock_step(exchanges, run, together)
-        finally:
-            for exchange in exchanges.values():
-                exchange.close()  # after a failure: codecs take back what they have not sent
-
-    def _in_lock_step(self, exchanges: Mapping[int, Exchange], run: Run, together: Map) -> None:
-        answers: dict[int, Answer] = dict.fromkeys(exchanges)
-        while True:
-            steps = together(_advance, exchanges.values(), answers.values())
-            segments: dict[int, list[Segment]] = {}
-            for worker, step in zip(exchanges, steps, strict=True):
-                if isinstance(step, Outcome):
-                    run.outcomes[worker] = step
-                else:
-                    segments[worker] = step
-            if run.outcomes:
-                # They decide by what all have received, so they end together.
-                if segments:
-                    ready, more = min(run.outcomes), min(segments)
-                    raise InputError(
-                        f"the codec of worker {more} begins a further round, that of worker "
-                        f"{ready} has ended; a part takes as many rounds on all workers."
-                    )
-                return
-            begun = time.perf_counter()
-            try:
-                answers = self._round(segments)
             finally:
-                run.network += time.perf_counter() - begun
-            run.rounds += 1
+                for exchange in exchanges.values():
+                    exchange.close()  # after a failure codecs take back what they have not sent
+            _check_allowed(late, left.keys(), has_epochs)
+            # What the late have sent counts nowhere: their codecs keep it for another time.
+            for worker in left.keys() & late:
+                del left[worker], states[worker]
+            reduction.without = tuple(sorted({*reduction.without, *late}))
+            _restore(codecs, states)
+            answer = yield NewEpoch(late)
+            assert isinstance(answer, tuple)
+            present = answer
+    except BaseException:
+        _restore(codecs, states)
+        raise
 
-    def _round(self, segments: Mapping[int, list[Segment]]) -> dict[int, Answer]:
-        """One exchange: every worker's segments in, what each worker received out."""
-        network = self._network
-        ends = {worker: network.workers[worker] for worker in segments}
-        begun = network.now
-        for worker, end in ends.items():
-            end.start(segments[worker], begun)
-        try:
-            network.run()
-        except StalledError:
-            if not self._goes_on or not any(end.done for end in ends.values()):
-                raise
-            network.now = begun  # those who go on have not waited until the late gave up
-        if self._goes_on:
-            late = {worker for worker, end in ends.items() if not end.done}
-            late.update(*(end.missing for end in ends.values() if end.done))
-            if len(late) == len(ends):
-                raise StalledError(
-                    "each worker was late for some sum of this round, so that nobody is left to go "
-                    "on without the others."
+
+def _attempt(
+    codecs: Mapping[int, Codec],
+    exchanges: Mapping[int, Exchange],
+    together: Map,
+    reduction: Reduction,
+) -> Generator[Request, RoundResult | tuple[int, ...], tuple[int, ...]]:
+    """All rounds of the codecs; the workers who were late for one of them."""
+    answers: dict[int, Answer] = dict.fromkeys(exchanges)
+    while True:
+        steps = together(_advance, exchanges.values(), answers.values())
+        segments: dict[int, list[Segment]] = {}
+        outcomes: dict[int, Outcome] = {}
+        for worker, step in zip(exchanges, steps, strict=True):
+            if isinstance(step, Outcome):
+                outcomes[worker] = step
+            else:
+                segments[worker] = step
+        if outcomes:
+            # They decide by what all have received, so they end together.
+            if segments:
+                raise InputError(
+                    f"the codec of worker {min(segments)} begins a further round, that of worker "
+                    f"{min(outcomes)} has ended; a part takes as many rounds on all workers."
                 )
-            if late:
-                raise _LateError(sorted(late))
+            reduction.outcomes = outcomes
+            return ()
+        begun = time.perf_counter()
+        try:
+            result = yield Round(segments)
+        finally:
+            reduction.network += time.perf_counter() - begun
+        assert isinstance(result, RoundResult)
+        if result.late:
+            return result.late
         # The switch tells all workers the same, so they all repeat the round, or none does.
-        hopeful = any(self._codecs[worker].optimistic for worker in ends)
-        if hopeful and any(end.result_flags & Flag.OVERFLOW for end in ends.values()):
-            return dict.fromkeys(ends, OverflowedError("a sum has left int32."))
-        return {worker: end.results() for worker, end in ends.items()}
+        optimistic = any(codecs[worker].optimistic for worker in exchanges)
+        if optimistic and result.overflowed:
+            answers = dict.fromkeys(exchanges, OverflowedError("a sum has left int32."))
+        else:
+            answers = {worker: result.words[worker] for worker in exchanges}
 
 
 def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
-    """The next round's segments, after the answers to the last; or what it came to."""
+    """The next round's segments, after the answers to the last; or the outcome."""
     try:
         if answer is None:
             return next(exchange)
@@ -214,3 +217,57 @@ def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
     except StopIteration as stop:
         outcome: Outcome = stop.value
         return outcome
+
+
+def _check_allowed(late: tuple[int, ...], here: Collection[int], has_epochs: bool) -> None:
+    """Whether the workers ``here`` may go on without the late."""
+    if late and not set(here) - set(late):
+        names = ", ".join(map(str, here))
+        raise StalledError(
+            f"the others went on without worker {names}, which was late; it can come back under a "
+            "later epoch (begin_epoch)."
+        )
+    if late and not has_epochs:
+        names = ", ".join(map(str, late))
+        raise StalledError(
+            f"sums of this round lack the workers {names}, who were late; begin the job's next "
+            "epoch without them, or pass renew, which does it."
+        )
+
+
+def _restore(codecs: Mapping[int, Codec], states: Mapping[int, Mapping[str, Any]]) -> None:
+    for worker, state in states.items():
+        codecs[worker].load_state_dict(state)
+
+
+def run_loop(
+    loop: Loop,
+    combine: Callable[[Mapping[int, list[Segment]]], RoundResult],
+    new_epoch: Callable[[tuple[int, ...]], tuple[int, ...]],
+) -> Reduction:
+    """Carry out what ``reduce_loop`` asks for.
+
+    Args:
+        loop: not begun yet.
+        combine: carries out a ``Round``: the workers' segments in, the result out.
+        new_epoch: carries out a ``NewEpoch``: the workers to leave out in, those present out.
+
+    Raises:
+        InnetError: what ``combine`` or ``new_epoch`` raise, unless the loop tries again.
+    """
+    try:
+        request = next(loop)
+        while True:
+            try:
+                answer: RoundResult | tuple[int, ...] = (
+                    combine(request.segments)
+                    if isinstance(request, Round)
+                    else new_epoch(request.without)
+                )
+            except BaseException as error:
+                request = loop.throw(error)
+            else:
+                request = loop.send(answer)
+    except StopIteration as stop:
+        reduction: Reduction = stop.value
+        return reduction

@@ -10,13 +10,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
+from innet.allreduce.report import PacketCounts, build_report
 from innet.allreduce.streaming import streamer_of
 from innet.codecs import (
     Codec,
@@ -30,7 +32,6 @@ from innet.codecs import (
 from innet.core.errors import (
     GradientError,
     InputError,
-    OverflowedError,
     StalledError,
     StateError,
 )
@@ -38,8 +39,8 @@ from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
 from innet.core.threads import OneAtATime
 from innet.network import Faults, FaultyTransport, Transport, drive
-from innet.protocol import REORDERING, TAIL_PROBE, Counters, Timing
-from innet.records import Report, Seconds
+from innet.protocol import REORDERING, TAIL_PROBE, Timing
+from innet.records import Report
 from innet.topology import (
     Plan,
     PlannedHost,
@@ -53,8 +54,6 @@ from innet.topology import (
 from innet.transport.raw import RawTransport
 from innet.transport.udp import UdpTransport
 from innet.wire import Flag
-
-Vector = NDArray[np.float32]
 
 TIMING = Timing(
     timeout=0.2,
@@ -199,7 +198,6 @@ class Worker(NotCopyable):
         self._completed = 0  # all-reduces
         self._failed: str | None = None
         self._one = OneAtATime(f"worker {worker}")
-        self._workers = len(plan.job.present)
         self._end = self._new_end(plan)
         self._streamer = streamer_of(self._end, self._transport)
 
@@ -217,7 +215,7 @@ class Worker(NotCopyable):
 
         Returns:
             The sum as decoded, float32 of that shape, and a report of what this worker did. What
-            takes all workers to know is None or 0 there; see ``innet.allreduce.verification``. If
+            takes all workers to know is None or 0 there; see ``innet.allreduce.report``. If
             workers were left out because they were late, ``report.details["without"]`` names them.
 
         Raises:
@@ -238,27 +236,33 @@ class Worker(NotCopyable):
         check_floats(gradient, self.worker)
         begun = time.perf_counter()
         flat = np.ascontiguousarray(gradient).reshape(-1)
-        before = _Packets.of(self._end.counters)
-        state = codec.snapshot()
+        before = PacketCounts.of(self._end.counters)
+        loop = reduce_loop(
+            {self.worker: codec},
+            {self.worker: flat},
+            self.plan.job.present,
+            attempts=self._attempts,
+            has_epochs=self._renew is not None,
+        )
         try:
-            outcome, network, without = self._until_whole(flat, codec, state)
+            reduction = run_loop(loop, self._round, self._new_epoch)
         except BaseException as error:
             refused = isinstance(error, (GradientError, StateError))
             unsent = self._end.counters.sent == before.sent
             self._failed = None if refused and unsent else type(error).__name__
-            codec.load_state_dict(state)  # nothing of this gradient was summed
             raise
-        self.outcome = outcome
+        self.outcome = reduction.outcomes[self.worker]
         self._completed += 1
-        spent = time.perf_counter() - begun
-        seconds = Seconds(
-            encode=outcome.encode_seconds,
-            network=network,
-            decode=outcome.decode_seconds,
-            total=spent,
+        report = build_report(
+            self.plan,
+            codec,
+            reduction,
+            [PacketCounts.of(self._end.counters).since(before)],
+            engine=self._switch,
+            transport=self._name,
+            total_seconds=time.perf_counter() - begun,
         )
-        total = outcome.sum.reshape(gradient.shape)
-        return total, self._report(flat, outcome, before, seconds, codec=codec, without=without)
+        return self.outcome.sum.reshape(gradient.shape), report
 
     def combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
         """One round without a codec: combine words with the other workers'.
@@ -280,15 +284,15 @@ class Worker(NotCopyable):
     def _combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
         self._check_sound()
         try:
-            self._round(segments)
-        except _LateError as late:
-            self._failed = "late workers"
-            names = ", ".join(map(str, late.workers))
-            raise StalledError(f"this round lacks the workers {names}, who were late.") from None
+            result = self._round({self.worker: list(segments)})
         except BaseException as error:
             self._failed = type(error).__name__
             raise
-        return self._end.results()
+        if result.late:
+            self._failed = "late workers"
+            names = ", ".join(map(str, result.late))
+            raise StalledError(f"this round lacks the workers {names}, who were late.")
+        return result.words[self.worker]
 
     def begin_epoch(self, plan: Plan) -> None:
         """Go on under another epoch of the job: after a failure, or with other workers.
@@ -308,7 +312,6 @@ class Worker(NotCopyable):
         self._end = end
         self._streamer = streamer_of(self._end, self._transport)
         self.plan = plan
-        self._workers = len(plan.job.present)
         self._failed = None
 
     def _new_end(self, plan: Plan) -> WorkerEnd:
@@ -316,46 +319,6 @@ class Worker(NotCopyable):
         end = aggregation_of(plan.aggregation).worker_end(plan, host, self._timing)
         end.all_or_none = True
         return end
-
-    def _until_whole(
-        self, flat: Vector, codec: Codec, state: dict[str, Any]
-    ) -> tuple[Outcome, float, tuple[int, ...]]:
-        """As often as it takes and is allowed: outcome, seconds in the network, who is left out."""
-        attempts = self._attempts
-        without: list[int] = []
-        network = 0.0
-        while True:
-            leaving: tuple[int, ...] = ()
-            begun = time.perf_counter()
-            try:
-                outcome, seconds = self._exchange(flat, codec)
-                return outcome, network + seconds, tuple(sorted(without))
-            except StalledError:
-                attempts -= 1
-                if not attempts or self._renew is None:
-                    raise
-            except _LateError as late:
-                leaving = self._allowed(late.workers)
-                without += leaving
-            network += time.perf_counter() - begun
-            codec.load_state_dict(state)
-            assert self._renew is not None
-            self.begin_epoch(self._renew(leaving))
-
-    def _allowed(self, late: tuple[int, ...]) -> tuple[int, ...]:
-        """``late``, if this worker may go on without them."""
-        names = ", ".join(map(str, late))
-        if self.worker in late:
-            raise StalledError(
-                f"the others went on without worker {self.worker}, which was late; it can come "
-                "back under a later epoch (begin_epoch)."
-            ) from None
-        if self._renew is None:
-            raise StalledError(
-                f"sums of this round lack the workers {names}, who were late; begin the job's next "
-                "epoch without them, or pass renew, which does it."
-            ) from None
-        return late
 
     def diagnose(self, read: RegisterReader) -> str | None:
         """After a ``StalledError``: whom it waits for, by what the switches' registers hold.
@@ -374,91 +337,23 @@ class Worker(NotCopyable):
                 "on under the next epoch (begin_epoch)."
             )
 
-    def _round(self, segments: Sequence[Segment]) -> None:
-        """Carry words to the switch; the results are the end's."""
+    def _round(self, segments: Mapping[int, list[Segment]]) -> RoundResult:
+        """One round over the transport."""
+        end = self._end
         now = self._clock()
-        self._end.label = self._completed
-        self._end.start(segments, now)
+        end.label = self._completed
+        end.start(segments[self.worker], now)
         if self._streamer is None:
-            drive({0: self._end}, self._transport, now)
+            drive({0: end}, self._transport, now)
         else:
             self._streamer.run(now)
-        if self._end.late:
-            raise _LateError(self._end.late)
+        if end.late:
+            return RoundResult({}, late=end.late)
+        overflowed = bool(end.result_flags & Flag.OVERFLOW)
+        return RoundResult({self.worker: end.results()}, overflowed=overflowed)
 
-    def _exchange(self, flat: Vector, codec: Codec) -> tuple[Outcome, float]:
-        """The codec's rounds; the outcome, and the seconds in the network."""
-        rank = self.plan.job.present.index(self.worker)
-        exchange = codec.exchange(flat, self._workers, rank=rank)
-        network = 0.0
-        try:
-            segments = next(exchange)
-            while True:
-                begun = time.perf_counter()
-                self._round(segments)
-                network += time.perf_counter() - begun
-                if codec.optimistic and self._end.result_flags & Flag.OVERFLOW:
-                    segments = exchange.throw(OverflowedError("a sum has left int32."))
-                else:
-                    segments = exchange.send(self._end.results())
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
-            return outcome, network
-        finally:
-            exchange.close()
-
-    def _report(
-        self,
-        flat: Vector,
-        outcome: Outcome,
-        before: _Packets,
-        seconds: Seconds,
-        *,
-        codec: Codec,
-        without: tuple[int, ...],
-    ) -> Report:
-        layout, now = self.plan.layout, _Packets.of(self._end.counters)
-        chunks = -(-len(flat) // layout.values)
-        left_out: dict[str, Any] = {"without": list(without)} if without else {}
-        return Report(
-            exact=None,
-            workers=self._workers,
-            codec=codec.describe(),
-            program=self.plan.switches[0].program.name,
-            engine=self._switch,
-            transport=self._name,
-            values_per_packet=layout.values,
-            elements=len(flat),
-            rounds=outcome.rounds,
-            packets_sent=now.sent - before.sent,
-            packets_received=now.received - before.received,
-            bytes_sent=now.bytes_sent - before.bytes_sent,
-            bytes_dense=chunks * layout.frame_size,
-            retransmissions=now.retransmissions - before.retransmissions,
-            seconds=seconds,
-            max_abs_error=None,
-            max_abs_error_sent=None,
-            infinite=outcome.infinite,
-            details={**outcome.details, **left_out},
-        )
-
-
-class _LateError(Exception):
-    """Sums of this round lack ``workers``."""
-
-    def __init__(self, workers: tuple[int, ...]) -> None:
-        super().__init__(workers)
-        self.workers = workers
-
-
-class _Packets(NamedTuple):
-    """Of a worker's ``Counters``, what reports tell."""
-
-    sent: int
-    received: int
-    bytes_sent: int
-    retransmissions: int
-
-    @classmethod
-    def of(cls, counters: Counters) -> _Packets:
-        return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)
+    def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
+        """Go to the job's next epoch with the other workers; who takes part in it."""
+        assert self._renew is not None
+        self.begin_epoch(self._renew(without))
+        return self.plan.job.present

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from innet.allreduce.verification import selections
+from innet.allreduce.report import selections
 from innet.codecs import CodecSpec, Outcome, build_codec
 from innet.core.reduce_op import combine
 from innet.experiments.models.model import Vector

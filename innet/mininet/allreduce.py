@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from innet.allreduce.verification import errors, is_exact, selections
-from innet.allreduce.worker import Vector
+from innet.allreduce.loop import Vector
+from innet.allreduce.report import comparison
 from innet.codecs import check_gradient
 from innet.core.errors import InnetError
 from innet.mininet.network import made, network, scratch
@@ -152,17 +153,7 @@ def combined(
         return report
     outcomes = [load(workers.outcome(worker)) for worker in known]
     flat = [gradients[worker].reshape(-1) for worker in known]
-    error, error_sent = errors(flat, outcomes)
-    selected, union = selections(outcomes, len(flat[0]))
-    return report.model_copy(
-        update={
-            "exact": is_exact(outcomes),
-            "selected": selected,
-            "union": union,
-            "max_abs_error": error,
-            "max_abs_error_sent": error_sent,
-        }
-    )
+    return report.model_copy(update=comparison(flat, outcomes))
 
 
 def combined_counts(reports: list[Report], switch_packets: int) -> Report:
@@ -176,9 +167,9 @@ def combined_counts(reports: list[Report], switch_packets: int) -> Report:
             "bytes_sent": max(each.bytes_sent for each in reports),
             "retransmissions": sum(each.retransmissions for each in reports),
             "seconds": Seconds(
-                encode=sum(each.seconds.encode for each in reports),
+                encode=fmean(each.seconds.encode for each in reports),
                 network=max(each.seconds.network for each in reports),
-                decode=sum(each.seconds.decode for each in reports),
+                decode=fmean(each.seconds.decode for each in reports),
                 total=max(each.seconds.total for each in reports),
             ),
             "switch_packets": switch_packets,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, field_validator
 
-from innet.allreduce.worker import Vector
+from innet.allreduce.loop import Vector
 from innet.bmv2.simple_switch import version
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, Engine

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from innet.allreduce.verification import is_exact, selections
+from innet.allreduce.report import is_exact, selections
 from innet.core.errors import InputError
 from innet.core.settings import TrainSettings
 from innet.experiments.comparison import completed, run_of_seed, trial_of, ways

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from innet.allreduce.worker import Vector
+from innet.allreduce.loop import Vector
 from innet.bmv2.simple_switch import MAX_READ
 from innet.core.errors import ControlError, InnetError, NetworkError, StalledError
 from innet.mininet import processes

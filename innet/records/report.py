@@ -14,16 +14,14 @@ class Frozen(BaseModel):
 
 
 class Seconds(Frozen):
-    """Wall time of the steps of one all-reduce, all workers together.
-
-    Codecs of several workers may run at the same time, in threads; their times are added up.
+    """Wall time of the steps of one all-reduce, on this machine.
 
     Attributes:
-        encode: codec, float32 to words.
-        network: protocol, transport and switch.
-        decode: codec, words to float32; every worker decodes the same words.
-        total: from the call to its return; without threads, the sum of the others and what joins
-            them.
+        encode: codec, float32 to words: the mean of the workers.
+        network: protocol, transport and switch, of all workers together.
+        decode: codec, words to float32: the mean of the workers, who all decode the same words.
+        total: from the call to its return. Where one process runs all workers, it also holds the
+            codecs' time of the others.
         switch: the part of ``network`` spent in the switch program; None where it runs apart.
     """
 

@@ -1,19 +1,123 @@
-"""Was the sum right? What all workers' outcomes say together, against oracles.
+"""The report of an all-reduce: packets, times, and whether the sum was right.
 
-Gradients are gone through in blocks, so that no oracle takes memory as large as they are.
+Sums are compared with oracles in blocks, so that no oracle takes as much memory as the gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from innet.codecs import Outcome
+from innet.allreduce.loop import Reduction
+from innet.codecs import Codec, Outcome
+from innet.protocol import Counters
+from innet.records import Report, Seconds
+from innet.topology import Plan
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
+
+
+class PacketCounts(NamedTuple):
+    """The counters of one worker that reports tell."""
+
+    sent: int
+    received: int
+    bytes_sent: int
+    retransmissions: int
+
+    @classmethod
+    def of(cls, counters: Counters) -> PacketCounts:
+        """The counts so far."""
+        return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)
+
+    def since(self, before: PacketCounts) -> PacketCounts:
+        """What has been added to the counts ``before``."""
+        return PacketCounts(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+def build_report(
+    plan: Plan,
+    codec: Codec,
+    reduction: Reduction,
+    packets: Iterable[PacketCounts],
+    *,
+    engine: str,
+    transport: str,
+    total_seconds: float,
+    switch_seconds: float | None = None,
+    switch_packets: int = 0,
+) -> Report:
+    """What an all-reduce took, by what the workers of this process know.
+
+    Whether the sum was right, and what was selected, takes the outcomes of all workers; see
+    ``comparison``.
+
+    Args:
+        plan: of the job, in the epoch in which the all-reduce ended.
+        codec: of any of the workers.
+        reduction: the outcomes of the workers of this process.
+        packets: of each of these workers, those of this all-reduce.
+        engine: what ran the switch's program.
+        transport: what carried the packets.
+        total_seconds: from the call to its return.
+        switch_seconds: those spent in the switches' programs; None where they run elsewhere.
+        switch_packets: packets that the switches processed, if known.
+    """
+    outcomes = list(reduction.outcomes.values())
+    counts = list(packets)
+    layout = plan.layout
+    elements = outcomes[0].sum.size
+    chunks = -(-elements // layout.values)
+    without = {"without": list(reduction.without)} if reduction.without else {}
+    return Report(
+        exact=None,
+        workers=len(plan.job.present),
+        codec=codec.describe(),
+        program=plan.switches[0].program.name,
+        engine=engine,
+        transport=transport,
+        values_per_packet=layout.values,
+        elements=elements,
+        rounds=outcomes[0].rounds,
+        packets_sent=sum(each.sent for each in counts),
+        packets_received=sum(each.received for each in counts),
+        bytes_sent=max(each.bytes_sent for each in counts),
+        bytes_dense=chunks * layout.frame_size,
+        retransmissions=sum(each.retransmissions for each in counts),
+        seconds=Seconds(
+            encode=sum(each.encode_seconds for each in outcomes) / len(outcomes),
+            network=reduction.network,
+            decode=sum(each.decode_seconds for each in outcomes) / len(outcomes),
+            total=total_seconds,
+            switch=switch_seconds,
+        ),
+        switch_packets=switch_packets,
+        max_abs_error=None,
+        max_abs_error_sent=None,
+        infinite=outcomes[0].infinite,
+        details={**outcomes[0].details, **without},
+    )
+
+
+def comparison(
+    gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome], *, verify: bool = True
+) -> dict[str, Any]:
+    """Fields of a ``Report`` that take all workers to know, by name.
+
+    Args:
+        gradients: the workers', flat, shape (d,) each.
+        outcomes: what each worker has after the all-reduce.
+        verify: compare the sum with oracles; else only what was selected is counted.
+    """
+    selected, union = selections(outcomes, len(gradients[0]))
+    fields: dict[str, Any] = {"selected": selected, "union": union}
+    if verify:
+        fields["exact"] = is_exact(outcomes)
+        fields["max_abs_error"], fields["max_abs_error_sent"] = errors(gradients, outcomes)
+    return fields
 
 
 class _Listed:

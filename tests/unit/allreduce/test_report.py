@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.lockstep import all_reduce
 
-from innet.allreduce import verification
+from innet.allreduce import report
 from innet.codecs import build_codec
 
 SIZE = 130  # three blocks of 64, the last one short
@@ -23,7 +23,7 @@ def outcomes(codec, gradients):
 
 @pytest.fixture
 def gradients(monkeypatch):
-    monkeypatch.setattr(verification, "_BLOCK", 64)
+    monkeypatch.setattr(report, "_BLOCK", 64)
     rng = np.random.default_rng(5)
     return [rng.standard_normal(SIZE).astype(np.float32) for _ in range(3)]
 
@@ -39,15 +39,15 @@ def wrong_at(outcome, index):
 @pytest.mark.parametrize("codec", CODECS)
 def test_one_wrong_integer_of_one_worker_is_seen(gradients, codec):
     right = outcomes(codec, gradients)
-    assert verification.is_exact(right)
+    assert report.is_exact(right)
     for index in {0, 63, 64, 127, 128, -1} & set(range(-1, right[1].total.integers.size)):
-        assert not verification.is_exact([right[0], wrong_at(right[1], index), right[2]])
+        assert not report.is_exact([right[0], wrong_at(right[1], index), right[2]])
 
 
 def test_a_sum_that_is_too_short_is_not_exact(gradients):
     right = outcomes("dense", gradients)
     total = replace(right[0].total, integers=right[0].total.integers[:-1])
-    assert not verification.is_exact([right[0], replace(right[1], total=total), right[2]])
+    assert not report.is_exact([right[0], replace(right[1], total=total), right[2]])
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -61,7 +61,7 @@ def test_errors_are_those_of_whole_arrays(gradients, codec):
         counts[:] = False
         counts[found[0].applied] = True
     decoded = found[0].sum.astype(np.float64)
-    assert verification.errors(gradients, found) == (
+    assert report.errors(gradients, found) == (
         np.abs(decoded - np.sum(gradients, axis=0, dtype=np.float64)).max(),
         np.abs(decoded - np.where(counts, sent.sum(axis=0), 0.0)).max(),
     )
@@ -73,8 +73,8 @@ def test_they_take_little_memory_beside_large_gradients(codec):
     found = outcomes(codec, large)
     tracemalloc.start()
     try:
-        assert verification.is_exact(found)
-        verification.errors(large, found)
+        assert report.is_exact(found)
+        report.errors(large, found)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from innet.tools.hexdiff import as_rows, shown
-from innet.tools.stf import Outcome, WrongPacket
+from innet.tools.stf import Outcome, WrongPacket, as_rows, shown
 
 _MOST_FAILURES = 20
 

@@ -8,7 +8,6 @@ ways that are not looked for here.
 from __future__ import annotations
 
 from innet.tofino.estimate import estimate
-from innet.tofino.limits import PIPE, Pipe
-from innet.tofino.report import Estimate, Finding, Severity, Usage
+from innet.tofino.report import PIPE, Estimate, Finding, Pipe, Severity, Usage
 
 __all__ = ["PIPE", "Estimate", "Finding", "Pipe", "Severity", "Usage", "estimate"]

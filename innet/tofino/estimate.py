@@ -1,19 +1,95 @@
-"""All resources of one program."""
+"""The estimate of one program: header vector, stages, stateful ALUs, and the other resources."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
-from innet.tofino import arithmetic, outputs, phv, stages, stateful_alu
-from innet.tofino.accesses import Access, Place, accesses, effects, reads
-from innet.tofino.flow import Flow
-from innet.tofino.limits import PIPE
-from innet.tofino.report import Estimate, Finding, Severity, Source, Usage
+from innet.tofino import stages, stateful_alu
+from innet.tofino.accesses import Access, Flow, Place, accesses, effects, reads
+from innet.tofino.report import PIPE, Estimate, Finding, Severity, Source, Usage
 from innet.tofino.stages import Pieces, Placement
+
+
+def bits(program: ir.Program, used: Iterable[Place]) -> int:
+    """Bits of the header vector: whole headers that are parsed, metadata that is used, each field
+    of it rounded up to what containers come in (flags of one bit are packed).
+    """
+    parsed = extracted(program)
+    total = sum(program.type_of(header).width for header in parsed)
+    flags = 0
+    for header, field in sorted(set(used)):
+        if not program.headers[header].metadata or field == ir.VALID:
+            continue
+        width = program.type_of(header).fields[field].width
+        if width == 1:
+            flags += 1
+        else:
+            total += next((each for each in (8, 16, 32) if width <= each), -(-width // 32) * 32)
+    return total + -(-flags // 8) * 8
+
+
+def extracted(program: ir.Program) -> set[int]:
+    """The headers that the parser may take from a packet."""
+    found: set[int] = set()
+    for state in program.parser.states:
+        for operation in state.operations:
+            if isinstance(operation, ir.Extract):
+                found.update(_targets(program, operation))
+    return found
+
+
+def _targets(program: ir.Program, extract: ir.Extract) -> tuple[int, ...]:
+    match extract.target:
+        case ir.HeaderRef(header):
+            return (header,)
+        case ir.StackNext(stack):
+            return program.stacks[stack].headers
+        case ir.UnionStackNext(stack, position):
+            unions = program.union_stacks[stack].unions
+            return tuple(program.unions[union].headers[position] for union in unions)
+
+
+def parser_bytes(program: ir.Program, needed: set[int] | None = None) -> int:
+    """The most bytes that a packet is parsed for: to its end, or to the last header of ``needed``.
+
+    A state that follows itself counts as often as its stack has elements.
+    """
+    parser = program.parser
+    if parser.initial is None:
+        return 0
+    most = 0
+    pending: list[tuple[int, int, dict[int, int]]] = [(parser.initial, 0, {})]
+    best: dict[int, int] = {}
+    while pending:
+        index, depth, visits = pending.pop()
+        state = parser.states[index]
+        limit = max((_times(program, each) for each in state.operations), default=1)
+        if visits.get(index, 0) >= limit or best.get(index, -1) >= depth:
+            continue
+        best[index] = depth
+        for operation in state.operations:
+            if isinstance(operation, ir.Extract):
+                header = _targets(program, operation)[0]
+                kind = program.type_of(header)
+                depth += kind.max_bytes if kind.variable is not None else kind.width // 8
+                if needed is None or set(_targets(program, operation)) & needed:
+                    most = max(most, depth)
+        after = {each.next for each in state.transitions} | {state.default}
+        seen = {**visits, index: visits.get(index, 0) + 1}
+        pending.extend((each, depth, seen) for each in after if each is not None)
+    return most
+
+
+def _times(program: ir.Program, operation: ir.ParserOperation) -> int:
+    return len(_targets(program, operation)) if isinstance(operation, ir.Extract) else 1
+
+
+# ----------------------------------------------------------------------------
+# All resources of one program.
 
 
 def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
@@ -34,11 +110,11 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         for register in sorted({each.register for each in found})
     }
     placed = stages.place([_pieces(program, flow, found) for flow in flows])
-    words, wordy = outputs.output_words(program, source, found)
+    words, wordy = stateful_alu.output_words(program, source, found)
     used = _used(program, flows, found)
-    again = [arithmetic.passes(program, source, flow) for flow in flows]
+    again = [stateful_alu.passes(program, source, flow) for flow in flows]
     late = {
-        header for header, _ in _used(program, flows[1:], found) if header in phv.extracted(program)
+        header for header, _ in _used(program, flows[1:], found) if header in extracted(program)
     }
     usages = (
         Usage("stages", len(placed.stages), PIPE.stages),
@@ -49,11 +125,11 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         Usage("logical tables", _total(placed, "tables"), PIPE.stages * PIPE.logical_tables),
         Usage("SRAM blocks", _total(placed, "sram"), PIPE.stages * PIPE.sram_blocks),
         Usage("TCAM blocks", _total(placed, "tcam"), PIPE.stages * PIPE.tcam_blocks),
-        Usage("header vector bits", phv.bits(program, used), PIPE.header_vector_bits),
-        Usage("parser depth, ingress, bytes", phv.parser_bytes(program), None),
+        Usage("header vector bits", bits(program, used), PIPE.header_vector_bits),
+        Usage("parser depth, ingress, bytes", parser_bytes(program), None),
         Usage(
             "parser depth, egress, bytes",
-            phv.parser_bytes(program, late),
+            parser_bytes(program, late),
             PIPE.egress_parser_bytes,
         ),
         Usage("recirculations and resubmissions", sum(count for count, _ in again), None),
@@ -65,8 +141,8 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         *stateful_alu.instructions(program, source, found),
         *wordy,
         *_wide(program, source, counts),
-        *(each for flow in flows for each in arithmetic.forbidden(program, source, flow)),
-        *(each for flow in flows for each in arithmetic.unknown(program, source, flow)),
+        *(each for flow in flows for each in stateful_alu.forbidden(program, source, flow)),
+        *(each for flow in flows for each in stateful_alu.unknown(program, source, flow)),
         *_checksums(program, late),
         *_unparsed(program),
         *(each for _, notes in again for each in notes),
@@ -283,7 +359,7 @@ def _unparsed(program: ir.Program) -> Iterator[Finding]:
 
 def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
     """Checksums are no tables; those over what egress does not parse need a place."""
-    parsed = phv.extracted(program)
+    parsed = extracted(program)
     for checksum in program.checksums:
         inputs = program.calculations[checksum.calculation].inputs
         headers = {header for header, _ in reads(program, inputs)} & parsed

@@ -1,4 +1,4 @@
-"""Where in the P4 source things stand, from the ``source_info`` that p4c leaves in its JSON."""
+"""What a pipe has, and what an estimate says: amounts, and findings with places in the source."""
 
 from __future__ import annotations
 
@@ -6,6 +6,39 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """Amounts per stage unless the name says otherwise; ingress and egress share the stages."""
+
+    stages: int = 12
+    stateful_alus: int = 4
+    alu_word_bits: int = 32  # a cell is one word or a pair of them
+    alu_inputs: int = 2  # words of the packet's header vector
+    alu_comparisons: int = 2  # that involve the cell
+    alu_instructions: int = 4  # different things that are done with one array
+    logical_tables: int = 16
+    sram_blocks: int = 80
+    sram_bits: int = 1024 * 128
+    tcam_blocks: int = 24
+    tcam_entries: int = 512
+    tcam_bits: int = 44
+    containers: tuple[tuple[int, int], ...] = ((8, 64), (16, 96), (32, 64))  # of the whole pipe
+    egress_parser_bytes: int = 160
+    resubmit_bytes: int = 8
+
+    @property
+    def header_vector_bits(self) -> int:
+        """Of all containers together."""
+        return sum(width * count for width, count in self.containers)
+
+
+PIPE = Pipe()
+
+
+# ----------------------------------------------------------------------------
+# Where in the P4 source things stand, from the ``source_info`` that p4c leaves in its JSON.
 
 Document = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""Blocks of SRAM and TCAM that tables, registers and counters take."""
+"""The stages of a pipe: memory blocks, dependencies, and where each piece is placed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from innet.switch import ir
-from innet.tofino.accesses import Access, Place, effects, reads
-from innet.tofino.flow import Flow
-from innet.tofino.limits import PIPE
+from innet.tofino.accesses import Access, Flow, Place, effects, reads
+from innet.tofino.report import PIPE
 
 _ENTRY_OVERHEAD = 16  # bits: which action, which table next, versions while entries change
 

@@ -1,4 +1,8 @@
-"""Tables, actions and control flow of a compiled program, for ``explain``."""
+"""What is in a compiled program, as a document of plain dictionaries and lists.
+
+``innet switch explain --json`` prints the document, and the command's tree is drawn from it.
+Statements and expressions are text in P4's spelling.
+"""
 
 from __future__ import annotations
 
@@ -232,10 +236,7 @@ def _range(first: str, last: str) -> str:
 
 
 # ----------------------------------------------------------------------------
-# What is in a compiled program, as a document of plain dictionaries and lists.
-#
-# The document is what ``innet switch explain --json`` prints, and what its tree is drawn from.
-# Statements and expressions are text in P4's spelling.
+# The document.
 
 
 def explain(program: ir.Program) -> Document:

@@ -1,4 +1,4 @@
-"""Does a program look at the time? Then its packets cannot share one reading of the clock."""
+"""Plays captures through a switch: packets in as captured, one capture for each port out."""
 
 from __future__ import annotations
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.frontend.actions import Primitives
-from innet.switch.frontend.expressions import Expressions
-from innet.switch.frontend.json_tree import Tree
-from innet.switch.frontend.names import Names, dangling
+from innet.switch.frontend.expressions import Expressions, Primitives
+from innet.switch.frontend.json_tree import Names, Tree, dangling
 
 
 def named(root: Tree, section: str, name: str) -> Tree:

@@ -1,4 +1,4 @@
-"""The control flow between tables, conditionals and action calls: it must come to an end."""
+"""Tables, conditionals and pipelines of BMv2 JSON; their control flow must come to an end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from innet.core.errors import ProgramError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions
-from innet.switch.frontend.json_tree import Tree
-from innet.switch.frontend.names import Index, Names, dangling
+from innet.switch.frontend.json_tree import Index, Names, Tree, dangling
 from innet.switch.frontend.parser import calculation_inputs
 
 _Step = ir.Table | ir.Conditional | ir.ActionCall

@@ -17,12 +17,15 @@ import numpy as np
 from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState, check_lengths
-from innet.switch.interpreter.actions import ActionCompiler, FailedAssertionError
-from innet.switch.interpreter.calculations import CalculationCompiler, ChecksumUnit
-from innet.switch.interpreter.expressions import ExpressionCompiler, Store
+from innet.switch.interpreter.expressions import (
+    CalculationCompiler,
+    ChecksumUnit,
+    ExpressionCompiler,
+    Store,
+)
 from innet.switch.interpreter.packet import Layout, Packet
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
-from innet.switch.interpreter.pipeline import PipelineUnit
+from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
 from innet.switch.state import hashes
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES, SwitchState
-from innet.switch.interpreter.actions import ActionCompiler, Run
-from innet.switch.interpreter.calculations import ChecksumUnit
-from innet.switch.interpreter.expressions import ExpressionCompiler, Find
+from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
+from innet.switch.interpreter.pipeline import ActionCompiler, Run
 
 Operation = Callable[[Packet], int | None]
 """Returns the code of the error that stops the parser, None when it goes on."""

@@ -1,15 +1,432 @@
-"""Tables, conditionals and pipelines, as the interpreter runs them."""
+"""Primitives, actions, tables and pipelines as Python functions of a packet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import singledispatchmethod
 
 from innet.switch import ir
-from innet.switch.engine import SwitchState
-from innet.switch.interpreter.actions import ActionCompiler, Run
-from innet.switch.interpreter.expressions import ExpressionCompiler
+from innet.switch.engine import DROP_PORT, SwitchState, cell_value, set_cell
+from innet.switch.interpreter.expressions import (
+    NOWHERE,
+    UINT32,
+    UINT64,
+    CalculationCompiler,
+    ExpressionCompiler,
+)
 from innet.switch.interpreter.packet import Layout, Packet
+from innet.switch.state.hashes import uniform
 from innet.switch.state.tables import BYTES, PACKETS, Reference, Target
+
+Step = Callable[[Packet], int | None]
+"""Runs a primitive; a jump returns the position of the primitive that comes next."""
+Run = Callable[[Packet], None]
+
+
+class FailedAssertionError(Exception):
+    """An assert() or assume() of the program was false; caught where packets are run."""
+
+
+class ActionCompiler:
+    """Makes closures of primitives and actions."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        state: SwitchState,
+        expressions: ExpressionCompiler,
+        calculations: CalculationCompiler,
+    ) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.state = state
+        self.make = expressions
+        self.calculations = calculations
+
+    def run_all(self, primitives: Sequence[ir.Primitive]) -> Run:
+        """A function that runs primitives in order, jumps included."""
+        steps = [self.step(primitive) for primitive in primitives]
+        if not any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in primitives):
+
+            def run(packet: Packet) -> None:
+                for step in steps:
+                    step(packet)
+
+            return run
+
+        def run_with_jumps(packet: Packet) -> None:
+            position = 0
+            while position < len(steps):
+                target = steps[position](packet)
+                position = position + 1 if target is None else target
+
+        return run_with_jumps
+
+    @singledispatchmethod
+    def step(self, primitive: ir.Primitive) -> Step:
+        """One primitive."""
+        raise AssertionError(f"no primitive that the interpreter has: {primitive}")
+
+    # ── Values ──
+
+    @step.register
+    def _(self, primitive: ir.Assign) -> Step:
+        store, value = self.make.store(primitive.target), self.make.data(primitive.value)
+        return lambda packet: store(packet, value(packet))
+
+    @step.register
+    def _(self, primitive: ir.AssignVariable) -> Step:
+        target, source = self._place(primitive.target), self._place(primitive.source)
+        start = self.layout.start
+
+        def assign(packet: Packet) -> None:
+            (to, to_field), (origin, origin_field) = target(packet), source(packet)
+            if NOWHERE in (to, origin):
+                return
+            packet.fields[start[to] + to_field] = packet.fields[start[origin] + origin_field]
+            packet.variable_widths[to] = packet.variable_widths[origin]
+
+        return assign
+
+    def _place(
+        self, reference: ir.FieldRef | ir.HeaderField
+    ) -> Callable[[Packet], tuple[int, int]]:
+        if isinstance(reference, ir.FieldRef):
+            known = (reference.header, reference.field)
+            return lambda _: known
+        find, field = self.make.header(reference.header), reference.field
+        return lambda packet: (find(packet), field)
+
+    @step.register
+    def _(self, primitive: ir.RegisterRead) -> Step:
+        store, index = self.make.store(primitive.target), self.make.data(primitive.index)
+        cells = self.state.registers[primitive.register]
+
+        def read(packet: Packet) -> None:
+            i = index(packet) & UINT32
+            if i < len(cells):
+                store(packet, cell_value(cells, i))
+
+        return read
+
+    @step.register
+    def _(self, primitive: ir.RegisterWrite) -> Step:
+        index, value = self.make.data(primitive.index), self.make.data(primitive.value)
+        cells = self.state.registers[primitive.register]
+        every = (1 << self.program.registers[primitive.register].width) - 1
+
+        def write(packet: Packet) -> None:
+            i = index(packet) & UINT32
+            if i < len(cells):
+                set_cell(cells, i, value(packet) & every)
+
+        return write
+
+    @step.register
+    def _(self, primitive: ir.Count) -> Step:
+        index = self.make.data(primitive.index)
+        cells = self.state.counters[primitive.counter]
+
+        def count(packet: Packet) -> None:
+            i = index(packet) & UINT32
+            if i < len(cells):
+                cells[i, PACKETS] += 1
+                cells[i, BYTES] += packet.ingress_length
+
+        return count
+
+    @step.register
+    def _(self, primitive: ir.ExecuteMeter) -> Step:
+        store, index = self.make.store(primitive.target), self.make.data(primitive.index)
+        meter, state = self.state.meters[primitive.meter], self.state
+
+        def execute(packet: Packet) -> None:
+            i = index(packet) & UINT32
+            if i < meter.array.size:
+                store(packet, meter.execute(i, packet.ingress_length, state.clock))
+
+        return execute
+
+    @step.register
+    def _(self, primitive: ir.Hash) -> Step:
+        store = self.make.store(primitive.target)
+        base, size = self.make.data(primitive.base), self.make.data(primitive.size)
+        calculate = self.calculations.compile(primitive.calculation)
+
+        def assign(packet: Packet) -> None:
+            modulus = size(packet) & UINT64 or 1
+            value = calculate(packet) % modulus + (base(packet) & UINT64)
+            store(packet, value & UINT64)
+
+        return assign
+
+    @step.register
+    def _(self, primitive: ir.Random) -> Step:
+        store = self.make.store(primitive.target)
+        low, high = self.make.data(primitive.low), self.make.data(primitive.high)
+        random_state = self.state.random_state
+
+        def assign(packet: Packet) -> None:
+            least, greatest = low(packet) & UINT64, high(packet) & UINT64
+            if least <= greatest:
+                store(packet, uniform(random_state, least, greatest))
+
+        return assign
+
+    # ── Headers ──
+
+    @step.register
+    def _(self, primitive: ir.AssignHeader) -> Step:
+        target, source = self.make.header(primitive.target), self.make.header(primitive.source)
+        return lambda packet: self._copy_header(packet, target(packet), source(packet))
+
+    def _copy_header(self, packet: Packet, target: int, source: int) -> None:
+        if target == NOWHERE:
+            return
+        if source == NOWHERE or not packet.valid[source]:
+            self.layout.mark_invalid(packet, target)
+            return
+        values = packet.fields[self.layout.fields_of(source)]
+        width = packet.variable_widths[source]
+        self.layout.mark_valid(packet, target)
+        packet.fields[self.layout.fields_of(target)] = values
+        packet.variable_widths[target] = width
+
+    def _copy_union(self, packet: Packet, target: int, source: int) -> None:
+        if NOWHERE in (target, source):
+            return
+        unions = self.program.unions
+        for to, origin in zip(unions[target].headers, unions[source].headers, strict=True):
+            self._copy_header(packet, to, origin)
+
+    @step.register
+    def _(self, primitive: ir.AssignUnion) -> Step:
+        target, source = self.make.union(primitive.target), self.make.union(primitive.source)
+        return lambda packet: self._copy_union(packet, target(packet), source(packet))
+
+    @step.register
+    def _(self, primitive: ir.AssignStack) -> Step:
+        target, source = primitive.target, primitive.source
+        stacks = self.program.stacks
+        pairs = tuple(zip(stacks[target].headers, stacks[source].headers, strict=True))
+
+        def assign(packet: Packet) -> None:
+            packet.stack_counts[target] = packet.stack_counts[source]
+            for to, origin in pairs:
+                self._copy_header(packet, to, origin)
+
+        return assign
+
+    @step.register
+    def _(self, primitive: ir.AssignUnionStack) -> Step:
+        target, source = primitive.target, primitive.source
+        stacks = self.program.union_stacks
+        pairs = tuple(zip(stacks[target].unions, stacks[source].unions, strict=True))
+
+        def assign(packet: Packet) -> None:
+            packet.union_stack_counts[target] = packet.union_stack_counts[source]
+            for to, origin in pairs:
+                self._copy_union(packet, to, origin)
+
+        return assign
+
+    @step.register
+    def _(self, primitive: ir.AddHeader) -> Step:
+        find, layout = self.make.header(primitive.header), self.layout
+
+        def add(packet: Packet) -> None:
+            header = find(packet)
+            if header == NOWHERE or packet.valid[header]:
+                return
+            place = layout.fields_of(header)
+            packet.fields[place] = [0] * (place.stop - place.start)
+            layout.mark_valid(packet, header)
+            packet.length += layout.bytes_of(packet, header)
+
+        return add
+
+    @step.register
+    def _(self, primitive: ir.RemoveHeader) -> Step:
+        find, layout = self.make.header(primitive.header), self.layout
+
+        def remove(packet: Packet) -> None:
+            header = find(packet)
+            if header == NOWHERE or not packet.valid[header]:
+                return
+            packet.length -= layout.bytes_of(packet, header)
+            layout.mark_invalid(packet, header)
+
+        return remove
+
+    @step.register
+    def _(self, primitive: ir.Push) -> Step:
+        count, stack = self.make.data(primitive.count), primitive.stack
+        swap, elements = self._swapper(primitive)
+
+        def push(packet: Packet) -> None:
+            size, by = len(elements), count(packet) & UINT64
+            counts = packet.union_stack_counts if primitive.of_unions else packet.stack_counts
+            counts[stack] = min(size, counts[stack] + by)
+            for i in range(size - 1, by - 1, -1):
+                swap(packet, elements[i], elements[i - by])
+            self._invalidate(packet, primitive, elements[:by])
+
+        return push
+
+    @step.register
+    def _(self, primitive: ir.Pop) -> Step:
+        count, stack = self.make.data(primitive.count), primitive.stack
+        swap, elements = self._swapper(primitive)
+
+        def pop(packet: Packet) -> None:
+            size, by = len(elements), count(packet) & UINT64
+            counts = packet.union_stack_counts if primitive.of_unions else packet.stack_counts
+            counts[stack] = max(0, counts[stack] - by)
+            for i in range(size - by):
+                swap(packet, elements[i], elements[i + by])
+            self._invalidate(packet, primitive, elements[max(size - by, 0) :] if by else ())
+
+        return pop
+
+    def _swapper(
+        self, primitive: ir.Push | ir.Pop
+    ) -> tuple[Callable[[Packet, int, int], None], tuple[int, ...]]:
+        if primitive.of_unions:
+            return self._swap_unions, self.program.union_stacks[primitive.stack].unions
+        return self._swap_headers, self.program.stacks[primitive.stack].headers
+
+    def _swap_headers(self, packet: Packet, one: int, other: int) -> None:
+        a, b = self.layout.fields_of(one), self.layout.fields_of(other)
+        fields, valid, widths = packet.fields, packet.valid, packet.variable_widths
+        fields[a], fields[b] = fields[b], fields[a]
+        valid[one], valid[other] = valid[other], valid[one]
+        widths[one], widths[other] = widths[other], widths[one]
+
+    def _swap_unions(self, packet: Packet, one: int, other: int) -> None:
+        valid, members = packet.union_valid, packet.union_members
+        valid[one], valid[other] = valid[other], valid[one]
+        members[one], members[other] = members[other], members[one]
+        unions = self.program.unions
+        for a, b in zip(unions[one].headers, unions[other].headers, strict=True):
+            self._swap_headers(packet, a, b)
+
+    def _invalidate(
+        self, packet: Packet, primitive: ir.Push | ir.Pop, elements: Sequence[int]
+    ) -> None:
+        if primitive.of_unions:
+            return  # simple_switch leaves the unions themselves as the swaps left them
+        for header in elements:
+            self.layout.mark_invalid(packet, header)
+
+    # ── Control ──
+
+    @step.register
+    def _(self, primitive: ir.Jump) -> Step:
+        target = primitive.target
+        return lambda _: target
+
+    @step.register
+    def _(self, primitive: ir.JumpIfZero) -> Step:
+        condition, target = self.make.data(primitive.condition), primitive.target
+        return lambda packet: target if condition(packet) == 0 else None
+
+    @step.register
+    def _(self, _: ir.NoOp) -> Step:
+        return lambda _: None
+
+    @step.register
+    def _(self, _: ir.LogMessage) -> Step:
+        return lambda _: None
+
+    @step.register
+    def _(self, _: ir.Exit) -> Step:
+        def leave(packet: Packet) -> None:
+            packet.exit = True
+
+        return leave
+
+    @step.register
+    def _(self, primitive: ir.Assert) -> Step:
+        condition = self.make.boolean(primitive.condition)
+
+        def check(packet: Packet) -> None:
+            if not condition(packet):
+                raise FailedAssertionError
+
+        return check
+
+    # ── What the switch does with the packet later ──
+
+    @step.register
+    def _(self, primitive: ir.MarkToDrop) -> Step:
+        spec = self.make.store(primitive.egress_spec)
+        group = None if primitive.mcast_grp is None else self.make.store(primitive.mcast_grp)
+
+        def drop(packet: Packet) -> None:
+            spec(packet, DROP_PORT)
+            if group is not None:
+                group(packet, 0)
+
+        return drop
+
+    @step.register
+    def _(self, primitive: ir.Truncate) -> Step:
+        length = self.make.data(primitive.length)
+
+        def truncate(packet: Packet) -> None:
+            wanted = length(packet) & UINT64
+            packet.truncated = wanted if packet.truncated is None else min(packet.truncated, wanted)
+
+        return truncate
+
+    @step.register
+    def _(self, primitive: ir.Digest) -> Step:
+        learn_list = self.make.data(primitive.learn_list)
+
+        def digest(packet: Packet) -> None:
+            packet.learn_list = _uint16(learn_list(packet))
+
+        return digest
+
+    @step.register
+    def _(self, primitive: ir.Clone) -> Step:
+        session, field_list = (
+            self.make.data(primitive.session),
+            self.make.data(primitive.field_list),
+        )
+
+        def clone(packet: Packet) -> None:
+            packet.clone_session = _uint16(session(packet)) & 0x7FFF
+            packet.clone_field_list = _uint16(field_list(packet))
+
+        return clone
+
+    @step.register
+    def _(self, primitive: ir.Resubmit) -> Step:
+        field_list = self.make.data(primitive.field_list)
+
+        def resubmit(packet: Packet) -> None:
+            packet.resubmit = _uint16(field_list(packet))
+
+        return resubmit
+
+    @step.register
+    def _(self, primitive: ir.Recirculate) -> Step:
+        field_list = self.make.data(primitive.field_list)
+
+        def recirculate(packet: Packet) -> None:
+            packet.recirculate = _uint16(field_list(packet))
+
+        return recirculate
+
+
+def _uint16(value: int) -> int:
+    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
+    return value & 0xFFFF
+
+
+# ----------------------------------------------------------------------------
+# Tables, conditionals and pipelines, as the interpreter runs them.
 
 Visit = Callable[[Packet], ir.Node | None]
 """Does what a node does and says which comes next."""

@@ -1,4 +1,4 @@
-"""Expressions of the intermediate form as text that people read, in P4's spelling."""
+"""Expressions and statements of the intermediate form as text for people, in P4's spelling."""
 
 from __future__ import annotations
 

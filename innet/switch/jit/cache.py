@@ -25,7 +25,7 @@ import numpy as np
 from innet.core.errors import ProgramError
 from innet.switch import engine, ir
 from innet.switch.jit.native import MachineCode, Native
-from innet.switch.state import entries, hash_index, hashes, meters, random, table_words
+from innet.switch.state import entries, hash_index, hashes, meters
 
 
 def directory() -> Path:
@@ -72,7 +72,7 @@ _SETTINGS = (
 
 
 #: What else emitted code depends on, beside all of this package and of ``ir``.
-_DECISIVE = (engine, entries, hash_index, hashes, meters, random, table_words)
+_DECISIVE = (engine, entries, hash_index, hashes, meters, hashes, entries)
 
 
 @cache

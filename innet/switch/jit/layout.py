@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from innet.switch import ir
 from innet.switch.jit import lowered
 from innet.switch.jit.tree import walk
-from innet.switch.state.table_words import words_of
+from innet.switch.state.entries import words_of
 
 #: Stands for the position of a header's first byte where a field's number is expected.
 START = -2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from innet.switch import ir
 from innet.switch.engine import dtype_of
 from innet.switch.jit.emit.arithmetic import Value, counting, truncated
-from innet.switch.state.table_words import words_of
+from innet.switch.state.entries import words_of
 
 
 class RegisterPlaces:

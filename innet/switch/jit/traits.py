@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import Statistics
-from innet.switch.state.table_words import words_of
+from innet.switch.state.entries import words_of
 
 #: Position of each counter in the array that emitted code counts in.
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}

@@ -1,7 +1,7 @@
-"""Arrays of zeros for what grows: memory that is given back for good as soon as it is dropped.
+"""Growing arrays whose memory is given back, and an index that finds rows by their words.
 
 An allocator keeps the memory of large arrays that were replaced by larger ones, so that a table
-that grew would take twice what it holds.
+that grew would take twice what it holds; ``zeros`` and ``resized`` map memory of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The members of an action profile as rows of arrays, which grow as members come."""
+"""Action profiles: members and groups that the entries of several tables share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from innet.core.errors import ControlError
 from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.state.entries import NO_ACTION, ActionRows
+from innet.switch.state.entries import NO_ACTION, ActionRows, row_actions
 from innet.switch.state.hash_index import resized
-from innet.switch.state.table_words import row_actions
 from innet.switch.state.tables import Reference, TableState
 
 _MORE_ROWS = 4

@@ -15,9 +15,15 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import InstanceType, SwitchState, cell_value
-from innet.switch.interpreter.calculations import CalculationCompiler, ChecksumUnit
 from innet.switch.interpreter.engine import InterpretEngine, Parts
-from innet.switch.interpreter.expressions import UINT64, Data, ExpressionCompiler, Store
+from innet.switch.interpreter.expressions import (
+    UINT64,
+    CalculationCompiler,
+    ChecksumUnit,
+    Data,
+    ExpressionCompiler,
+    Store,
+)
 from innet.switch.interpreter.packet import Layout, Packet
 from innet.switch.interpreter.parser import DeparserUnit
 from innet.switch.trace import events

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import cell_value
-from innet.switch.interpreter.actions import ActionCompiler, Run, Step
 from innet.switch.interpreter.expressions import UINT32, ExpressionCompiler
 from innet.switch.interpreter.packet import Layout, Packet
-from innet.switch.interpreter.pipeline import PipelineUnit, Visit
+from innet.switch.interpreter.pipeline import ActionCompiler, PipelineUnit, Run, Step, Visit
 from innet.switch.ir.text import Text
 from innet.switch.state.tables import BYTES, PACKETS
 from innet.switch.trace import events

@@ -10,7 +10,7 @@ from numba import njit
 
 from innet.switch import Switch
 from innet.switch.jit.runtime import random
-from innet.switch.state.random import next_word, uniform
+from innet.switch.state.hashes import next_word, uniform
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "jit_digests.json"
 

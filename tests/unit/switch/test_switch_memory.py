@@ -32,7 +32,7 @@ from innet.switch.engine import SwitchState, dtype_of
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tables.arrays import table_arguments
 from innet.switch.state import hash_index
-from innet.switch.state.table_words import argument_words, words_of
+from innet.switch.state.entries import argument_words, words_of
 from innet.switch.state.tables import Generation, Reference, TableState
 
 ROOT = Path(__file__).parents[3]

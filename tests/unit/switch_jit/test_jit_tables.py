@@ -20,8 +20,8 @@ from innet.switch.jit.runtime import core, prefixes
 from innet.switch.jit.tables import box_tree
 from innet.switch.jit.tables.arrays import replica_arrays, table_arguments
 from innet.switch.jit.tables.prefixes import copied
+from innet.switch.state.entries import is_direct, key_words
 from innet.switch.state.replication import Replication
-from innet.switch.state.table_words import is_direct, key_words
 from innet.switch.state.tables import Generation, RuntimeEntry, TableState
 
 KIND = ir.MatchKind

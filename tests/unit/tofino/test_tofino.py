@@ -18,7 +18,7 @@ from innet.switch import ir, load_program
 from innet.switch.frontend.loader import read_document
 from innet.tofino import Severity, estimate
 from innet.tofino.accesses import effects
-from innet.tofino.limits import PIPE
+from innet.tofino.report import PIPE
 from innet.tofino.stages import Piece, place
 
 PROGRAMS = Path(__file__).parents[2] / "programs" / "budget"

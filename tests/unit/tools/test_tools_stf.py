@@ -9,9 +9,8 @@ from support.switch_cases import program
 
 from innet.core.errors import ControlError, InputError
 from innet.switch import ir, load_program
-from innet.tools import stf, stf_statements, stf_syntax
-from innet.tools.hexdiff import differences, shown
-from innet.tools.stf_names import Names, arguments_of, match_of
+from innet.tools import stf, stf_syntax
+from innet.tools.stf import Names, arguments_of, differences, match_of, shown
 
 FOLDER = Path(__file__).parents[2] / "stf"
 
@@ -69,37 +68,35 @@ class TestSyntax:
             packet 0x  # fails below, in a test of its own
             """.replace("packet 0x  # fails below, in a test of its own", "wait\nno_packet")
         assert stf_syntax.parse(text, "t").statements == (
-            stf_statements.Add(
+            stf_syntax.Add(
                 2,
                 "tab.le",
                 10,
                 (("h[1].f", "0x1*"), ("g h", "3/8")),
-                stf_statements.ActionCall("act", (("a", "1"), ("b", "0x2"))),
+                stf_syntax.ActionCall("act", (("a", "1"), ("b", "0x2"))),
                 "$E",
             ),
-            stf_statements.SetDefault(3, "t", stf_statements.ActionCall("x.y", ())),
-            stf_statements.Remove(4, None),
-            stf_statements.Remove(5, "E"),
-            stf_statements.Wait(6),
-            stf_statements.NoPacket(7),
+            stf_syntax.SetDefault(3, "t", stf_syntax.ActionCall("x.y", ())),
+            stf_syntax.Remove(4, None),
+            stf_syntax.Remove(5, "E"),
+            stf_syntax.Wait(6),
+            stf_syntax.NoPacket(7),
         )
 
     def test_packets(self):
-        assert parse("packet 3 0A 0b\t0c") == stf_statements.Send(1, 3, b"\n\x0b\x0c")
-        assert parse("packet 3") == stf_statements.Send(1, 3, b"")
-        assert parse("expect 03 0* ab") == stf_statements.Expect(1, 3, "0*AB", exact=False)
-        assert parse("expect 3 0aB $ # all") == stf_statements.Expect(1, 3, "0AB", exact=True)
-        assert parse("expect 3 $") == stf_statements.Expect(1, 3, "", exact=True)
-        assert parse("expect 3") == stf_statements.Expect(1, 3, None, exact=False)
+        assert parse("packet 3 0A 0b\t0c") == stf_syntax.Send(1, 3, b"\n\x0b\x0c")
+        assert parse("packet 3") == stf_syntax.Send(1, 3, b"")
+        assert parse("expect 03 0* ab") == stf_syntax.Expect(1, 3, "0*AB", exact=False)
+        assert parse("expect 3 0aB $ # all") == stf_syntax.Expect(1, 3, "0AB", exact=True)
+        assert parse("expect 3 $") == stf_syntax.Expect(1, 3, "", exact=True)
+        assert parse("expect 3") == stf_syntax.Expect(1, 3, None, exact=False)
 
     def test_counters_and_commands(self):
-        assert parse("check_counter c.d(5) bytes<=0x10") == stf_statements.CheckCounter(
+        assert parse("check_counter c.d(5) bytes<=0x10") == stf_syntax.CheckCounter(
             1, "c.d", 5, "bytes", "<=", 16
         )
-        assert parse("check_counter c($A)") == stf_statements.CheckCounter(
-            1, "c", "A", None, "==", 0
-        )
-        assert parse("mc_node_create 0 1 2") == stf_statements.Command(1, "mc_node_create 0 1 2")
+        assert parse("check_counter c($A)") == stf_syntax.CheckCounter(1, "c", "A", None, "==", 0)
+        assert parse("mc_node_create 0 1 2") == stf_syntax.Command(1, "mc_node_create 0 1 2")
 
     @pytest.mark.parametrize(
         ("line", "problem"),

@@ -12,8 +12,7 @@ from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.layout import WIDTH, Layout
 from innet.switch.jit.register_places import RegisterPlaces
-from innet.switch.state.entries import NO_ACTION
-from innet.switch.state.table_words import entry_index, equal_words, found_row, row_actions
+from innet.switch.state.entries import NO_ACTION, entry_index, equal_words, found_row, row_actions
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 

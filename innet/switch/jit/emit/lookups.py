@@ -10,7 +10,7 @@ from innet.switch.jit.emit.arithmetic import Value
 from innet.switch.jit.emit.expressions import Expressions
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.tables.prefixes import copied
-from innet.switch.state.table_words import (
+from innet.switch.state.entries import (
     KeyWords,
     Piece,
     entry_index,

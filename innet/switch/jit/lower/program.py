@@ -15,7 +15,7 @@ from innet.switch.jit.lower.select import select_branches
 from innet.switch.jit.lower.stacks import extract_next
 from innet.switch.jit.lower.terms import Terms
 from innet.switch.jit.traits import fixed_default
-from innet.switch.state.table_words import argument_column
+from innet.switch.state.entries import argument_column
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = lowered.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)

@@ -8,7 +8,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.terms import Terms, joined
-from innet.switch.state.table_words import WORD, set_words
+from innet.switch.state.entries import WORD, set_words
 
 
 def select_branches(terms: Terms, state: ir.ParserState) -> list[tuple[Any, int | None]]:

@@ -15,7 +15,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit import lowered
 from innet.switch.jit.tree import rebuild
-from innet.switch.state.table_words import words_of
+from innet.switch.state.entries import words_of
 
 Arguments = Callable[[int], lowered.Expression]
 

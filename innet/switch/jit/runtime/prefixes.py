@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch.jit.runtime.core import get, inlined, less, shift_right_unsigned
-from innet.switch.state.table_words import PREFIX_SHIFT
+from innet.switch.state.entries import PREFIX_SHIFT
 
 __all__ = ["find_prefix"]  # what emitted code may import
 

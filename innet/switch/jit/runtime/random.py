@@ -14,7 +14,7 @@ from innet.switch.jit.runtime.core import (
     wrapped_multiply,
     wrapped_subtract,
 )
-from innet.switch.state import random
+from innet.switch.state import hashes
 
 __all__ = ["uniform"]
 
@@ -23,8 +23,8 @@ def _wrapped(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-_INCREMENT = _wrapped(random.INCREMENT)
-_FIRST, _SECOND = map(_wrapped, random.MULTIPLIERS)
+_INCREMENT = _wrapped(hashes.INCREMENT)
+_FIRST, _SECOND = map(_wrapped, hashes.MULTIPLIERS)
 
 
 @inlined

@@ -23,10 +23,10 @@ from innet.switch.jit.tables.masks import mask_arrays
 from innet.switch.jit.tables.members import member_arrays, row_arrays
 from innet.switch.jit.tables.prefixes import prefix_arrays
 from innet.switch.jit.traits import NO_SESSION, NONE
+from innet.switch.state.entries import WORD, has_direct, is_direct, set_words
 from innet.switch.state.hash_index import HashIndex
 from innet.switch.state.profiles import ProfileState
 from innet.switch.state.replication import Replication
-from innet.switch.state.table_words import WORD, has_direct, is_direct, set_words
 from innet.switch.state.tables import TableState
 
 Array = NDArray[np.int64]

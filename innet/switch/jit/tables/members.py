@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.state.entries import NO_ACTION, ActionRows
+from innet.switch.state.entries import NO_ACTION, ActionRows, row_actions
 from innet.switch.state.profiles import ProfileState
-from innet.switch.state.table_words import row_actions
 from innet.switch.state.tables import TableState
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.state.entries import EntryColumns
+from innet.switch.state.entries import EntryColumns, KeyWords
 from innet.switch.state.hash_index import Words
-from innet.switch.state.table_words import KeyWords
 from innet.switch.state.tables import prefix_mask
 
 

@@ -14,9 +14,9 @@ from innet.cli.settings import read_settings
 from innet.core.errors import InnetError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
+    from innet.core.settings import SwitchKind
     from innet.mininet.allreduce import NetResult
     from innet.mininet.settings import NetSettings
-    from innet.mininet.topologies import SwitchKind
 
 _HOW_TO_LOOK = (
     "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "

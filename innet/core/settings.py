@@ -1,9 +1,13 @@
-"""Experiment descriptions: typed, checked, read from TOML or from the command line.
+"""Settings: each declared once, with its type, range, default and help.
 
-Every experiment has one settings model here. All models refuse unknown keys, take values of the
-right type only (``workers = "4"`` and ``workers = true`` are mistakes, not four and one) and know
-their ranges. ``validate`` turns pydantic's findings into one ``ConfigError`` that says, for each
-key, what was given and what is allowed.
+The command line, TOML files and Python take settings from the models here: a declaration below
+(such as ``Workers``) says what is allowed and what it means, a model says which settings belong
+together and their defaults, and ``innet.cli.options`` makes command-line options of a model.
+
+All models refuse unknown keys, take values of the right type only (``workers = "4"`` and
+``workers = true`` are mistakes, not four and one) and know their ranges. ``validate`` turns
+pydantic's findings into one ``ConfigError`` that says, for each key, what was given and what is
+allowed.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -22,27 +26,165 @@ from innet.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
 
-Engine = Literal["jit", "interpret"]
-ValuesPerPacket = Literal[32, 64, 256, 1024]
-BatchSize = Annotated[int, Field(ge=1, le=4096)]
-LearningRate = Annotated[float, Field(gt=0, le=10)]
-Momentum = Annotated[float, Field(ge=0, lt=1)]
-CodecDescription = str | dict[str, Any]  # a registered name, or the parts by name with settings
-
-_UNITS = 32  # workers a slot's bitmap has room for
+MAX_WORKERS = 32  # workers that a slot's bitmap has room for
 _SHOWN = 60  # characters of a wrong value that an error message repeats
+_RENAMED = {
+    "quantiser": "quantizer",
+    "feedback": "error_feedback",
+    "fabric": "transport",
+    "colour": "color",
+}  # former names of settings, for error messages
 
 
 class Settings(BaseModel):
-    """What all settings models share: frozen, strict, no unknown keys, no NaN."""
+    """What all settings models share: frozen, strict, no unknown keys, no NaN.
+
+    Attributes:
+        panel: heading of the settings that the class adds, in ``--help``.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,  # the import of all models is then four times as fast
     )
+    panel: ClassVar[str] = "Settings"
 
 
-Probability = Annotated[float, Field(ge=0, le=1)]
-Duration = Annotated[float, Field(ge=0)]
+# ----------------------------------------------------------------------------
+# The declarations. The description is the help of the command-line option.
+
+Engine: TypeAlias = Literal["jit", "interpret"]
+Framing: TypeAlias = Literal["udp", "raw"]
+SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
+DelayBy: TypeAlias = Literal["netem", "workers"]
+CodecDescription: TypeAlias = str | dict[str, Any]
+"""A registered codec's name, or its parts by name with settings."""
+AnyPath: TypeAlias = Annotated[Path, Strict(False)]
+Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Duration: TypeAlias = Annotated[float, Field(ge=0)]
+
+Workers: TypeAlias = Annotated[
+    int, Field(ge=1, le=MAX_WORKERS, description="How many workers take part.")
+]
+Codec: TypeAlias = Annotated[
+    CodecDescription, Field(description="A codec: NAME or NAME:KEY=VALUE,...; see `innet codecs`.")
+]
+Program: TypeAlias = Annotated[
+    str,
+    Field(
+        description="The switches' P4 program; see `innet p4 list`. By default slots on one "
+        "switch, tree on a --topology of several."
+    ),
+]
+SwitchEngine: TypeAlias = Annotated[
+    Engine, Field(description="How the built-in switch runs the program.")
+]
+ValuesPerPacket: TypeAlias = Annotated[
+    Literal[32, 64, 256, 1024], Field(description="int32 values in each packet.")
+]
+PacketFraming: TypeAlias = Annotated[
+    Framing, Field(description="udp, or raw: Ethernet with an EtherType of its own.")
+]
+Window: TypeAlias = Annotated[
+    int | None,
+    Field(ge=1, description="Chunks of a worker under way at once, a power of two; all slots."),
+]
+Topology: TypeAlias = Annotated[
+    str | None,
+    Field(description="Network of switches; star, tree, ...: as the program needs it by default."),
+]
+Racks: TypeAlias = Annotated[
+    int | None,
+    Field(ge=1, le=MAX_WORKERS, description="Switches with workers, of a tree or a leaf-spine."),
+]
+Depth: TypeAlias = Annotated[int | None, Field(ge=1, le=8, description="Levels of a tree.")]
+Ports: TypeAlias = Annotated[
+    int | None, Field(ge=2, description="Ports of each switch of a fat-tree; 4 by default.")
+]
+Seed: TypeAlias = Annotated[
+    int, Field(ge=0, description="Seed of generated data, hashes and faults.")
+]
+Size: TypeAlias = Annotated[
+    int, Field(ge=0, le=2**30, description="Elements of each worker's generated gradient.")
+]
+Density: TypeAlias = Annotated[
+    float, Field(ge=0, le=1, description="Share of a generated gradient that is not zero.")
+]
+Rounds: TypeAlias = Annotated[
+    int, Field(ge=1, description="All-reduces, one after the other; the report is of the last.")
+]
+PartialAfter: TypeAlias = Annotated[
+    float | None,
+    Field(gt=0, description="Seconds until sums go on without late workers; never by default."),
+]
+Loss: TypeAlias = Annotated[Probability, Field(description="Share of packets that are lost.")]
+Duplicate: TypeAlias = Annotated[Probability, Field(description="Share that arrives twice.")]
+Reorder: TypeAlias = Annotated[Probability, Field(description="Share that others overtake.")]
+BatchSize: TypeAlias = Annotated[
+    int, Field(ge=1, le=4096, description="Samples per worker and iteration.")
+]
+LearningRate: TypeAlias = Annotated[
+    float, Field(gt=0, le=10, description="Step size of SGD, for the mean gradient.")
+]
+Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum of SGD.")]
+
+
+def default_program(topology: str | None) -> str:
+    """The program that a network runs unless told otherwise."""
+    return "slots" if topology in (None, "star") else "tree"
+
+
+# ----------------------------------------------------------------------------
+# The models.
+
+
+class RunSettings(Settings):
+    """What every run has."""
+
+    panel: ClassVar[str] = "Run"
+
+    workers: Workers = 4
+    values_per_packet: ValuesPerPacket = 64
+    seed: Seed = 0
+
+
+class NetworkSettings(RunSettings):
+    """Which switches there are, what they run, and how packets look."""
+
+    panel: ClassVar[str] = "Network"
+
+    topology: Topology = None
+    racks: Racks = None
+    depth: Depth = None
+    ports: Ports = None
+    program: Program = Field(default_factory=lambda given: default_program(given.get("topology")))
+    framing: PacketFraming = "udp"
+    window: Window = None
+
+
+class CodecSettings(Settings):
+    """How gradients become packets."""
+
+    panel: ClassVar[str] = "Codec"
+
+    codec: Codec = "dense"
+
+
+class TensorSettings(Settings):
+    """The workers' gradients: generated, or read from ``input``."""
+
+    panel: ClassVar[str] = "Gradients"
+
+    size: Size = 1_000_000
+    density: Density = 1.0
+    input: Annotated[
+        tuple[AnyPath, ...],
+        Field(strict=False, description="NumPy file (.npz, .npy), an array for each worker."),
+    ] = ()
 
 
 class OutageSettings(Settings):
@@ -55,172 +197,209 @@ class OutageSettings(Settings):
 
     begin: Duration = 0.0
     end: Duration | None = None
-    workers: tuple[Annotated[int, Field(ge=0, lt=_UNITS)], ...] = Field(default=(), strict=False)
+    workers: tuple[Annotated[int, Field(ge=0, lt=MAX_WORKERS)], ...] = Field(
+        default=(), strict=False
+    )
 
 
 class FaultSettings(Settings):
     """What happens to packets on every link, each way; as ``innet.network.Faults``.
 
-    Attributes:
-        loss, duplicate, reorder, corrupt, truncate, mark: probabilities, of each packet.
-        delay, jitter, hold: virtual seconds.
-        outages: workers that are cut off.
-        restarts: virtual seconds at which the switches lose their registers.
+    Probabilities are those of each packet; times are virtual seconds.
     """
 
-    loss: Probability = 0.0
-    duplicate: Probability = 0.0
-    reorder: Probability = 0.0
-    corrupt: Probability = 0.0
-    truncate: Probability = 0.0
-    mark: Probability = 0.0
-    delay: Duration = 0.0
-    jitter: Duration = 0.0
-    hold: Duration = 1e-3
-    outages: tuple[OutageSettings, ...] = Field(default=(), strict=False)
-    restarts: tuple[Duration, ...] = Field(default=(), strict=False)
+    panel: ClassVar[str] = "Faults"
+
+    loss: Loss = 0.0
+    duplicate: Duplicate = 0.0
+    reorder: Reorder = 0.0
+    corrupt: Annotated[Probability, Field(description="Share with wrong bits.")] = 0.0
+    truncate: Annotated[Probability, Field(description="Share that arrives cut short.")] = 0.0
+    mark: Annotated[Probability, Field(description="Share that congestion marks.")] = 0.0
+    delay: Annotated[Duration, Field(description="Simulated seconds on each link.")] = 0.0
+    jitter: Annotated[Duration, Field(description="Seconds more, at most, by chance.")] = 0.0
+    hold: Annotated[Duration, Field(description="Seconds that --reorder holds packets back.")] = (
+        1e-3
+    )
+    outages: tuple[OutageSettings, ...] = Field(
+        default=(), strict=False, description="Workers that are cut off for a while."
+    )
+    restarts: tuple[Duration, ...] = Field(
+        default=(), strict=False, description="Seconds at which the switches lose all registers."
+    )
 
 
-class AllReduceSettings(Settings):
-    """One all-reduce of generated tensors, or of those in ``input``.
+class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
+    """One all-reduce in this process, of generated tensors or of those in ``input``.
 
-    Attributes:
-        workers: how many workers take part. With ``input``, as many as it has arrays.
-        codec: a registered codec's name, or its parts.
-        program: a compiled P4 program's name.
-        racks: switches that the workers are spread over, for programs that know several levels.
-        depth: levels of switches, likewise.
-        engine: how the built-in switch runs the program.
-        values_per_packet: int32 values in one packet; there is one compiled program for each.
-        size: elements of each worker's generated tensor.
-        density: share of a generated tensor's elements that are not zero, 0 to 1.
-        seed: of the generated tensors, the codec's hashes and the faults.
-        faults: what the network does to packets.
-        window_control: how many chunks a worker has under way: "fixed" or "aimd".
-        partial_after: virtual seconds after which sums go on without workers who are late.
-        attempts: how often a stalled all-reduce is tried, each time under the next epoch.
-        input: NumPy files (.npz or .npy) with the workers' tensors instead of generated ones.
+    With ``input``, ``workers`` is as many as it has arrays.
     """
 
-    workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
-    codec: CodecDescription = "dense"
-    program: str = "slots"
-    racks: Annotated[int, Field(ge=1, le=_UNITS)] | None = None
-    depth: Annotated[int, Field(ge=1, le=8)] | None = None
-    engine: Engine = "jit"
-    values_per_packet: ValuesPerPacket = 64
-    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    seed: Annotated[int, Field(ge=0)] = 0
+    panel: ClassVar[str] = "Run"
+
+    engine: SwitchEngine = "jit"
     faults: FaultSettings = FaultSettings()
-    window_control: Literal["fixed", "aimd"] = "fixed"
-    partial_after: Annotated[float, Field(gt=0, lt=30)] | None = None
-    attempts: Annotated[int, Field(ge=1, le=1000)] = 1
-    input: tuple[Annotated[Path, Strict(False)], ...] = Field(default=(), strict=False)
+    window_control: Annotated[
+        Literal["fixed", "aimd"], Field(description="How the window adapts to congestion.")
+    ] = "fixed"
+    partial_after: PartialAfter = None
+    attempts: Annotated[
+        int, Field(ge=1, le=1000, description="Tries, if it stalls, each in a new epoch.")
+    ] = 1
 
 
-class TrainingSettings(Settings):
-    """What all experiments that train share.
+class JobSettings(CodecSettings, NetworkSettings):
+    """A job whose workers are processes, as they and their switches know it."""
 
-    Attributes:
-        workers: data-parallel workers; each holds one shard of what is trained on.
-        engine: how the built-in switch runs the program.
-        values_per_packet: int32 values in one packet.
-        framework: a registered name of what computes the gradients; by default what the model is
-            written in.
-        seed: of the initial weights, the batches and the codec's hashes.
-    """
+    panel: ClassVar[str] = "Job"
 
-    workers: Annotated[int, Field(ge=1, le=_UNITS)] = 4
-    engine: Engine = "jit"
-    values_per_packet: ValuesPerPacket = 64
-    framework: str | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    jobs: Annotated[
+        int, Field(ge=1, le=32, description="Jobs at once on the network, of --workers each.")
+    ] = 1
+    job: Annotated[int, Field(ge=1, description="Which of them this is, from 1 on.")] = 1
+    loss: Loss = 0.0
+    duplicate: Duplicate = 0.0
+    reorder: Reorder = 0.0
+    delay: Annotated[
+        float,
+        Field(ge=0, le=10, description="Seconds for which workers hold packets, for each link."),
+    ] = 0.0
+    timeout: Annotated[
+        float, Field(gt=0, description="Least seconds until a packet is sent again.")
+    ] = 0.2
+    give_up: Annotated[float, Field(gt=0, description="Seconds until a worker gives up.")] = 30.0
+    partial_after: PartialAfter = None
+
+
+class MininetSettings(JobSettings, TensorSettings):
+    """A job on a Mininet network, or several alike."""
+
+    panel: ClassVar[str] = "Mininet"
+
+    switch: Annotated[SwitchKind, Field(description="bmv2 is simple_switch.")] = "builtin"
+    engine: SwitchEngine = "jit"
+    size: Size = 100_000
+    rounds: Rounds = 1
+    rate: Annotated[
+        float | None, Field(gt=0, le=1000, description="Mbit/s of every link; no limit by default.")
+    ] = None
+    link_delay: Annotated[
+        float, Field(ge=0, le=10_000, description="Milliseconds on every link, one way.")
+    ] = 0.0
+    delay_by: Annotated[
+        DelayBy | None,
+        Field(description="What makes the delay; netem by default, where the kernel has it."),
+    ] = None
+    pcap: Annotated[
+        AnyPath | None, Field(description="Folder for captures of all interfaces of all switches.")
+    ] = None
+    simple_switch: Annotated[
+        AnyPath | None, Field(description="BMv2's executable; by default the one on PATH.")
+    ] = None
+    thrift_port: Annotated[
+        int, Field(ge=1, le=65535, description="Of simple_switch's control plane.")
+    ] = 9090
+    log_level: Annotated[
+        Literal["off", "trace", "debug", "info", "warn", "error"],
+        Field(description="Of simple_switch."),
+    ] = "off"
+
+
+class TrainingSettings(RunSettings):
+    """What all experiments that train share; each worker holds one shard of the samples."""
+
+    engine: SwitchEngine = "jit"
+    framework: Annotated[
+        str | None,
+        Field(description="What computes gradients: numpy or torch; by default as the model has."),
+    ] = None
 
 
 class DemoSettings(TrainingSettings):
-    """The demonstration: one training, three ways to sum its gradients.
+    """The demonstration: one training, three ways to sum its gradients."""
 
-    Attributes:
-        batch_size: images per worker and iteration.
-        learning_rate: step size of SGD, for the mean gradient of the workers.
-        momentum: of SGD, 0 to below 1.
-        iterations: optimizer steps of each of the three runs.
-        ratio: share of the gradient's elements that top-k selects, above 0 and at most 1.
-    """
+    panel: ClassVar[str] = "Training"
 
     batch_size: BatchSize = 16
     learning_rate: LearningRate = 0.05
     momentum: Momentum = 0.9
-    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 330
-    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
+    iterations: Annotated[
+        int, Field(ge=1, le=1_000_000, description="Optimizer steps of each of the three runs.")
+    ] = 330
+    ratio: Annotated[
+        float, Field(gt=0, le=1, description="Share of the elements that top-k sends.")
+    ] = 0.01
 
 
 class TrainSettings(TrainingSettings):
     """One training for each codec and seed, beside plain float32 sums from the same start.
 
-    Attributes:
-        model: a registered model's name.
-        codecs: at least one; registered names or their parts, no two the same.
-        batch_size: samples per worker and iteration; None, here and below: as the model has it.
-        learning_rate: step size of SGD, for the mean gradient of the workers.
-        momentum: of SGD, 0 to below 1.
-        epochs: passes over what is trained on.
-        repeats: how many seeds, from ``seed`` on.
-        evaluate: what the model is judged by: its test set, or a part of what it is trained on
-            otherwise, for choosing settings by.
+    Where ``batch_size``, ``learning_rate``, ``momentum`` or ``epochs`` is None, the model says it.
     """
 
-    model: str = "digits-cnn"
-    codecs: tuple[CodecDescription, ...] = Field(default=("topk",), min_length=1, strict=False)
+    panel: ClassVar[str] = "Training"
+
+    model: Annotated[str, Field(description="What learns; see `innet train --help`.")] = (
+        "digits-cnn"
+    )
+    codecs: Annotated[
+        tuple[Codec, ...],
+        Field(min_length=1, strict=False, description="Codecs, no two the same."),
+    ] = ("topk",)
     batch_size: BatchSize | None = None
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None
-    epochs: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
-    evaluate: Literal["test", "validation"] = "test"
+    epochs: Annotated[
+        int | None, Field(ge=1, le=10_000, description="Passes over the samples.")
+    ] = None
+    repeats: Annotated[int, Field(ge=1, le=1000, description="How many seeds, from --seed on.")] = 1
+    evaluate: Annotated[
+        Literal["test", "validation"],
+        Field(description="What scores are of; choose settings by the validation set."),
+    ] = "test"
 
 
 class ThroughputSettings(Settings):
-    """A sweep over all combinations of what is listed.
+    """A sweep over all combinations of what is listed."""
 
-    Attributes:
-        workers: numbers of workers.
-        codecs: registered names.
-        values_per_packet: int32 values in one packet.
-        windows: chunks of a worker under way at once, powers of two.
-        topologies: "star": one switch; "tree": two racks of workers below a root.
-        switches: "memory"; or in Mininet "builtin" and "bmv2".
-        size: elements of each worker's gradient.
-        size_bmv2: the same for "bmv2", which is slower by an order of magnitude.
-        density: share of the elements that are not zero.
-        rounds: all-reduces at each point, after one to warm up.
-        framing: in Mininet.
-        seed: of gradients and hashes.
-    """
+    panel: ClassVar[str] = "Sweep"
 
-    workers: tuple[Annotated[int, Field(ge=1, le=_UNITS)], ...] = Field(
-        default=(2, 4), min_length=1, strict=False
-    )
+    workers: tuple[Workers, ...] = Field(default=(2, 4), min_length=1, strict=False)
     codecs: tuple[str, ...] = Field(default=("dense",), min_length=1, strict=False)
     values_per_packet: tuple[ValuesPerPacket, ...] = Field(
         default=(64,), min_length=1, strict=False
     )
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(64, 256), min_length=1, strict=False
+        default=(64, 256),
+        min_length=1,
+        strict=False,
+        description="Chunks of a worker under way at once, powers of two.",
     )
-    topologies: tuple[Literal["star", "tree"], ...] = Field(
-        default=("star",), min_length=1, strict=False
+    topologies: tuple[str, ...] = Field(
+        default=("star",), min_length=1, strict=False, description="Networks of switches."
     )
-    switches: tuple[Literal["memory", "builtin", "bmv2"], ...] = Field(
-        default=("memory",), min_length=1, strict=False
+    switches: tuple[Literal["memory", SwitchKind], ...] = Field(
+        default=("memory",),
+        min_length=1,
+        strict=False,
+        description="memory; in Mininet, with root, builtin or bmv2.",
     )
-    size: Annotated[int, Field(ge=1, le=2**30)] = 1_000_000
-    size_bmv2: Annotated[int, Field(ge=1, le=2**30)] = 100_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    rounds: Annotated[int, Field(ge=1)] = 5
-    framing: Literal["udp", "raw"] = "udp"
-    seed: Annotated[int, Field(ge=0)] = 0
+    size: Annotated[int, Field(ge=1, le=2**30, description="Elements of each gradient.")] = (
+        1_000_000
+    )
+    size_bmv2: Annotated[
+        int, Field(ge=1, le=2**30, description="The same for bmv2, which is slower.")
+    ] = 100_000
+    density: Density = 1.0
+    rounds: Annotated[
+        int, Field(ge=1, description="All-reduces at each point, after one to warm up.")
+    ] = 5
+    framing: PacketFraming = "udp"
+    seed: Seed = 0
+
+
+# ----------------------------------------------------------------------------
+# Filling a model, and what is wrong with what a person wrote.
 
 
 def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:
@@ -238,7 +417,11 @@ def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str =
         return model_class.model_validate(dict(mapping))
     except ValidationError as error:
         schema = _json_schema(model_class)
-        findings = [_explain(details, schema) for details in error.errors(include_url=False)]
+        findings = [
+            _explain(details, schema)
+            for details in error.errors(include_url=False)
+            if details["type"] != "default_factory_not_called"  # for want of another setting
+        ]
     where = f"{source}: " if source else ""
     # The branches of a union each report the key; the one that looked deepest knows best.
     keys = [key for key, _ in findings]
@@ -296,9 +479,11 @@ def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
         *parents, last = details["loc"]
         path, parent = _find(schema, tuple(parents))
         known = sorted(parent.get("properties", {}))
+        key = ".".join([*path, str(last)])
+        if _RENAMED.get(str(last)) in known:
+            return key, f"unknown key {key!r}: it is called {_RENAMED[str(last)]!r} now."
         close = difflib.get_close_matches(str(last), known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        key = ".".join([*path, str(last)])
         return key, f"unknown key {key!r}.{hint} Known: {', '.join(known) or 'none'}."
     path, field = _find(schema, details["loc"])
     key = ".".join(path) or "the description"

@@ -9,11 +9,12 @@ from typing import Any
 
 from innet import programs
 from innet.core.errors import InputError
+from innet.core.settings import SwitchKind
 from innet.mininet.debian import Topo
 from innet.mininet.files import FileTopo, limited
 from innet.mininet.network import network, scratch
 from innet.mininet.nodes import P4Host
-from innet.mininet.topologies import SWITCHES, SwitchKind
+from innet.mininet.topologies import SWITCHES
 from innet.tools.files import open_document, program_in
 from innet.wire import Endpoint
 

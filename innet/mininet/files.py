@@ -15,10 +15,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator
 
 from innet.core.errors import ConfigError, UnknownNameError
-from innet.core.settings import Settings, validate
+from innet.core.settings import Settings, SwitchKind, validate
 from innet.mininet.debian import Topo
 from innet.mininet.nodes import P4Host
-from innet.mininet.topologies import SWITCHES, SwitchKind
+from innet.mininet.topologies import SWITCHES
 from innet.network.memory import MAX_PORT
 from innet.tools.files import open_document, program_in
 

@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, Strict, field_validator
+from pydantic import field_validator
 
 from innet.allreduce.loop import Vector
 from innet.bmv2.simple_switch import version
 from innet.core.errors import InputError
-from innet.core.settings import AllReduceSettings, Engine
+from innet.core.settings import AllReduceSettings, MininetSettings
 from innet.experiments import allreduce
 from innet.mininet.doctor import has_feature
-from innet.mininet.topologies import Links, PlanTopo, SwitchKind
+from innet.mininet.topologies import Links, PlanTopo
 from innet.processes.settings import JobSettings, WorkerSettings
 from innet.topology import Plan, SharedPlan
 
-AnyPath = Annotated[Path, Strict(False)]
-LogLevel = Literal["off", "trace", "debug", "info", "warn", "error"]
-DelayBy = Literal["netem", "workers"]
 _WINDOW_OF_BMV2 = 64
 _QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, whatever its rate
 
 
-class NetSettings(JobSettings):
-    """A job on a Mininet network, or several alike.
-
-    Attributes:
-        switch: "builtin" or "bmv2".
-        engine: how the built-in switch runs the program.
-        size: elements of each worker's generated gradient.
-        density: share of its elements that are not zero.
-        input: NumPy files (.npz or .npy) with the workers' gradients instead.
-        rounds: how many all-reduces; the report is of the last.
-        rate: of every link, Mbit/s; None for as fast as the machine is.
-        link_delay: of every link, one way, milliseconds.
-        delay_by: what makes it: the kernel's netem, or the workers, who hold their packets for as
-            long as the links between them and the root take; by default netem where the kernel has
-            it.
-        pcap: folder for captures of all interfaces of all switches.
-        simple_switch: BMv2's executable; by default the one on PATH.
-        thrift_port: where simple_switch's control plane listens, in the switch's own namespace.
-        log_level: of simple_switch.
-    """
-
-    switch: SwitchKind = "builtin"
-    engine: Engine = "jit"
-    size: Annotated[int, Field(ge=0, le=2**30)] = 100_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    input: tuple[AnyPath, ...] = Field(default=(), strict=False)
-    rounds: Annotated[int, Field(ge=1)] = 1
-    rate: Annotated[float, Field(gt=0, le=1000)] | None = None
-    link_delay: Annotated[float, Field(ge=0, le=10_000)] = 0.0
-    delay_by: DelayBy | None = None
-    pcap: AnyPath | None = None
-    simple_switch: AnyPath | None = None
-    thrift_port: Annotated[int, Field(ge=1, le=65535)] = 9090
-    log_level: LogLevel = "off"
+class NetSettings(MininetSettings, JobSettings):
+    """A job on a Mininet network, or several alike."""
 
     @field_validator("delay")
     @classmethod

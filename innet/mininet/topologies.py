@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from innet.core.errors import UnknownNameError
+from innet.core.settings import SwitchKind
 from innet.mininet.debian import Topo
 from innet.mininet.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
 from innet.programs import CompiledProgram
@@ -19,7 +20,6 @@ from innet.protocol.settings import MAX_WORKERS
 from innet.topology import Plan, Request, SharedPlan, make_plan, plan_jobs
 from innet.wire import ETHERNET_HEADER
 
-SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
 
 _UNDER_WAY = 100_000  # packets that a link with a delay holds

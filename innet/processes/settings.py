@@ -6,76 +6,27 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, Strict, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from innet.core import settings
 from innet.core.errors import ConfigError, InputError
 from innet.core.settings import (
-    CodecDescription,
+    AnyPath,
+    Density,
     Model,
-    Settings,
-    ValuesPerPacket,
+    Rounds,
+    Size,
     load_toml,
     read_toml,
     validate,
 )
 from innet.network import Faults
 from innet.protocol import REORDERING, TAIL_PROBE, Timing
-from innet.topology import Plan, Request, SharedPlan, TopologyName, plan_jobs
-from innet.wire import Framing
-
-AnyPath = Annotated[Path, Strict(False)]
-Probability = Annotated[float, Field(ge=0, le=1)]
+from innet.topology import Plan, Request, SharedPlan, plan_jobs
 
 
-class JobSettings(Settings):
-    """A job on a network, as all its workers and its switches know it.
-
-    Attributes:
-        workers: how many.
-        program: a compiled P4 program's name.
-        values_per_packet: int32 values in one packet.
-        framing: "udp", or "raw" for Ethernet with an EtherType of its own.
-        window: chunks of a worker under way at once, a power of two; by default all slots.
-        racks: switches that workers are attached to, for programs that know several levels.
-        depth: levels of switches, likewise.
-        topology: a network of another shape, for the same programs: "fat-tree" or "dumbbell".
-        ports: of each switch of a fat-tree.
-        jobs: how many there are on the network, all alike.
-        job: which of them this is, from 1 on.
-        codec: a registered codec's name, or its parts.
-        seed: of generated gradients, the codec's hashes and the faults.
-        loss: probability that a worker's packet vanishes, on either way; likewise the next two.
-        duplicate: that it travels twice.
-        reorder: that it is held back, so that later ones overtake it.
-        delay: seconds that each link between a worker and the root takes, one way, where the
-            workers are to make it; the kernel's delays are not told here.
-        timeout: seconds after which a worker sends a packet again, at the least: it grows with the
-            round trips that are measured.
-        give_up: seconds after which it gives up.
-        partial_after: seconds after which a chunk is closed without workers who are late, if
-            somebody leads the others to the job's next epoch; by default all are waited for.
-    """
-
-    workers: Annotated[int, Field(ge=1, le=32)] = 4
-    program: str = "slots"
-    values_per_packet: ValuesPerPacket = 64
-    framing: Framing = "udp"
-    window: Annotated[int, Field(ge=1)] | None = None
-    racks: Annotated[int, Field(ge=1)] | None = None
-    depth: Annotated[int, Field(ge=1)] | None = None
-    topology: TopologyName | None = None
-    ports: Annotated[int, Field(ge=2)] | None = None
-    jobs: Annotated[int, Field(ge=1, le=32)] = 1
-    job: Annotated[int, Field(ge=1)] = 1
-    codec: CodecDescription = "dense"
-    seed: Annotated[int, Field(ge=0)] = 0
-    loss: Probability = 0.0
-    duplicate: Probability = 0.0
-    reorder: Probability = 0.0
-    delay: Annotated[float, Field(ge=0, le=10)] = 0.0
-    timeout: Annotated[float, Field(gt=0)] = 0.2
-    give_up: Annotated[float, Field(gt=0)] = 30.0
-    partial_after: Annotated[float, Field(gt=0)] | None = None
+class JobSettings(settings.JobSettings):
+    """A job on a network, as all its workers and its switches know it."""
 
     def plan(self) -> Plan:
         """The network, as the job sees it.
@@ -174,9 +125,9 @@ class WorkerSettings(SessionSettings):
     """
 
     input: AnyPath | None = None
-    size: Annotated[int, Field(ge=0, le=2**30)] = 1_000_000
-    density: Annotated[float, Field(ge=0, le=1)] = 1.0
-    rounds: Annotated[int, Field(ge=1)] = 1
+    size: Size = 1_000_000
+    density: Density = 1.0
+    rounds: Rounds = 1
     output: AnyPath | None = None
 
 

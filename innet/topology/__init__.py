@@ -16,7 +16,6 @@ from innet.topology.aggregation import (
 from innet.topology.emulation import Emulation
 from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.topology.sharing import SharedPlan, plan_jobs
-from innet.topology.topologies import TopologyName
 
 __all__ = [
     "AGGREGATIONS",
@@ -31,7 +30,6 @@ __all__ = [
     "RegisterReader",
     "Request",
     "SharedPlan",
-    "TopologyName",
     "WorkerEnd",
     "aggregation_of",
     "check_codec",

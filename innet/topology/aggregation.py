@@ -21,7 +21,6 @@ from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
 from innet.protocol.message import serial_distance
 from innet.topology.plan import EntryFinder, Plan, PlannedHost
-from innet.topology.topologies import TopologyName
 from innet.wire import Flag, Framing
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
@@ -65,7 +64,7 @@ class Request:
     epoch: int = 0
     racks: int | None = None
     depth: int | None = None
-    topology: TopologyName | None = None
+    topology: str | None = None
     ports: int | None = None
     beside: tuple[Plan, ...] = ()
 

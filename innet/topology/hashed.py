@@ -15,7 +15,7 @@ from innet.topology.tree import plan_levels, with_defaults
 from innet.topology.wiring import UP_PORT, Node, address, below, delivery, next_epoch, present
 from innet.wire import Endpoint
 
-_NEIGHBOURS = "HashedIngress.neighbors"
+_NEIGHBOURS = "HashedIngress.neighbours"
 _DOWNWARD = "HashedIngress.downward"
 _AGGREGATORS = "HashedIngress.aggregators"
 _TABLES = (

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-from innet.core.errors import InputError
+from innet.core.errors import InputError, UnknownNameError
 from innet.topology.plan import Link, Port
 from innet.topology.wiring import Node, tree_of
-
-TopologyName: TypeAlias = Literal["tree", "fat-tree", "dumbbell"]
 
 MAX_FAT_TREE = 12  # ports of its switches: 180 switches, which have addresses
 _SPARE_UP, _SPARE_DOWN = 201, 301  # first ports of links that no job uses
@@ -31,7 +28,7 @@ class Shape:
 
 
 def shape(
-    topology: TopologyName | None,
+    topology: str | None,
     workers: int,
     *,
     racks: int | None = None,
@@ -58,6 +55,8 @@ def shape(
         return fat_tree(4 if ports is None else ports, workers)
     if topology == "dumbbell":
         return dumbbell(workers)
+    if topology not in (None, "tree"):
+        raise UnknownNameError("topology", topology, ("dumbbell", "fat-tree", "tree"))
     return Shape(tree_of(workers, racks, depth))
 
 

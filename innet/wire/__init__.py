@@ -7,6 +7,7 @@ The layout is a numpy dtype, so that one expression reads or writes a field of t
 ``layout.view(frames)["innet"]["sequence"]``.
 """
 
+from innet.core.settings import Framing
 from innet.wire.layout import (
     CONGESTED,
     ETHERNET_HEADER,
@@ -23,7 +24,6 @@ from innet.wire.layout import (
     Field,
     Flag,
     Frames,
-    Framing,
     Layout,
     Records,
 )

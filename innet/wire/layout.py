@@ -10,13 +10,14 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp
+from innet.core.settings import Framing
 
 MAGIC = 0x494E  # "IN"
 VERSION = 2
@@ -73,7 +74,6 @@ HEADER = np.dtype(
     ]
 )
 
-Framing: TypeAlias = Literal["udp", "raw"]
 Field: TypeAlias = int | NDArray[np.integer[Any]]
 Frames: TypeAlias = NDArray[np.uint8]
 Records: TypeAlias = NDArray[np.void]

@@ -11,7 +11,7 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.topology import Emulation, Plan, Request, TopologyName, make_plan
+from innet.topology import Emulation, Plan, Request, make_plan
 from support.traffic import mangled
 
 MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SUM, 0)]
@@ -28,7 +28,7 @@ def network(
     window: int = 8,
     racks: int | None = None,
     depth: int | None = None,
-    topology: TopologyName | None = None,
+    topology: str | None = None,
     ports: int | None = None,
     faults: Faults | None = None,
     timing: Timing = PATIENT,

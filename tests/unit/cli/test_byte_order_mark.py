@@ -12,6 +12,7 @@ from innet.core.errors import MissingToolError
 from innet.core.settings import AllReduceSettings, load_toml
 from innet.mininet.files import commands
 from innet.processes.settings import mapping_in
+from innet.programs.catalog import LIST
 from innet.records import DEMO, ExperimentRecord
 from innet.service.daemon import key_of
 from innet.tools import stf_syntax
@@ -65,7 +66,7 @@ def test_a_record(saved, tmp_path):
 
 
 def test_a_list_of_programs(saved, tmp_path):
-    saved(programs.compiling.LIST, "# none yet\n")
+    saved(LIST, "# none yet\n")
     assert list(programs.compile_folder(tmp_path, tmp_path / "p4c")) == []
 
 

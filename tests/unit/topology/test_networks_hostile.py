@@ -93,7 +93,7 @@ def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
                 f"table_add {family}.position {family}.root {number} 0 => 1 {number} 8 7 0",
             ]
         else:
-            near, down = "HashedIngress.neighbors", "HashedIngress.downward"
+            near, down = "HashedIngress.neighbours", "HashedIngress.downward"
             lines = [
                 f"table_add {near}.workers {near}.worker {port} {number} 0 0 => 1",
                 # It says that three more are to come, so that what it takes is never complete.

@@ -43,12 +43,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true
 
 $(VENV)/.ready: pyproject.toml constraints.txt | environment
-	$(INSTALL) -e '.[plot]'
+	@echo "Installing innet and its dependencies into $(VENV); this takes about a minute."
+	@$(INSTALL) -e '.[plot]'
 	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
-	$(INSTALL) -e '.[plot,torch,data,dev]'
+	@echo "Installing innet, PyTorch and the tools of the checks into $(VENV); this takes a few minutes."
+	@$(INSTALL) -e '.[plot,torch,data,dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.ready
 

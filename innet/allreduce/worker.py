@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from innet.core.errors import (
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
 from innet.core.threads import OneAtATime
-from innet.network import Faults, FaultyTransport, Transport, drive
+from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import REORDERING, TAIL_PROBE, Timing
 from innet.records import Report
 from innet.topology import (
@@ -69,15 +69,6 @@ TIMING = Timing(
 Renew: TypeAlias = Callable[[tuple[int, ...]], Plan]
 """(workers to go on without) -> the plan of the job's next epoch. It returns once all others that
 take part have asked for the same, and the switches let the new epoch in."""
-
-
-class ClockedTransport(Transport, Protocol):
-    """A transport in real time."""
-
-    name: str
-
-    def now(self) -> float:
-        """Its clock, seconds."""
 
 
 def connect(

@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from innet.core.errors import InputError
 
+MAX_PORT = 510
+"""The highest port of a switch: v1model has 9-bit ports, and 511 means "drop"."""
+
 _BYTES = np.dtype(np.uint8)
 _NUMBERS = np.dtype(np.int32)
 _INT32 = np.iinfo(np.int32)

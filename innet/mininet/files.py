@@ -15,11 +15,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator
 
 from innet.core.errors import ConfigError, UnknownNameError
+from innet.core.packets import MAX_PORT
 from innet.core.settings import Settings, SwitchKind, validate
 from innet.mininet.debian import Topo
 from innet.mininet.nodes import P4Host
 from innet.mininet.topologies import SWITCHES
-from innet.network.memory import MAX_PORT
 from innet.tools.files import open_document, program_in
 
 _LARGEST_PRIORITY = 1 << 30

@@ -1,23 +1,19 @@
-"""How packets move between hosts and switch."""
+"""What moves packets between hosts and switches: event loop, links with faults, counts."""
 
-from innet.network.event_loop import Host, Transport, drive
+from innet.network.event_loop import ClockedTransport, Host, Transport, drive
 from innet.network.faults import FaultCounters, Faults, FaultyTransport, Outage
-from innet.network.links import NetworkTransport, SwitchPort
-from innet.network.memory import Direction, MemoryTransport, Process, Tap, Traffic
-from innet.network.recorder import Recorder
+from innet.network.traffic import Direction, Process, Recorder, Tap, Traffic
 
 __all__ = [
+    "ClockedTransport",
     "Direction",
     "FaultCounters",
     "Faults",
     "FaultyTransport",
     "Host",
-    "MemoryTransport",
-    "NetworkTransport",
     "Outage",
     "Process",
     "Recorder",
-    "SwitchPort",
     "Tap",
     "Traffic",
     "Transport",

@@ -47,6 +47,15 @@ class Transport(Protocol):
         """
 
 
+class ClockedTransport(Transport, Protocol):
+    """A transport in real time, over a socket."""
+
+    name: str
+
+    def now(self) -> float:
+        """Its clock, seconds."""
+
+
 class Host(Protocol):
     """Who sends and receives: a worker's end of a protocol."""
 

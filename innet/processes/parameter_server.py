@@ -19,10 +19,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from innet.allreduce.worker import ClockedTransport, connect_host
+from innet.allreduce.worker import connect_host
 from innet.core.errors import InnetError, InputError
 from innet.core.packets import PacketBatch
-from innet.network import Host
+from innet.network import ClockedTransport, Host
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.settings import ServerSettings
 from innet.protocol.parameter_server import ParameterServer

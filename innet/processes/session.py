@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from innet.allreduce.worker import ClockedTransport, Renew, Worker, connect
+from innet.allreduce.worker import Renew, Worker, connect
 from innet.codecs import ModelLayers, build_codec
+from innet.network import ClockedTransport
 from innet.processes.commandline import say
 from innet.processes.settings import SessionSettings
 from innet.service import join

@@ -24,10 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from innet.core.errors import InnetError, InputError
-from innet.core.packets import PacketBatch
-from innet.network.memory import MAX_PORT
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import Switch
-from innet.transport.ports import Ports
+from innet.transport.raw import Ports
 
 _ANSWER_SECONDS = 0.5  # for a client to take its answer; packets wait meanwhile
 _LINE = 1 << 16  # bytes of the longest command

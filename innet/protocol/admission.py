@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from innet.core.errors import InputError
+from innet.core.packets import MAX_PORT
 from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS
 from innet.wire import Endpoint
 
@@ -13,8 +14,6 @@ _ADMISSION = "SlotsIngress.admission.admission"
 _ADMIT = "SlotsIngress.admission.admit"
 _DELIVER = "SlotsEgress.deliver"
 _ADDRESS = "SlotsEgress.address"
-
-MAX_PORT = 510  # v1model has 9-bit ports, and 511 means "drop"
 
 
 @dataclass(frozen=True, slots=True)

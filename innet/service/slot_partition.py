@@ -8,8 +8,9 @@ from typing import Any
 
 from innet import programs
 from innet.core.errors import InputError, NetworkError
+from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
-from innet.protocol.admission import MAX_PORT, Job, Member
+from innet.protocol.admission import Job, Member
 from innet.service.coordinator import RunningJob
 from innet.topology import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
 from innet.topology.plan import Link, Port

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, UnknownNameError, UnsupportedError
 from innet.core.not_copyable import NotCopyable
-from innet.core.packets import PacketBatch
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import ir
 from innet.switch.control import commands
 from innet.switch.control.control_plane import ControlPlane
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from innet.switch.trace.tracer import TraceEngine
 
 EngineName = Literal["jit", "interpret"]
-
-MAX_PORT = 510
-"""Ports are 9 bits wide in v1model, and 511 means drop."""
 
 
 class CounterCells(NamedTuple):

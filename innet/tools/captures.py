@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError, PacketError
-from innet.core.packets import PacketBatch
-from innet.switch.switch import MAX_PORT
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.tools import capture_kernels as kernels
 from innet.tools.capture_kernels import gather
 

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
-from innet.core.packets import PacketBatch
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import Switch, ir
 from innet.switch.jit.tree import walk
-from innet.switch.switch import MAX_PORT
 from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merged
 
 

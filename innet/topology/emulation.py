@@ -10,17 +10,7 @@ import numpy as np
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
 from innet.core.settings import Engine
-from innet.network import (
-    Faults,
-    FaultyTransport,
-    Host,
-    MemoryTransport,
-    NetworkTransport,
-    Process,
-    SwitchPort,
-    Transport,
-    drive,
-)
+from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.switch import Switch
 from innet.switch.engine import cell_value
@@ -28,6 +18,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.ir import Program
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
+from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
 
 
 class Emulation:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from innet.core.errors import InputError, UnknownNameError
+from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
 from innet.protocol import Membership
-from innet.protocol.admission import MAX_PORT, Job
+from innet.protocol.admission import Job
 from innet.wire import Endpoint, Layout
 
 Role: TypeAlias = Literal["worker", "server"]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from innet import programs
 from innet.core.errors import InputError
-from innet.protocol.admission import MAX_PORT, Job
+from innet.core.packets import MAX_PORT
+from innet.protocol.admission import Job
 from innet.topology.aggregation import Request, aggregation_of, make_plan
 from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.topology.wiring import members_of

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
-from innet.protocol.admission import MAX_PORT, Job
+from innet.protocol.admission import Job
 from innet.topology.aggregation import Aggregation, Probe, Request, checked, newest
 from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port
 from innet.topology.sharing import Taken, job_for

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import kernels
-from innet.allreduce.worker import TIMING, ClockedTransport, Worker
+from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
 from innet.core.errors import (
     InnetError,
@@ -26,6 +26,7 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
+from innet.network import ClockedTransport
 from innet.records import Report
 from innet.topology import Plan, check_codec
 from innet.torch.preflight import Answers, preflight

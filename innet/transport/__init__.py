@@ -1,0 +1,14 @@
+"""Transports: what carries packets between hosts and their switch.
+
+A transport has the three methods of ``innet.network.Transport``: send, receive and wait. To add
+one, add a module here, and pass it to ``innet.allreduce.worker.Worker``, which also asks for its
+clock and name (``innet.network.ClockedTransport``).
+
+    memory.py        switches in this process; ``NetworkTransport`` joins several by links
+    udp.py           a worker's UDP socket
+    raw.py           raw Ethernet: a worker's socket, and a switch's ports
+    peers.py         the switch's end of UDP: one socket with many peers
+    socket_loop.py   one worker at one UDP socket in compiled code
+    messages.py      batches of packets at a socket, sleeping, and what they are made of
+    system_calls.py  the system calls, compiled
+"""

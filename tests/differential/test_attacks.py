@@ -14,11 +14,12 @@ import pytest
 from innet import programs
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
-from innet.network import MemoryTransport, drive
+from innet.network import drive
 from innet.network.faults import corrupt, truncate
 from innet.protocol import Membership, SlotClient
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
+from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, Flag, Layout, pack
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "1000000"))

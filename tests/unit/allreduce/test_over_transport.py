@@ -14,9 +14,10 @@ from support.slot_oracle import DISAGREES, STALE, SlotOracle
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
-from innet.network import Faults, FaultyTransport, MemoryTransport, Recorder, drive
+from innet.network import Faults, FaultyTransport, Recorder, drive
 from innet.protocol import Membership, SlotClient, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
+from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, Layout
 
 SLOT_BASE = 64

@@ -19,9 +19,10 @@ from innet.allreduce.streaming import Streamer, streamer_of
 from innet.core.errors import MembershipError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.network import Faults, FaultyTransport, MemoryTransport
+from innet.network import Faults, FaultyTransport
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.timers import PROBES
+from innet.transport.memory import MemoryTransport
 from innet.transport.messages import widen_buffers
 from innet.transport.udp import UdpTransport, Watch
 from innet.wire import Endpoint, Flag, Layout, pack

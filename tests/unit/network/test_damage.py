@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
-from innet.network import Faults, FaultyTransport, MemoryTransport, Outage
+from innet.network import Faults, FaultyTransport, Outage
 from innet.network.faults import LONGEST_BURST, corrupt, mark, truncate
+from innet.transport.memory import MemoryTransport
 from innet.wire import CONGESTED, Endpoint, Layout, Refusal, pack, parse
 
 LAYOUT = Layout(4)

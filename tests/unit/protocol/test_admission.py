@@ -8,10 +8,11 @@ import pytest
 from innet import programs
 from innet.core.errors import InputError, StalledError
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.network import MemoryTransport, drive
+from innet.network import drive
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
+from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, Layout
 
 STRANGER = 5

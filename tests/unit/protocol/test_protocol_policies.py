@@ -11,12 +11,13 @@ from support.slot_oracle import LATE, SlotOracle
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.network import Faults, FaultyTransport, MemoryTransport, drive
+from innet.network import Faults, FaultyTransport, drive
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.congestion import Window
 from innet.protocol.hashed_client import HashedClient
 from innet.protocol.timers import PROBES, RoundTrip
+from innet.transport.memory import MemoryTransport
 from innet.wire import (
     CONGESTED,
     Endpoint,

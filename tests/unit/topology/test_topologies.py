@@ -12,11 +12,12 @@ from support.networks import BAD, MIXED, PATIENT, all_reduce, contributions, net
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import combine
-from innet.network import FaultyTransport, NetworkTransport, SwitchPort, drive
+from innet.network import FaultyTransport, drive
 from innet.switch import Switch, load_program
 from innet.topology import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
 from innet.topology.topologies import dumbbell, fat_tree
 from innet.topology.wiring import shape_of
+from innet.transport.memory import NetworkTransport, SwitchPort
 
 
 @given(half=st.integers(1, 6), data=st.data())

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
-from innet.network import (
-    Direction,
-    Faults,
-    FaultyTransport,
-    MemoryTransport,
-    Outage,
-    Recorder,
-    drive,
-)
+from innet.network import Direction, Faults, FaultyTransport, Outage, Recorder, drive
+from innet.transport.memory import MemoryTransport
 
 
 def numbered(count: int, port: int = 1, first: int = 0, size: int = 8) -> PacketBatch:

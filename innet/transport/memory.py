@@ -1,20 +1,108 @@
-"""Several switches in this process, joined by links that may lose, delay and repeat packets."""
+"""Transports in memory: a switch is a function from packets to packets.
+
+``MemoryTransport`` has one switch, ``NetworkTransport`` several that are joined by links, which may
+lose, delay and repeat packets. Faults of the hosts' links are added by
+``innet.network.FaultyTransport``, around any transport.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
-from innet.core.packets import PacketBatch
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.network.faults import FaultCounters, Faults, Line
-from innet.network.memory import MAX_PORT, Direction, Process, Tap, Traffic, joined
+from innet.network.traffic import Direction, Process, Tap, Traffic, joined
 
 _HOPS = 10_000  # calls of switches at one moment; more means that packets go round in circles
+
+
+class MemoryTransport:
+    """Hosts at ``ports`` of a switch that lives in this process. Deterministic.
+
+    The switch sees the packets in the order in which they were sent, in batches as large as is
+    good for it; its answers keep their order. All happens at the time of the call.
+
+    Args:
+        process: the switch: takes packets by ingress port and returns packets by egress port, in
+            arrays of its own.
+        ports: where hosts are attached, each 0 .. 510.
+        tap: called with each batch that enters or leaves the switch, for captures; also settable
+            later, to record one round.
+
+    Attributes:
+        to_switch: packets and bytes from hosts, by port.
+        to_hosts: packets and bytes to hosts, by port.
+        undelivered: packets that the switch sent to ports where no host is.
+
+    Raises:
+        InputError: no port, a port twice, or one that is no port.
+    """
+
+    def __init__(self, process: Process, ports: Iterable[int], tap: Tap | None = None) -> None:
+        numbers = sorted(ports)
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise InputError(f"ports are {numbers}; give at least one, each once.")
+        if numbers[0] < 0 or numbers[-1] > MAX_PORT:
+            raise InputError(f"ports are {numbers}; each must be in 0 .. {MAX_PORT}.")
+        self.tap = tap
+        self._process = process
+        self._attached = np.zeros(numbers[-1] + 1, np.bool_)
+        self._attached[numbers] = True
+        self.to_switch = Traffic.none(len(self._attached))
+        self.to_hosts = Traffic.none(len(self._attached))
+        self.undelivered = 0
+        self._sent: list[PacketBatch] = []
+
+    def send(self, packets: PacketBatch, now: float) -> None:
+        """Take packets from hosts.
+
+        Raises:
+            InputError: from a port where no host is attached.
+        """
+        if not len(packets):
+            return
+        if not self._is_attached(packets.port).all():
+            strange = packets.port[~self._is_attached(packets.port)][0]
+            known = np.flatnonzero(self._attached).tolist()
+            raise InputError(f"no host is attached to port {strange}; hosts are at {known}.")
+        self.to_switch.add(packets)
+        if self.tap is not None:
+            self.tap(Direction.TO_SWITCH, packets, now)
+        self._sent.append(packets)
+
+    def receive(self, now: float) -> PacketBatch:
+        """Run the switch on what was sent and return what leaves it."""
+        answers = []
+        for batch in joined(self._sent):
+            leaving = self._process(batch)
+            attached = self._is_attached(leaving.port)
+            if not attached.all():
+                self.undelivered += len(leaving) - int(attached.sum())
+                leaving = leaving.take(attached)
+            answers.append(leaving)
+        self._sent = []
+        arrived = PacketBatch.concatenate(answers) if answers else PacketBatch.empty()
+        if len(arrived):
+            self.to_hosts.add(arrived)
+            if self.tap is not None:
+                self.tap(Direction.TO_HOST, arrived, now)
+        return arrived
+
+    def wait(self, now: float, until: float) -> float:
+        """``now`` if something was sent that the switch has not seen, else ``until``."""
+        return now if self._sent else max(now, until)
+
+    def _is_attached(self, port: NDArray[np.int32]) -> NDArray[np.bool_]:
+        known = (port >= 0) & (port < len(self._attached))
+        if known.all():
+            return self._attached[port]
+        return known & self._attached[np.where(known, port, 0)]
 
 
 class SwitchPort(NamedTuple):

@@ -1,13 +1,72 @@
-"""A tap that remembers packets, for the capture of a round."""
+"""What passes between hosts and switches in memory: direction, volume, and a recorder."""
 
 from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
-from innet.network.memory import Direction
+
+# Batches smaller than this are joined before they go to the switch: its cost per call is that of
+# some ten packets. Larger ones go as they are: joining would copy them.
+_WORTH_A_CALL = 512
+
+
+class Direction(enum.Enum):
+    """Which way a packet goes."""
+
+    TO_SWITCH = "to switch"
+    TO_HOST = "to host"
+
+
+Tap: TypeAlias = Callable[[Direction, PacketBatch, float], None]
+Process: TypeAlias = Callable[[PacketBatch], PacketBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What has passed one direction of a transport's links.
+
+    Attributes:
+        packets: shape (highest port + 1,), int64, by port.
+        bytes: of the same shape: Ethernet frames without preamble, check sequence and gap.
+    """
+
+    packets: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, ports: int) -> Traffic:
+        """Nothing yet, at ports 0 .. ports - 1."""
+        return cls(np.zeros(ports, np.int64), np.zeros(ports, np.int64))
+
+    def add(self, packets: PacketBatch) -> None:
+        """Count these packets, by their port."""
+        self.packets[:] += np.bincount(packets.port, minlength=len(self.packets))
+        volume = np.bincount(packets.port, weights=packets.length, minlength=len(self.bytes))
+        self.bytes[:] += volume.astype(np.int64)  # exact: float64 holds integers up to 2**53
+
+
+def joined(batches: list[PacketBatch]) -> list[PacketBatch]:
+    """``batches`` in order, small ones put together until they are worth a call."""
+    together: list[PacketBatch] = []
+    run: list[PacketBatch] = []
+    size = 0
+    for batch in batches:
+        run.append(batch)
+        size += len(batch)
+        if size >= _WORTH_A_CALL:
+            together.append(PacketBatch.concatenate(run))
+            run, size = [], 0
+    if run:
+        together.append(PacketBatch.concatenate(run))
+    return together
 
 
 class Recorder:

@@ -9,7 +9,8 @@ import pytest
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
-from innet.network import Direction, Faults, NetworkTransport, SwitchPort
+from innet.network import Direction, Faults
+from innet.transport.memory import NetworkTransport, SwitchPort
 
 
 def by_table(table):

@@ -43,7 +43,11 @@ def unions(size: int, k: int, counts: Sequence[int]) -> list[dict[str, int]]:
     for count in counts:
         row = {"workers": count}
         for name, given in parameters.items():
-            spec = {"selector": {"name": name, **given}, "carrier": "dense", "feedback": "none"}
+            spec = {
+                "selector": {"name": name, **given},
+                "carrier": "dense",
+                "error_feedback": "none",
+            }
             row[name] = union_of(spec, every[:count])
         table.append(row)
     return table

@@ -162,7 +162,7 @@ class Collective(NotCopyable):
         Returns:
             The sum as decoded, float32 of that shape, and a report of what it took. If workers were
             left out because they were late, ``report.details["without"]`` names them; the sum lacks
-            them in every element, and their codecs hold back what feedback can hold back.
+            them in every element, and their codecs hold back what error feedback can hold back.
 
         Raises:
             GradientError: a wrong dtype or shape, or a value that is not finite, alone or with

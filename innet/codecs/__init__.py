@@ -5,8 +5,8 @@
     codec = build_codec({"selector": {"name": "topk", "k": 100}, "carrier": "dense"})
 
 A codec is composed of a selector (which coordinates), a quantizer (how floats become integers), a
-carrier (how integers become words) and a feedback (what happens to the rest). Each part is a file
-of the directory of its kind and is registered in ``innet.codecs.presets``. ``Codec.exchange``
+carrier (how integers become words) and an error feedback (what happens to the rest). Each part is a
+file of the directory of its kind and is registered in ``innet.codecs.presets``. ``Codec.exchange``
 runs one all-reduce without doing any I/O; ``innet.allreduce.collective`` connects it to a network.
 """
 
@@ -17,11 +17,11 @@ from innet.codecs.checks import check_floats, check_gradient, check_integer, che
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.compose import CodecSpec, build_codec
 from innet.codecs.layers import ModelLayers
-from innet.codecs.presets import CARRIERS, FEEDBACK, PARTS, PRESETS, QUANTIZERS, SELECTORS
+from innet.codecs.presets import CARRIERS, ERROR_FEEDBACK, PARTS, PRESETS, QUANTIZERS, SELECTORS
 
 __all__ = [
     "CARRIERS",
-    "FEEDBACK",
+    "ERROR_FEEDBACK",
     "PARTS",
     "PRESETS",
     "QUANTIZERS",

@@ -27,7 +27,7 @@ from innet.codecs.parts import (
     Clock,
     Context,
     Contribution,
-    Feedback,
+    ErrorFeedback,
     Floats,
     Ints,
     Quantizer,
@@ -41,7 +41,7 @@ from innet.core.errors import InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 _ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
@@ -111,15 +111,16 @@ class Codec(NotCopyable):
         selector: Selector[Any],
         quantizer: Quantizer[Any],
         carrier: Carrier[Any],
-        feedback: Feedback[Any],
+        error_feedback: ErrorFeedback[Any],
         spec: Mapping[str, Mapping[str, Any]],
         context: Context,
         clock: Clock,
+        description: str | None = None,
     ) -> None:
         self.selector = selector
         self.quantizer = quantizer
         self.carrier = carrier
-        self.feedback = feedback
+        self.error_feedback = error_feedback
         self._spec = spec
         self._context = context
         self._clock = clock
@@ -129,7 +130,8 @@ class Codec(NotCopyable):
         self._told = f"seed {context.seed}"
         if context.layers is not None:
             self._told += f", layers {context.layers}"
-        self._description = " + ".join(part.describe() for part in self._parts().values())
+        self._composition = " + ".join(part.describe() for part in self._parts().values())
+        self._description = description or self._composition
 
     @property
     def wraps(self) -> bool:
@@ -149,7 +151,7 @@ class Codec(NotCopyable):
         return {kind: dict(part) for kind, part in self._spec.items()}
 
     def describe(self) -> str:
-        """One line: the parts, with the parameters that differ from the defaults."""
+        """One line: the preset's name, else the parts; with the parameters that differ from it."""
         return self._description
 
     def capabilities(self) -> dict[str, Any]:
@@ -160,7 +162,7 @@ class Codec(NotCopyable):
         """Refuse what ``exchange`` would refuse before its first round. Nothing changes.
 
         Whoever runs several workers' codecs checks all before any begins: an exchange that has
-        begun and is given up leaves its gradient in the feedback.
+        begun and is given up leaves its gradient in the error feedback.
 
         Args:
             gradient: as for ``exchange``, and one that ``check_gradient`` takes.
@@ -177,7 +179,7 @@ class Codec(NotCopyable):
             )
         check_layers(self._context.layers, gradient.size, self._context.worker)
         self.selector.check(gradient)
-        self.feedback.check(gradient)
+        self.error_feedback.check(gradient)
 
     def exchange(
         self, gradient: Floats, workers: int, *, rank: int | None = None, checked: bool = False
@@ -188,7 +190,7 @@ class Codec(NotCopyable):
         same order and of the same length, and at the end returns the outcome. The generators of
         all workers run in lock-step: they yield equally often, segments of equal operations and
         lengths. An empty gradient takes no round. One exchange of a codec at a time; one that is
-        closed early, or to which an error is thrown, leaves the gradient in the feedback.
+        closed early, or to which an error is thrown, leaves the gradient in the error feedback.
 
         Args:
             gradient: shape (d,), float32, finite. It is not modified.
@@ -196,7 +198,7 @@ class Codec(NotCopyable):
             rank: this worker's place among them, 0 .. workers - 1; by default its number. To be
                 given where others have left.
             checked: the caller has called ``check_gradient``; else it is done here, or by a
-                feedback that reads the gradient anyway.
+                error feedback that reads the gradient anyway.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
@@ -208,7 +210,7 @@ class Codec(NotCopyable):
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         seen: Survey | None = None
-        if not checked and self.feedback.notices(self.selector):
+        if not checked and self.error_feedback.notices(self.selector):
             check_form(gradient, self._context.worker)
         elif not checked:
             one_in = self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
@@ -221,7 +223,7 @@ class Codec(NotCopyable):
         try:
             return (yield from _driven(stages, watch))
         except BaseException:
-            self.feedback.undo()
+            self.error_feedback.undo()
             raise
         finally:
             self._busy = False
@@ -273,7 +275,7 @@ class Codec(NotCopyable):
             "selector": self.selector,
             "quantizer": self.quantizer,
             "carrier": self.carrier,
-            "feedback": self.feedback,
+            "error_feedback": self.error_feedback,
         }
 
     def _state(self, parts: dict[str, Any]) -> dict[str, Any]:
@@ -320,7 +322,7 @@ class Codec(NotCopyable):
 
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""
-        said = [f"{self.describe()}, {size} elements, {workers} workers", self._told]
+        said = [f"{self._composition}, {size} elements, {workers} workers", self._told]
         for kind, part in self._parts().items():
             if state := part.common():
                 said.append(f"state of the {kind} {state}")
@@ -379,7 +381,7 @@ class Codec(NotCopyable):
             infinite = self._infinite(result)
         elif not scaling.finite:
             infinite = self._infinite(decoded if listed is None else listed)
-        self.feedback.settle(applied)
+        self.error_feedback.settle(applied)
         watch.stop()
         return Outcome(
             sum=result,
@@ -399,7 +401,7 @@ class Codec(NotCopyable):
 
     def _chosen(self, gradient: Floats, workers: int) -> Choice:
         """What is selected; kernels take it for what it has to be."""
-        picks = yield from self.feedback.choose(self.selector, gradient, workers)
+        picks = yield from self.error_feedback.choose(self.selector, gradient, workers)
         check_picks(picks, gradient.size, f"selector {self.selector.name!r}")
         return picks
 
@@ -415,13 +417,15 @@ class Codec(NotCopyable):
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
     ) -> Floats:
-        """Tell the feedback what this worker's integers stand for: for all that was selected."""
+        """Tell the error feedback what this worker's integers stand for: for all that was
+        selected.
+        """
         if nonzero is not selection and nonzero.indices is not None:
             bits = represented.view(np.int32)
             scattered = self._context.kernels.scatter(nonzero.indices, bits, selection.size)
             represented = scattered.view(np.float32)
         represented = self.selector.expand(represented, size)
-        self.feedback.amend(represented)
+        self.error_feedback.amend(represented)
         return represented
 
     def _decoded(

@@ -12,8 +12,8 @@ from innet.codecs import capabilities
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
 from innet.codecs.layers import ModelLayers, as_shapes
-from innet.codecs.parts import Carrier, Clock, Context, Feedback, Part, Quantizer, Selector
-from innet.codecs.presets import PARTS, PRESETS
+from innet.codecs.parts import Carrier, Clock, Context, ErrorFeedback, Part, Quantizer, Selector
+from innet.codecs.presets import BUILT_IN, PARTS, PRESETS
 from innet.core.errors import ConfigError
 from innet.core.settings import Settings, validate
 
@@ -21,8 +21,9 @@ CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
 _DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
+_RENAMED = {"quantiser": "quantizer", "feedback": "error_feedback"}
 _BASES: Mapping[str, type[Part[Any]]] = {
-    each.kind: each for each in (Selector, Quantizer, Carrier, Feedback)
+    each.kind: each for each in (Selector, Quantizer, Carrier, ErrorFeedback)
 }
 
 
@@ -39,8 +40,8 @@ def build_codec(
 
     Args:
         spec: a preset's name, or a mapping with any of the keys "preset", "selector", "quantizer",
-            "carrier" and "feedback". A part is a registered name or a mapping of "name" and the
-            part's parameters; without "name" the parameters are those of the preset's part.
+            "carrier" and "error_feedback". A part is a registered name or a mapping of "name" and
+            the part's parameters; without "name" the parameters are those of the preset's part.
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
         worker: whose codec it is: for messages, and so that workers round by chance independently
             of each other.
@@ -58,7 +59,7 @@ def build_codec(
 
     Example:
         >>> build_codec({"preset": "topk", "selector": {"ratio": 0.05}}).describe()
-        'topk(ratio=0.05) + fixed + lhc + residual'
+        'topk(ratio=0.05)'
     """
     seed = check_seed(seed)
     normal = normalise(spec)
@@ -72,7 +73,34 @@ def build_codec(
     capabilities.check(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
-    return Codec(**parts, spec=normal, context=context, clock=clock)
+    named = spec if isinstance(spec, str) else spec.get("preset")
+    description = _preset_description(named, normal, parts)
+    return Codec(**parts, spec=normal, context=context, clock=clock, description=description)
+
+
+def _preset_description(
+    named: str | None, normal: Normal, parts: Mapping[str, Part[Any]]
+) -> str | None:
+    """The name of the preset that has these parts, with the parameters that differ from it.
+
+    None where no preset has them: neither the one that was named nor one of innet's own. Others
+    are not looked at, as that would import other distributions.
+    """
+    names = {kind: chosen["name"] for kind, chosen in normal.items()}
+    for name in dict.fromkeys([*([named] if named else []), *BUILT_IN]):
+        preset = {kind: _mapping(kind, each) for kind, each in _preset(name).items()}
+        if {kind: each["name"] for kind, each in preset.items()} == names:
+            break
+    else:
+        return None
+    changed = []
+    for kind, part in parts.items():
+        others = [each.settings.model_fields for other, each in parts.items() if other != kind]
+        for key, value in part.parameters.model_dump(exclude_defaults=True).items():
+            if key not in preset[kind] or preset[kind][key] != value:
+                shared = any(key in fields for fields in others)
+                changed.append(f"{kind}.{key}={value}" if shared else f"{key}={value}")
+    return f"{name}({', '.join(changed)})" if changed else name
 
 
 def normalise(spec: CodecSpec) -> Normal:
@@ -91,6 +119,8 @@ def normalise(spec: CodecSpec) -> Normal:
         )
     known = ["preset", *PARTS]
     for key in spec:
+        if key in _RENAMED:
+            raise ConfigError(f"codec: {key!r} is called {_RENAMED[key]!r}; write that instead.")
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""

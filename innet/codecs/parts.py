@@ -1,6 +1,7 @@
 """The four kinds of parts that a codec is composed of, and what passes between them.
 
-    gradient ─ feedback and selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─► Total
+    gradient ─ error feedback and selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─►
+    Total
 
 A part belongs to one worker's codec. It decides anything that changes what is sent by data that is
 the same on all workers: its settings, the gradient's size, the number of workers and what the
@@ -115,7 +116,7 @@ class Part(ABC, Generic[P]):
     """What all parts have.
 
     Attributes:
-        kind: "selector", "quantizer", "carrier" or "feedback".
+        kind: "selector", "quantizer", "carrier" or "error_feedback".
         name: under which it is registered.
         capabilities: what it can do and what it needs.
         settings: the model of its parameters; unknown ones are refused.
@@ -202,8 +203,8 @@ class Selector(Part[P]):
         """
 
     def observe(self, gradient: Floats) -> None:
-        """Told by the feedback before each choice: the gradient alone, of which x is made by adding
-        what was held back. It may be looked at until the choice is made, and not modified.
+        """Told by the error feedback before each choice: the gradient alone, of which x is made by
+        adding what was held back. It may be looked at until the choice is made, and not modified.
         """
 
     @abstractmethod
@@ -353,10 +354,10 @@ class Carrier(Part[P]):
         """
 
 
-class Feedback(Part[P]):
+class ErrorFeedback(Part[P]):
     """Decides what happens to what was not sent."""
 
-    kind = "feedback"
+    kind = "error_feedback"
 
     def check(self, gradient: Floats) -> None:
         """Refuse a gradient that ``select`` could not take. Changes nothing.

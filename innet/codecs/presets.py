@@ -1,7 +1,7 @@
 """The registered parts and the codecs that have names.
 
 Another distribution adds a part by an entry point in the group "innet.selectors",
-"innet.quantizers", "innet.carriers" or "innet.feedback", and a preset in "innet.codecs".
+"innet.quantizers", "innet.carriers" or "innet.error_feedback", and a preset in "innet.codecs".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from innet.codecs.parts import Carrier, Feedback, Quantizer, Selector
+from innet.codecs.parts import Carrier, ErrorFeedback, Quantizer, Selector
 from innet.core.registry import Registry
 
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
@@ -42,74 +42,44 @@ CARRIERS.register("packed", "innet.codecs.carriers.packed:Packed")
 CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
 CARRIERS.register("union", "innet.codecs.carriers.union:Union")
 
-FEEDBACK: Registry[type[Feedback[Any]]] = Registry("feedback", "innet.feedback")
-FEEDBACK.register("lowpass", "innet.codecs.error_feedback.lowpass:LowPass")
-FEEDBACK.register("momentum", "innet.codecs.error_feedback.momentum:Momentum")
-FEEDBACK.register("none", "innet.codecs.error_feedback.none:NoFeedback")
-FEEDBACK.register("residual", "innet.codecs.error_feedback.residual:Residual")
+ERROR_FEEDBACK: Registry[type[ErrorFeedback[Any]]] = Registry(
+    "error_feedback", "innet.error_feedback"
+)
+ERROR_FEEDBACK.register("lowpass", "innet.codecs.error_feedback.lowpass:LowPass")
+ERROR_FEEDBACK.register("momentum", "innet.codecs.error_feedback.momentum:Momentum")
+ERROR_FEEDBACK.register("none", "innet.codecs.error_feedback.none:NoErrorFeedback")
+ERROR_FEEDBACK.register("residual", "innet.codecs.error_feedback.residual:Residual")
 
 PARTS: Mapping[str, Registry[Any]] = {
     "selector": SELECTORS,
     "quantizer": QUANTIZERS,
     "carrier": CARRIERS,
-    "feedback": FEEDBACK,
+    "error_feedback": ERROR_FEEDBACK,
 }
 
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
-PRESETS.register(
-    "adacomp",
-    {"selector": "adacomp", "quantizer": "fixed", "carrier": "lhc", "feedback": "residual"},
-)
-PRESETS.register(
-    "dense", {"selector": "all", "quantizer": "fixed", "carrier": "dense", "feedback": "none"}
-)
-PRESETS.register(
-    "dgc", {"selector": "sampled", "quantizer": "fixed", "carrier": "lhc", "feedback": "momentum"}
-)
-PRESETS.register(
-    "exact", {"selector": "all", "quantizer": "exact", "carrier": "dense", "feedback": "none"}
-)
-PRESETS.register(
-    "gs-sgd",
-    {"selector": "gs-sgd", "quantizer": "fixed", "carrier": "shared", "feedback": "residual"},
-)
-PRESETS.register(
-    "gtopk", {"selector": "gtopk", "quantizer": "fixed", "carrier": "lhc", "feedback": "residual"}
-)
-PRESETS.register(
-    "lhc", {"selector": "all", "quantizer": "fixed", "carrier": "lhc", "feedback": "none"}
-)
-PRESETS.register(
-    "powersgd",
-    {"selector": "powersgd", "quantizer": "fixed", "carrier": "shared", "feedback": "residual"},
-)
-PRESETS.register(
-    "qsgd", {"selector": "all", "quantizer": "qsgd", "carrier": "packed", "feedback": "none"}
-)
-PRESETS.register(
-    "scalecom",
-    {"selector": "scalecom", "quantizer": "fixed", "carrier": "shared", "feedback": "lowpass"},
-)
-PRESETS.register(
-    "sketched-sgd",
-    {
-        "selector": "sketched-sgd",
-        "quantizer": "fixed",
-        "carrier": "shared",
-        "feedback": "momentum",
-    },
-)
-PRESETS.register(
-    "thc", {"selector": "all", "quantizer": "thc", "carrier": "packed", "feedback": "residual"}
-)
-PRESETS.register(
-    "topk", {"selector": "topk", "quantizer": "fixed", "carrier": "lhc", "feedback": "residual"}
-)
-PRESETS.register(
-    "threshold",
-    {"selector": "threshold", "quantizer": "fixed", "carrier": "lhc", "feedback": "residual"},
-)
-for _fit in ("sidco-e", "sidco-gp", "sidco-p"):
-    PRESETS.register(
-        _fit, {"selector": _fit, "quantizer": "fixed", "carrier": "lhc", "feedback": "residual"}
+#: The codecs that come with innet. One line adds another.
+BUILT_IN: Mapping[str, Mapping[str, str]] = {
+    name: dict(zip(PARTS, parts, strict=True))
+    for name, *parts in (
+        ("adacomp", "adacomp", "fixed", "lhc", "residual"),
+        ("dense", "all", "fixed", "dense", "none"),
+        ("dgc", "sampled", "fixed", "lhc", "momentum"),
+        ("exact", "all", "exact", "dense", "none"),
+        ("gs-sgd", "gs-sgd", "fixed", "shared", "residual"),
+        ("gtopk", "gtopk", "fixed", "lhc", "residual"),
+        ("lhc", "all", "fixed", "lhc", "none"),
+        ("powersgd", "powersgd", "fixed", "shared", "residual"),
+        ("qsgd", "all", "qsgd", "packed", "none"),
+        ("scalecom", "scalecom", "fixed", "shared", "lowpass"),
+        ("sidco-e", "sidco-e", "fixed", "lhc", "residual"),
+        ("sidco-gp", "sidco-gp", "fixed", "lhc", "residual"),
+        ("sidco-p", "sidco-p", "fixed", "lhc", "residual"),
+        ("sketched-sgd", "sketched-sgd", "fixed", "shared", "momentum"),
+        ("thc", "all", "thc", "packed", "residual"),
+        ("threshold", "threshold", "fixed", "lhc", "residual"),
+        ("topk", "topk", "fixed", "lhc", "residual"),
     )
+}
+for _name, _preset in BUILT_IN.items():
+    PRESETS.register(_name, _preset)

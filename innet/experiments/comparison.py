@@ -45,8 +45,9 @@ def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way
         only = presets.count(name) == 1 or description in (name, {"preset": name})
         if not (name and only):
             name = built.describe()  # no preset's name, or one preset with different parameters
-        # Lin et al. move momentum from the optimizer into the feedback; twice would be too much.
-        own_momentum = built.spec["feedback"]["name"] == "momentum"
+        # Lin et al. move momentum from the optimizer into the error feedback; twice would be too
+        # much.
+        own_momentum = built.spec["error_feedback"]["name"] == "momentum"
         found.append(Way(name, name, description, own_momentum))
     return found
 

@@ -36,7 +36,7 @@ def ways(settings: DemoSettings) -> list[Way]:
         "selector": {"name": "topk", "ratio": settings.ratio},
         "quantizer": "fixed",
         "carrier": "lhc",
-        "feedback": "residual",
+        "error_feedback": "residual",
     }
     return [
         Way("plain", "plain float32", None),

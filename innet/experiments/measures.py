@@ -104,7 +104,7 @@ def share(measure: Share, *, seed: int, quick: bool) -> Finding:
 
 
 def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
-    """Seconds of feedback and selection, side by side in this process."""
+    """Seconds of error feedback and selection, side by side in this process."""
     size = measure.elements // (10 if quick else 1)
     gradient = np.random.default_rng(seed).laplace(size=size).astype(np.float32)
     seconds = {}
@@ -114,7 +114,7 @@ def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
             times = []
             for _ in range(_REPEATS + 1):
                 begun = time.perf_counter()
-                choice = codec.feedback.choose(codec.selector, gradient, 1)
+                choice = codec.error_feedback.choose(codec.selector, gradient, 1)
                 try:
                     # One worker: what the network would answer is what it is asked.
                     asked = next(choice)
@@ -122,7 +122,7 @@ def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
                         asked = choice.send([segment.words for segment in asked])
                 except StopIteration:
                     times.append(time.perf_counter() - begun)
-                codec.feedback.settle(None)
+                codec.error_feedback.settle(None)
             seconds[label] = statistics.median(times[1:])  # the first one compiles
     ratios = {label: each / seconds[measure.subject] for label, each in seconds.items()}
     others = {label: ratio for label, ratio in ratios.items() if label != measure.subject}

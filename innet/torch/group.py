@@ -290,7 +290,7 @@ def stateless_codec(name: str) -> str:
         CompositionError: it remembers what it was given.
     """
     codec = build_codec(name)
-    if REST in codec.selector.capabilities.provides or codec.feedback.name != "none":
+    if REST in codec.selector.capabilities.provides or codec.error_feedback.name != "none":
         raise CompositionError(
             f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
             "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "

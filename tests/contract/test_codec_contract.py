@@ -122,7 +122,9 @@ def test_shapes_and_dtypes(spec, size):
 
 @each_codec
 def test_what_is_not_finite_is_refused_and_changes_nothing(spec):
-    """Also by those who let a feedback look, and by those who remember a gradient already."""
+    """Also by those who let an error feedback look, and by those who remember a gradient
+    already.
+    """
     codec = build_codec(spec)
     gradient = np.linspace(-1, 1, 50, dtype=np.float32)
     broken = gradient.copy()

@@ -1,1 +1,1 @@
-"""Feedback: what happens to what was not sent. One file each."""
+"""Error feedback: what happens to what was not sent. One file each."""

@@ -1,4 +1,4 @@
-"""Feedback ``lowpass``: a residual that takes in only a part of what was not sent.
+"""Error feedback ``lowpass``: a residual that takes in only a part of what was not sent.
 
 Chen et al., "ScaleCom: Scalable sparsified gradient compression for communication-efficient
 distributed training", NeurIPS 2020, Algorithm 1.
@@ -25,8 +25,8 @@ class LowPassSettings(Settings):
     """The filter.
 
     Attributes:
-        beta: share of the new in the memory, above 0, at most 1. 1 is feedback ``residual``; the
-            paper uses 0.1 to 0.3, and 0.1 for large batches.
+        beta: share of the new in the memory, above 0, at most 1. 1 is error feedback ``residual``;
+            the paper uses 0.1 to 0.3, and 0.1 for large batches.
     """
 
     beta: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -69,7 +69,7 @@ class LowPass(Residual):
     capabilities = Capabilities(
         requires={
             REST: "a memory keeps what the selector leaves behind, and this one leaves nothing; "
-            "use feedback 'none'."
+            "use error_feedback 'none'."
         }
     )
     settings = LowPassSettings

@@ -1,4 +1,5 @@
-"""Feedback ``momentum``: momentum is added up where nothing is sent, and forgotten where it is.
+"""Error feedback ``momentum``: momentum is added up where nothing is sent, and forgotten where it
+is.
 
 Lin et al., "Deep gradient compression: Reducing the communication bandwidth for distributed
 training", ICLR 2018, arXiv 1712.01887, sections 3.2 (momentum correction, local clipping) and 3.3
@@ -59,7 +60,7 @@ class Momentum(Residual):
     capabilities = Capabilities(
         requires={
             REST: "momentum correction is for what the selector leaves behind, and this one leaves "
-            "nothing; use feedback 'none'."
+            "nothing; use error_feedback 'none'."
         }
     )
     settings = MomentumSettings

@@ -1,14 +1,14 @@
-"""Feedback ``none``: what was not sent is forgotten."""
+"""Error feedback ``none``: what was not sent is forgotten."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from innet.codecs.parts import Choice, Feedback, Floats, Selector
+from innet.codecs.parts import Choice, ErrorFeedback, Floats, Selector
 from innet.core.settings import Settings
 
 
-class NoFeedback(Feedback[Settings]):
+class NoErrorFeedback(ErrorFeedback[Settings]):
     """No state."""
 
     name = "none"

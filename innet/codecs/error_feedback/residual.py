@@ -1,4 +1,4 @@
-"""Feedback ``residual``: what was not sent is added to the next gradient."""
+"""Error feedback ``residual``: what was not sent is added to the next gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from innet.codecs.capabilities import LARGEST, REST, Capabilities
 from innet.codecs.checks import check_gradient, check_picks
-from innet.codecs.parts import Choice, Context, Feedback, Floats, Ints, Selector
+from innet.codecs.parts import Choice, Context, ErrorFeedback, Floats, Ints, Selector
 from innet.core.errors import GradientError, StateError
 from innet.core.settings import Settings
 
@@ -19,7 +19,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _HARMLESS = 2.0**103
 
 
-class Residual(Feedback[Settings]):
+class Residual(ErrorFeedback[Settings]):
     """With x = gradient + residual: sent + new residual == x, bit for bit.
 
     What is sent leaves the residual as the float32 values that were selected; the error that the
@@ -32,7 +32,7 @@ class Residual(Feedback[Settings]):
     capabilities = Capabilities(
         requires={
             REST: "a residual keeps what the selector leaves behind, and this one leaves nothing; "
-            "use feedback 'none'."
+            "use error_feedback 'none'."
         }
     )
 

@@ -70,7 +70,7 @@ class AdaComp(Selector[AdaCompSettings]):
         self._gradient = gradient
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        """Where no feedback has told the gradient, x is taken for it."""
+        """Where no error feedback has told the gradient, x is taken for it."""
         gradient = x if self._gradient is None else self._gradient
         self._gradient = None
         found = [

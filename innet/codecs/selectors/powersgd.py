@@ -172,15 +172,15 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
     integers, as quantizer ``fixed`` makes them, with a scale for each layer: no sum overflows, by
     the proof given there. Each worker's own Q is what the codec's quantizer and carrier sum. What
     the worker thereby sends of its x is P · (X transposed · P) transposed; the rest is the
-    feedback's. Vectors, and matrices that have no more elements than their factors, are sent as
-    they are with the last round.
+    error feedback's. Vectors, and matrices that have no more elements than their factors, are sent
+    as they are with the last round.
 
     All workers have the same sum of P and make it orthonormal by the same operations in the same
     order, so that they agree to the last bit on what the sum of Q stands for. Columns of Q are
     brought to length 1 first, which changes nothing but the scale of P's before it is made
     orthonormal; a column that has become zero is drawn anew, from the seed. The error of P's
-    integers only tilts the basis, and is thus in the feedback. Factors that float32 cannot hold, of
-    gradients near its end, are held at its largest number.
+    integers only tilts the basis, and is thus in the error feedback. Factors that float32 cannot
+    hold, of gradients near its end, are held at its largest number.
 
     Differences with the paper:
 
@@ -188,7 +188,8 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
       the paper puts the first dimension against the others.
     * A gradient of unknown shape is one matrix, as square as can be. That it then has a low rank is
       not to be expected: tell the layers.
-    * The feedback holds what is missing of the worker's own x. In the paper's public code it holds
+    * The error feedback holds what is missing of the worker's own x. In the paper's public code it
+    holds
       the difference with the mean; the sum over the workers is the same.
     """
 

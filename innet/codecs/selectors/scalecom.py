@@ -92,7 +92,8 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     segments: k words, in which the leader puts its indices, each plus one, and the others zeros,
     combined by OR. So k coordinates arrive whatever the number of workers, and what arrives is the
     sum of the x at these: to choose and to add up are exchangeable. That the leader's choice is a
-    good one for all rests on the workers' x being alike, which is what feedback ``lowpass`` is for.
+    good one for all rests on the workers' x being alike, which is what error feedback ``lowpass``
+    is for.
 
     Indices of layers that are sent whole are known and do not travel. Where all is sent there is no
     round. An all-reduce that fails is led by the same worker when it is repeated.

@@ -32,8 +32,8 @@ class SketchedSgdSettings(HeavySettings):
 
 class SketchedSgd(HeavyHitters):
     """The P·k coordinates with the largest estimates are sent; of their exact sums the k largest
-    count. What was sent for the others stays with the feedback, which in the paper is momentum
-    and error accumulation, both zeroed at the k.
+    count. What was sent for the others stays with the error feedback, which in the paper is
+    momentum and error accumulation, both zeroed at the k.
 
     Differences with the paper: the sketch is of integers, added up by the switch; it is hashed
     without tables; and biases are compressed like everything else.

@@ -9,9 +9,17 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout.lhc import SketchLayout
+from innet.kernels.reference.blocks import block_bitmap, gather_blocks, scatter_blocks  # noqa: F401
 from innet.kernels.reference.bloom import bloom_fill, bloom_members  # noqa: F401 - of this set too
 from innet.kernels.reference.count_sketch import count_estimate, count_sketch  # noqa: F401 - of this set too
+from innet.kernels.reference.hadamard import (  # noqa: F401
+    block_squares,
+    hadamard,
+    hadamard_back,
+    quantise_to_table,
+)
 from innet.kernels.reference.limbs import grain, join, split  # noqa: F401 - kernels of this set
+from innet.kernels.reference.low_rank import factor_product, project_columns, project_rows  # noqa: F401
 from innet.kernels.reference.packing import pack, unpack  # noqa: F401 - kernels of this set
 from innet.kernels.reference.statistics import moments, product, smallest  # noqa: F401 - as above
 

@@ -246,7 +246,9 @@ class TestRefusalsLeaveAllAsItWas:
     """A worker that cannot take part must not cost the others their gradients."""
 
     def states(self, collective):
-        return [codec.state_dict()["parts"]["feedback"]["residual"] for codec in collective.codecs]
+        return [
+            codec.state_dict()["parts"]["error_feedback"]["residual"] for codec in collective.codecs
+        ]
 
     def after_refusal(self, collective, inputs, error, match):
         before = self.states(collective)
@@ -277,7 +279,7 @@ class TestRefusalsLeaveAllAsItWas:
         collective.all_reduce(gradients(3, 500))
         state = collective.codecs[2].state_dict()
         other = collective.codecs[2].state_dict()
-        other["parts"]["feedback"]["residual"] = np.ones(7, np.float32)
+        other["parts"]["error_feedback"]["residual"] = np.ones(7, np.float32)
         collective.codecs[2].load_state_dict(other)
         before = self.states(collective)[:2]
         with pytest.raises(StateError, match="worker 2 has 7 elements"):

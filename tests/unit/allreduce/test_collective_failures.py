@@ -144,7 +144,7 @@ def test_workers_leave_and_come_back() -> None:
 
 def test_those_who_take_part_lead_in_turn() -> None:
     """ScaleCom's leader is one of them, whoever has left; what nobody chose stays for later."""
-    network = collective(workers=4, codec={"preset": "scalecom", "feedback": "residual"})
+    network = collective(workers=4, codec={"preset": "scalecom", "error_feedback": "residual"})
     inputs = gradients(4)
     chosen = [codec.selector.select for codec in network.codecs]
     held = [np.zeros(SIZE, np.float32) for _ in range(4)]
@@ -276,8 +276,8 @@ def test_an_all_reduce_that_is_broken_off_leaves_the_codecs_as_they_were(monkeyp
     with pytest.raises(KeyboardInterrupt):
         network.all_reduce(gradients(seed=1))
     for codec, state in zip(network.codecs, before, strict=True):
-        held = codec.state_dict()["parts"]["feedback"]["residual"]
-        np.testing.assert_array_equal(held, state["feedback"]["residual"])
+        held = codec.state_dict()["parts"]["error_feedback"]["residual"]
+        np.testing.assert_array_equal(held, state["error_feedback"]["residual"])
 
 
 def test_no_attempt_is_no_number_of_attempts(monkeypatch) -> None:

@@ -70,7 +70,7 @@ def test_what_is_sent_and_what_stays(data):
         np.testing.assert_allclose(outcome.sent, values, rtol=1e-6)
         expected = x.copy()
         expected[picked] -= outcome.sent
-        residual = mine.feedback.residual.copy()
+        residual = mine.error_feedback.residual.copy()
         assert residual.tobytes() == expected.tobytes()
 
 
@@ -80,17 +80,19 @@ def test_by_hand():
     (outcome,) = all_reduce([mine], [np.array([4, 1, -3, 1, 0, -2], np.float32)])
     assert outcome.indices.tolist() == [0, 2, 3, 5]  # |2 dW| >= 4 and >= 2
     assert outcome.sent.tolist() == [3, -3, 3, -3]
-    assert mine.feedback.residual.tolist() == [1, 1, 0, -2, 0, 1]
+    assert mine.error_feedback.residual.tolist() == [1, 1, 0, -2, 0, 1]
     # G = 0.5 1.5 0 | -3 0 1, H = 0 2 0 | -4 0 1
     (outcome,) = all_reduce([mine], [np.array([-0.5, 0.5, 0, -1, 0, 0], np.float32)])
     assert outcome.indices.tolist() == [1, 3]
     assert outcome.sent.tolist() == [2.25, -2.25]
-    assert mine.feedback.residual.tolist() == [0.5, -0.75, 0, -0.75, 0, 1]
+    assert mine.error_feedback.residual.tolist() == [0.5, -0.75, 0, -0.75, 0, 1]
 
 
-@pytest.mark.parametrize("feedback", ["none", "residual", "momentum", "lowpass"])
-def test_one_magnitude_is_sent_whatever_the_feedback(feedback):
-    mine = build_codec({"selector": {"name": "adacomp", "bin": 10}, "feedback": feedback})
+@pytest.mark.parametrize("error_feedback", ["none", "residual", "momentum", "lowpass"])
+def test_one_magnitude_is_sent_whatever_the_feedback(error_feedback):
+    mine = build_codec(
+        {"selector": {"name": "adacomp", "bin": 10}, "error_feedback": error_feedback}
+    )
     rng = np.random.default_rng(0)
     for _ in range(2):
         (outcome,) = all_reduce([mine], [rng.standard_normal(500).astype(np.float32)])
@@ -100,11 +102,11 @@ def test_one_magnitude_is_sent_whatever_the_feedback(feedback):
 
 def test_a_gradient_that_opposes_all_waits():
     mine = codec(bin=2)
-    mine.feedback.residual = np.array([5, 4], np.float32)
+    mine.error_feedback.residual = np.array([5, 4], np.float32)
     (outcome,) = all_reduce([mine], [np.array([-1, -1], np.float32)])
     assert outcome.indices.size == 0
     assert outcome.sum.tolist() == [0, 0]
-    assert mine.feedback.residual.tolist() == [4, 3]
+    assert mine.error_feedback.residual.tolist() == [4, 3]
 
 
 def test_an_exchange_that_is_given_up_keeps_all_of_it():
@@ -112,7 +114,7 @@ def test_an_exchange_that_is_given_up_keeps_all_of_it():
     exchange = mine.exchange(np.array([5, 4, 3], np.float32), 2)
     next(exchange)
     exchange.close()
-    assert mine.feedback.residual.tolist() == [5, 4, 3]
+    assert mine.error_feedback.residual.tolist() == [5, 4, 3]
 
 
 def test_layers_have_their_own_bins_and_means():
@@ -141,10 +143,10 @@ def test_the_share_that_is_sent(width, data, share, later):
     shares = []
     for _ in range(150):
         x = rng.laplace(size=size) if data == "laplace" else rng.standard_normal(size)
-        choice = mine.feedback.choose(mine.selector, x.astype(np.float32), 1)
+        choice = mine.error_feedback.choose(mine.selector, x.astype(np.float32), 1)
         with pytest.raises(StopIteration) as end:
             next(choice)
-        mine.feedback.settle(None)
+        mine.error_feedback.settle(None)
         shares.append(end.value.value[0].size / size)
     assert np.mean(shares[20:30]) == pytest.approx(share, rel=0.06)
     assert np.mean(shares[-15:]) == pytest.approx(later, rel=0.06)
@@ -177,4 +179,4 @@ def test_what_does_not_fit_is_refused():
     mine = codec(layers=[3, 4])
     with pytest.raises(StateError, match="7 elements together, the gradient 8"):
         next(mine.exchange(np.ones(8, np.float32), 1))
-    assert mine.feedback.residual is None
+    assert mine.error_feedback.residual is None

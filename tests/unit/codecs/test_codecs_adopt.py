@@ -24,11 +24,11 @@ def test_who_comes_back_has_the_others_counts_and_its_own_residual(codec):
     first, second, third = (list(job) for job in jobs(3))
     network.all_reduce(first)
     network.leave(1)
-    residual = network.codecs[1].state_dict()["parts"]["feedback"]
+    residual = network.codecs[1].state_dict()["parts"]["error_feedback"]
     network.all_reduce(second)
     network.rejoin(1)
     own, other = (network.codecs[i].state_dict()["parts"] for i in (1, 0))
-    np.testing.assert_equal(own["feedback"], residual)
+    np.testing.assert_equal(own["error_feedback"], residual)
     np.testing.assert_equal(own["selector"], other["selector"])
     np.testing.assert_equal(own["carrier"], other["carrier"])
     _, report = network.all_reduce(third)  # without that, the workers' codecs would disagree

@@ -17,15 +17,19 @@ from innet.core.errors import CompositionError, ConfigError, GradientError, Stat
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 
 
-def codec(feedback=None, **selector):
+def codec(error_feedback=None, **selector):
     return build_codec(
-        {"preset": "dgc", "selector": selector, "feedback": feedback or {"momentum": 0.9}}
+        {
+            "preset": "dgc",
+            "selector": selector,
+            "error_feedback": error_feedback or {"momentum": 0.9},
+        }
     )
 
 
 def momentum(selector, **parameters):
-    feedback = {"name": "momentum", **parameters}
-    return build_codec({"selector": selector, "carrier": "lhc", "feedback": feedback})
+    error_feedback = {"name": "momentum", **parameters}
+    return build_codec({"selector": selector, "carrier": "lhc", "error_feedback": error_feedback})
 
 
 def give_up(mine, gradient, workers=2):
@@ -49,8 +53,8 @@ def test_the_recurrence_bit_for_bit(data):
             (outcome,) = all_reduce([mine], [gradient])
             assert outcome.sent.tobytes() == v[outcome.indices].tobytes()
             u[outcome.indices] = v[outcome.indices] = 0
-        assert mine.feedback.velocity.tobytes() == u.tobytes()
-        assert mine.feedback.residual.tobytes() == v.tobytes()
+        assert mine.error_feedback.velocity.tobytes() == u.tobytes()
+        assert mine.error_feedback.residual.tobytes() == v.tobytes()
 
 
 def test_by_hand():
@@ -59,8 +63,8 @@ def test_by_hand():
     sums = [all_reduce([mine], [gradient])[0].sum.tolist() for _ in range(3)]
     # v: 4 1 | 4 2.5 (u 1.5) | 4 4.25 (u 1.75): element 1 wins; its velocity is forgotten.
     assert sums == [[4, 0, 0], [4, 0, 0], [0, 4.25, 0]]
-    assert mine.feedback.velocity.tolist() == [4, 0, 0]
-    assert mine.feedback.residual.tolist() == [4, 0, 0]
+    assert mine.error_feedback.velocity.tolist() == [4, 0, 0]
+    assert mine.error_feedback.residual.tolist() == [4, 0, 0]
 
 
 def test_what_is_not_sent_is_delayed_and_not_lost():
@@ -70,7 +74,7 @@ def test_what_is_not_sent_is_delayed_and_not_lost():
     for step in range(40):
         gradient = np.array([100, 1 if step == 0 else 0], np.float32)
         total += all_reduce([mine], [gradient])[0].sum
-    assert mine.feedback.residual[1] == pytest.approx(2)
+    assert mine.error_feedback.residual[1] == pytest.approx(2)
 
 
 def test_without_momentum_it_is_the_residual():
@@ -81,27 +85,27 @@ def test_without_momentum_it_is_the_residual():
         x = rng.standard_normal(500).astype(np.float32)
         (mine,), (theirs,) = all_reduce([one], [x]), all_reduce([other], [x])
         assert mine.sum.tobytes() == theirs.sum.tobytes()
-        assert one.feedback.residual.tobytes() == other.feedback.residual.tobytes()
+        assert one.error_feedback.residual.tobytes() == other.error_feedback.residual.tobytes()
 
 
 def test_values_that_are_not_those_of_x_leave_a_rest():
     mine = momentum({"name": "adacomp", "bin": 3}, momentum=0.5)
     all_reduce([mine], [np.array([4, 1, -3, 1, 0, -2], np.float32)])
-    assert mine.feedback.residual.tolist() == [1, 1, 0, -2, 0, 1]
-    assert mine.feedback.velocity.tolist() == [0, 1, 0, 0, 0, 0]
+    assert mine.error_feedback.residual.tolist() == [1, 1, 0, -2, 0, 1]
+    assert mine.error_feedback.velocity.tolist() == [0, 1, 0, 0, 0, 0]
 
 
 def test_what_lost_returns_with_its_velocity():
     """Of the sum [5, 0, 3 + 3] the largest counts; what was sent for the others is kept."""
-    spec = {"preset": "gtopk", "selector": {"k": 1}, "feedback": {"name": "momentum"}}
+    spec = {"preset": "gtopk", "selector": {"k": 1}, "error_feedback": {"name": "momentum"}}
     mine = [build_codec(spec, worker=worker) for worker in range(3)]
     job = [np.array(x, np.float32) for x in ([5, 0, 1], [0, 1, 3], [0, 1, 3])]
     outcomes = all_reduce(mine, job)
     assert outcomes[0].applied.tolist() == [2]
-    assert mine[0].feedback.residual.tolist() == [5, 0, 1]
-    assert mine[0].feedback.velocity.tolist() == [5, 0, 1]
-    assert mine[1].feedback.residual.tolist() == [0, 1, 0]
-    assert mine[1].feedback.velocity.tolist() == [0, 1, 0]
+    assert mine[0].error_feedback.residual.tolist() == [5, 0, 1]
+    assert mine[0].error_feedback.velocity.tolist() == [5, 0, 1]
+    assert mine[1].error_feedback.residual.tolist() == [0, 1, 0]
+    assert mine[1].error_feedback.velocity.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -123,10 +127,10 @@ def test_overflow_is_refused_before_anything_changes():
     mine = momentum({"name": "topk", "k": 1})
     gradient = np.array([3.4e38, 1, 1.2e38], np.float32)
     all_reduce([mine], [gradient])
-    before = mine.state_dict()["parts"]["feedback"]
+    before = mine.state_dict()["parts"]["error_feedback"]
     with pytest.raises(GradientError, match="index 2 "):  # 1.2 + 0.9 · 1.2 + 1.2 of 3.4
         next(mine.exchange(gradient, 1))
-    after = mine.state_dict()["parts"]["feedback"]
+    after = mine.state_dict()["parts"]["error_feedback"]
     assert all(after[key].tobytes() == before[key].tobytes() for key in before)
     all_reduce([mine], [np.zeros(3, np.float32)])
 
@@ -256,18 +260,18 @@ def test_what_is_wrong_is_refused():
     ones = np.ones(3, np.float32)
     for velocity, residual in ((ones, ones[:2]), (None, ones), (ones.astype("f8"), ones)):
         with pytest.raises(StateError, match="velocity"):
-            mine.feedback.load_state_dict({"velocity": velocity, "residual": residual})
+            mine.error_feedback.load_state_dict({"velocity": velocity, "residual": residual})
     with pytest.raises(StateError, match="not a count"):
         mine.selector.load_state_dict({"step": -1})
 
 
 def test_what_others_passed_over_may_overflow_when_its_velocity_is_gone():
     spec = {"selector": {"name": "scalecom", "rate": 2, "exact": True}}
-    spec |= {"feedback": {"name": "momentum", "momentum": 0.0}}
+    spec |= {"error_feedback": {"name": "momentum", "momentum": 0.0}}
     codecs = [build_codec(spec, worker=worker) for worker in range(3)]
     low, high = np.array([0, 1], np.float32), np.array([3e38, 1], np.float32)
     all_reduce(codecs, [low, low, high])  # the first two lead in turn
     all_reduce(codecs, [low, low, low])
-    assert codecs[2].feedback.velocity.tolist() == [0, 0]
+    assert codecs[2].error_feedback.velocity.tolist() == [0, 0]
     with pytest.raises(GradientError, match=r"overflow.* at index 0"):
         codecs[2].check(high)

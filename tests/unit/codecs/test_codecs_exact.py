@@ -155,7 +155,7 @@ def test_a_residual_keeps_no_error():
     spec = {
         "selector": {"name": "topk", "ratio": 0.1},
         "quantizer": "exact",
-        "feedback": "residual",
+        "error_feedback": "residual",
     }
     codec = build_codec(spec)
     zero = np.zeros(1000, np.float32)

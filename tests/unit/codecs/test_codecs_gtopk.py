@@ -94,7 +94,7 @@ def test_the_picks_that_lost_return_to_the_residual():
     outcomes = all_reduce(codecs, job)
     assert [outcome.sum.tolist() for outcome in outcomes] == [[0, 7, 0]] * 3
     assert outcomes[0].applied.tolist() == [1]
-    residuals = [codec.feedback.residual.tolist() for codec in codecs]
+    residuals = [codec.error_feedback.residual.tolist() for codec in codecs]
     assert residuals == [[5, 1, 0], [0, 0, 2], [1, 0, 0]]
     (outcome, *_) = all_reduce(codecs, [np.zeros(3, np.float32)] * 3)
     assert outcome.sum.tolist() == [6, 0, 0]
@@ -114,10 +114,10 @@ def test_what_counted_and_what_is_kept_are_x_bit_for_bit(data):
             if outcome.applied is not None:
                 counted &= np.isin(np.arange(size), outcome.applied)
             # A coordinate that was not sent is still there; one that was and counted is gone.
-            after = codec.feedback.residual
+            after = codec.error_feedback.residual
             assert after[~counted].tobytes() == x[~counted].tobytes()
             assert not after[counted].any()
-        before = [codec.feedback.residual.copy() for codec in codecs]
+        before = [codec.error_feedback.residual.copy() for codec in codecs]
 
 
 def test_equal_sums_are_kept_in_order():
@@ -134,7 +134,7 @@ def test_shares_that_cancel_out_have_arrived_where_there_is_room():
     codecs = workers(gtopk(1, quantizer="exact"), 2)
     outcomes = all_reduce(codecs, [x, -x])
     assert outcomes[0].applied is None
-    assert not any(codec.feedback.residual.any() for codec in codecs)
+    assert not any(codec.error_feedback.residual.any() for codec in codecs)
 
 
 def test_sums_that_float32_cannot_hold_are_the_largest():

@@ -88,7 +88,7 @@ class OfTheSum(First):
         return np.array([2, 1 << 30], np.int32), None
 
 
-@pytest.mark.parametrize("feedback", ["none", "residual", "momentum", "lowpass"])
+@pytest.mark.parametrize("error_feedback", ["none", "residual", "momentum", "lowpass"])
 @pytest.mark.parametrize(
     ("selector", "match"),
     [
@@ -104,16 +104,16 @@ class OfTheSum(First):
         (Alone, "what selector 'first' chose is of type ndarray; expected is a pair of indices"),
     ],
 )
-def test_a_choice_that_is_none(selector, match, feedback):
-    """Whatever it is given to: a feedback takes the indices for its memory first."""
-    codec = build_codec({"selector": "topk", "carrier": "lhc", "feedback": feedback})
+def test_a_choice_that_is_none(selector, match, error_feedback):
+    """Whatever it is given to: an error feedback takes the indices for its memory first."""
+    codec = build_codec({"selector": "topk", "carrier": "lhc", "error_feedback": error_feedback})
     codec.selector = selector(Settings(), codec._context)
     with pytest.raises(InputError, match=match):
         next(codec.exchange(JOB[0], 2))
 
 
 def test_a_choice_of_a_sum_that_is_none():
-    codec = build_codec({"selector": "topk", "carrier": "lhc", "feedback": "lowpass"})
+    codec = build_codec({"selector": "topk", "carrier": "lhc", "error_feedback": "lowpass"})
     codec.selector = OfTheSum(Settings(), codec._context)
     with pytest.raises(InputError, match=r"from selector 'first' do not ascend within 0 \.\. 29"):
         next(codec.exchange(JOB[0], 2))
@@ -255,4 +255,4 @@ class TestRegistered:
 
     def test_a_presets_other_parts_are_those_of_dense(self, presets):
         presets.register("theirs", {"carrier": "lhc"})
-        assert build_codec("theirs").describe() == "all + fixed + lhc + none"
+        assert build_codec("theirs").describe() == "theirs"

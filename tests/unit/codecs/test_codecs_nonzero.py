@@ -8,7 +8,7 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet.codecs import build_codec
 from innet.codecs import codec as codecs
-from innet.codecs.error_feedback.none import NoFeedback
+from innet.codecs.error_feedback.none import NoErrorFeedback
 from innet.codecs.quantizers.fixed import FixedScaling
 
 SIZE = 5000
@@ -27,7 +27,7 @@ def job():
 
 def reduced(carrier, quantizer):
     """What the workers sent, word by word, and the outcomes."""
-    spec = {"selector": "all", "quantizer": quantizer, "carrier": carrier, "feedback": "none"}
+    spec = {"selector": "all", "quantizer": quantizer, "carrier": carrier, "error_feedback": "none"}
     rounds = []
     own = [build_codec(spec, worker=worker) for worker in range(3)]
     outcomes = all_reduce(own, job(), watch=rounds.append)
@@ -68,7 +68,7 @@ def test_feedback_is_told_of_all_that_was_selected(monkeypatch):
     monkeypatch.setattr(
         FixedScaling, "represented", lambda self, own: self.dequantise(own.integers)
     )
-    monkeypatch.setattr(NoFeedback, "amend", lambda _, values: told.append(values))
+    monkeypatch.setattr(NoErrorFeedback, "amend", lambda _, values: told.append(values))
     gradient = np.zeros(100, np.float32)
     gradient[[3, 50, 99]] = 1.5, -2.0, 0.25
     (outcome,) = all_reduce([build_codec("lhc")], [gradient])

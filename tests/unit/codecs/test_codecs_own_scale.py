@@ -35,9 +35,9 @@ class InEighths(Quantizer[Settings]):
         return Eighths()
 
 
-def codecs(carrier, selector="all", feedback="none"):
+def codecs(carrier, selector="all", error_feedback="none"):
     for worker in range(3):
-        spec = {"selector": selector, "carrier": carrier, "feedback": feedback}
+        spec = {"selector": selector, "carrier": carrier, "error_feedback": error_feedback}
         codec = build_codec(spec, worker=worker)
         codec.quantizer = InEighths(Settings(), codec._context)
         yield codec
@@ -68,6 +68,6 @@ def test_an_empty_gradient_takes_no_round(carrier):
 
 @pytest.mark.parametrize("carrier", ["lhc", "union"])
 def test_what_is_selected_of_zeros_is_summed_to_zero(carrier):
-    workers = list(codecs(carrier, selector="topk", feedback="residual"))
+    workers = list(codecs(carrier, selector="topk", error_feedback="residual"))
     for outcome in all_reduce(workers, [np.zeros(700, np.float32)] * 3):
         assert not outcome.sum.any()

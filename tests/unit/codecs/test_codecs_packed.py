@@ -120,7 +120,12 @@ def test_only_shared_indices_save_words(monkeypatch, selector, words):
     if not isinstance(selector, str):
         monkeypatch.setitem(codecs.PARTS["selector"]._loaded, "seventh", selector)
         selector = "seventh"
-    spec = {"selector": selector, "quantizer": "qsgd", "carrier": "packed", "feedback": "residual"}
+    spec = {
+        "selector": selector,
+        "quantizer": "qsgd",
+        "carrier": "packed",
+        "error_feedback": "residual",
+    }
     rng = np.random.default_rng(3)
     job = list(rng.standard_normal((4, 1000)).astype(np.float32))
     rounds = []

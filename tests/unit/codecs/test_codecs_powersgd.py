@@ -159,7 +159,7 @@ def test_the_best_approximation_is_found_by_and_by():
     errors = []
     for _ in range(25):
         for codec in workers:
-            codec.feedback.residual = None  # the same matrices every time, and nothing else
+            codec.error_feedback.residual = None  # the same matrices every time, and nothing else
         x = np.concatenate([matrix.ravel(), np.ones(7), 3 * matrix.T.ravel()])
         outcomes = all_reduce(workers, [(x / 2).astype(np.float32)] * 2)
         wrong = outcomes[0].sum - x
@@ -186,10 +186,10 @@ def test_what_is_sent_and_what_stays_make_the_whole():
     job = list(rng.standard_normal((3, 1000)).astype(np.float32))
     workers = codecs(3, [(40, 20), (200,)])
     for codec, outcome, x in zip(workers, all_reduce(workers, job), job, strict=True):
-        np.testing.assert_array_equal(codec.feedback.residual, x - outcome.sent)
+        np.testing.assert_array_equal(codec.error_feedback.residual, x - outcome.sent)
         # What is sent is a projection: what stays is at right angles to it, column by column.
         sent, rest = (
-            each[:800].reshape(40, 20) for each in (outcome.sent, codec.feedback.residual)
+            each[:800].reshape(40, 20) for each in (outcome.sent, codec.error_feedback.residual)
         )
         np.testing.assert_allclose((sent * rest).sum(axis=0), 0, atol=1e-4)
 
@@ -219,7 +219,9 @@ def test_an_exchange_that_is_given_up_changes_no_basis():
     after = codec.state_dict()["parts"]
     np.testing.assert_array_equal(after["selector"]["basis"], before["selector"]["basis"])
     assert after["selector"]["step"] == before["selector"]["step"]
-    np.testing.assert_array_equal(after["feedback"]["residual"], before["feedback"]["residual"] + y)
+    np.testing.assert_array_equal(
+        after["error_feedback"]["residual"], before["error_feedback"]["residual"] + y
+    )
 
 
 # ------------------------------------------------------------------ mistakes

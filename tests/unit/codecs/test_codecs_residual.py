@@ -30,7 +30,7 @@ def test_sent_plus_new_residual_is_what_there_was(data):
         gradient = data.draw(gradients.vectors(size, kind="heavy"))
         x = gradient + residual
         (outcome,) = all_reduce([codec], [gradient])
-        after = codec.feedback.residual
+        after = codec.error_feedback.residual
         sent = dense_of(outcome, size)
         # Every element is on one side only, with all its bits; so the float sum is exact too.
         chosen = np.isin(np.arange(size), outcome.indices)
@@ -66,7 +66,7 @@ def test_everything_arrives_in_the_end():
     for _ in range(9):
         total += all_reduce([codec], [np.zeros(100, np.float32)])[0].sum
     np.testing.assert_allclose(total, gradient, rtol=1e-6)
-    assert not codec.feedback.residual.any()
+    assert not codec.error_feedback.residual.any()
 
 
 def test_an_exchange_that_is_given_up_keeps_the_gradient():
@@ -76,7 +76,7 @@ def test_an_exchange_that_is_given_up_keeps_the_gradient():
     with pytest.raises(StateError, match="under way"):
         next(codec.exchange(np.zeros(3, np.float32), 2))
     exchange.close()
-    assert codec.feedback.residual.tolist() == [1, -3, 2]
+    assert codec.error_feedback.residual.tolist() == [1, -3, 2]
     (outcome,) = all_reduce([codec], [np.zeros(3, np.float32)])
     assert outcome.sum.tolist() == [0, -3, 0]
 
@@ -87,7 +87,7 @@ def test_a_network_that_fails_keeps_the_gradient():
     next(exchange)
     with pytest.raises(TimeoutError):
         exchange.throw(TimeoutError())
-    assert codec.feedback.residual.tolist() == [4, 5]
+    assert codec.error_feedback.residual.tolist() == [4, 5]
 
 
 def test_another_length_is_refused_and_named():
@@ -104,27 +104,30 @@ def test_a_residual_that_overflows_is_refused_before_it_changes():
     all_reduce([codec], [gradient])
     with pytest.raises(GradientError, match=r"worker 2 .* index 2 "):
         next(codec.exchange(gradient, 1))
-    assert codec.feedback.residual.tolist() == np.array([0, 1, 2e38], np.float32).tolist()
+    assert codec.error_feedback.residual.tolist() == np.array([0, 1, 2e38], np.float32).tolist()
     (outcome,) = all_reduce([codec], [np.zeros(3, np.float32)])
     assert outcome.indices.tolist() == [2]
 
 
-@pytest.mark.parametrize("feedback", ["residual", "momentum"])
-def test_what_others_passed_over_may_overflow_later(feedback):
+@pytest.mark.parametrize("error_feedback", ["residual", "momentum"])
+def test_what_others_passed_over_may_overflow_later(error_feedback):
     """Worker 1 sends what worker 0 chose, nothing; what it keeps is near the largest float32."""
     spec = {"preset": "scalecom", "selector": {"rate": 2, "first_dense": False}}
-    codecs = [build_codec({**spec, "feedback": feedback}, worker=worker) for worker in range(2)]
+    codecs = [
+        build_codec({**spec, "error_feedback": error_feedback}, worker=worker)
+        for worker in range(2)
+    ]
     gradient = np.array([0, 3e38], np.float32)
     all_reduce(codecs, [np.array([1, 0], np.float32), gradient])
     with pytest.raises(GradientError, match=r"worker 1 .*overflow.* at index 1 "):
         next(codecs[1].exchange(gradient, 2))
-    assert codecs[1].feedback.residual.tolist() == gradient.tolist()
+    assert codecs[1].error_feedback.residual.tolist() == gradient.tolist()
 
 
 def test_state_of_another_kind_is_refused():
     codec = build_codec("topk")
     for wrong in (np.ones(3), np.ones((2, 2), np.float32), np.array([np.nan], np.float32)):
         state = codec.state_dict()
-        state["parts"]["feedback"] = {"residual": wrong}
+        state["parts"]["error_feedback"] = {"residual": wrong}
         with pytest.raises(StateError, match="residual"):
             codec.load_state_dict(state)

@@ -28,7 +28,7 @@ def scalecom(**selector):
 
 
 def test_the_workers_lead_in_turn():
-    codecs = workers({**scalecom(rate=10, exact=True), "feedback": "none"}, 3)
+    codecs = workers({**scalecom(rate=10, exact=True), "error_feedback": "none"}, 3)
     rng = np.random.default_rng(0)
     for step in range(7):
         job = job_of(rng, 3, 100)
@@ -79,7 +79,7 @@ def test_the_union_stays_k_where_that_of_topk_grows():
     for count in (1, 2, 4, 8, 16, 32, 64):
         union = {}
         for selector in ({"name": "topk", "k": 200}, {"name": "scalecom", "rate": 100}):
-            codecs = workers({"selector": selector, "feedback": "none"}, count)
+            codecs = workers({"selector": selector, "error_feedback": "none"}, count)
             outcomes = all_reduce(codecs, every[:count])
             union[selector["name"]] = len(set().union(*(each.indices for each in outcomes)))
         assert union["scalecom"] == 200
@@ -104,21 +104,23 @@ def test_the_union_stays_k_where_that_of_topk_grows():
 )
 def test_what_is_chosen(parameters, size, expected):
     x = np.array([1, -9, 9, 0, 2, -1, 3, 5, 4, -4], np.float32)[:size]
-    spec = {**scalecom(**parameters), "feedback": "none"}
+    spec = {**scalecom(**parameters), "error_feedback": "none"}
     assert build_codec(spec).selector.select(x)[0].tolist() == expected
     for outcome in all_reduce(workers(spec, 3), [x, -x[::-1].copy(), x * 0]):
         assert outcome.indices.tolist() == expected
 
 
-@pytest.mark.parametrize("feedback", ["none", "residual", "lowpass"])
+@pytest.mark.parametrize("error_feedback", ["none", "residual", "lowpass"])
 @pytest.mark.parametrize("spec", [{"warmup": 2}, {"rate": 1}, {"layers": [4, 6], "rates": [1, 1]}])
-def test_where_everything_is_sent_nothing_is_asked(spec, feedback):
-    codecs = workers({**scalecom(**spec), "quantizer": "exact", "feedback": feedback}, 2)
+def test_where_everything_is_sent_nothing_is_asked(spec, error_feedback):
+    codecs = workers(
+        {**scalecom(**spec), "quantizer": "exact", "error_feedback": error_feedback}, 2
+    )
     job = job_of(np.random.default_rng(3), 2, 10)
     outcomes = [all_reduce(codecs, job)[0] for _ in range(3)]
     assert [outcome.indices is None for outcome in outcomes[:2]] == [True, True]
     assert [outcome.rounds for outcome in outcomes[:2]] == [2, 2]
-    if feedback != "lowpass":  # which keeps a part of what was sent
+    if error_feedback != "lowpass":  # which keeps a part of what was sent
         assert [each.sum.tobytes() for each in outcomes[:2]] == [(job[0] + job[1]).tobytes()] * 2
     if "warmup" in spec:
         assert outcomes[2].indices.size == 1
@@ -132,7 +134,7 @@ def test_equal_values_and_zeros_have_defined_choices():
 
 
 def test_a_leader_that_fails_leads_again():
-    codecs = workers({**scalecom(rate=2), "feedback": "residual"}, 2)
+    codecs = workers({**scalecom(rate=2), "error_feedback": "residual"}, 2)
     x = np.array([1, 2, 3, 4], np.float32)
     all_reduce(codecs, [x, -x])
     exchanges = [codec.exchange(x, 2) for codec in codecs]
@@ -156,7 +158,7 @@ def test_other_layers_than_the_gradients_are_refused_before_anything_changes():
     codec = build_codec(scalecom(layers=[3, 4]), worker=2)
     with pytest.raises(StateError, match=r"worker 2's codec have 7 elements together, the grad"):
         next(codec.exchange(np.ones(8, np.float32), 3))
-    assert codec.feedback.residual is None
+    assert codec.error_feedback.residual is None
 
 
 @pytest.mark.parametrize(
@@ -192,20 +194,20 @@ def test_a_filter_with_beta_1_is_the_residual(selector, data):
     size, count = data.draw(gradients.sizes()), data.draw(st.sampled_from((1, 2, 3)))
     chosen = {"topk": {"name": "topk", "ratio": 0.3}, "scalecom": {"name": "scalecom", "rate": 3}}
     spec = {"selector": chosen[selector]}
-    filtered = workers({**spec, "feedback": {"name": "lowpass", "beta": 1.0}}, count)
-    plain = workers({**spec, "feedback": "residual"}, count)
+    filtered = workers({**spec, "error_feedback": {"name": "lowpass", "beta": 1.0}}, count)
+    plain = workers({**spec, "error_feedback": "residual"}, count)
     for _ in range(4):
         job = [data.draw(gradients.vectors(size, kind="heavy")) for _ in range(count)]
         for one, other in zip(all_reduce(filtered, job), all_reduce(plain, job), strict=True):
             assert one.sum.tobytes() == other.sum.tobytes()
             assert one.sent.tobytes() == other.sent.tobytes()
         for one, other in zip(filtered, plain, strict=True):
-            assert one.feedback.residual.tobytes() == other.feedback.residual.tobytes()
+            assert one.error_feedback.residual.tobytes() == other.error_feedback.residual.tobytes()
 
 
 def test_the_filter_is_that_of_algorithm_1():
     rng = np.random.default_rng(5)
-    codecs = workers({**scalecom(rate=4), "feedback": {"name": "lowpass", "beta": 0.1}}, 2)
+    codecs = workers({**scalecom(rate=4), "error_feedback": {"name": "lowpass", "beta": 0.1}}, 2)
     memories = np.zeros((2, 50))
     for _ in range(5):
         job = job_of(rng, 2, 50)
@@ -214,29 +216,29 @@ def test_the_filter_is_that_of_algorithm_1():
             sent = np.zeros(50)
             sent[outcome.indices] = outcome.sent
             memory[:] = 0.9 * memory + 0.1 * (memory + gradient - sent)
-            np.testing.assert_allclose(codec.feedback.residual, memory, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(codec.error_feedback.residual, memory, rtol=0, atol=1e-6)
 
 
 def test_a_filtered_exchange_that_is_given_up_keeps_everything():
-    codec = build_codec({**scalecom(rate=2), "feedback": {"name": "lowpass", "beta": 0.5}})
+    codec = build_codec({**scalecom(rate=2), "error_feedback": {"name": "lowpass", "beta": 0.5}})
     x = np.array([1, -3, 2, 4], np.float32)
     all_reduce([codec], [x])
-    memory = codec.feedback.residual.copy()
+    memory = codec.error_feedback.residual.copy()
     assert memory.tolist() == [0.5, 0, 1, 0]
     exchange = codec.exchange(x, 1)
     next(exchange)
     exchange.close()
-    assert codec.feedback.residual.tobytes() == (memory + x).tobytes()
+    assert codec.error_feedback.residual.tobytes() == (memory + x).tobytes()
     with pytest.raises(StateError, match="has 4 elements, the gradient 5"):
         next(codec.exchange(np.ones(5, np.float32), 1))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])  # of the choice, the opening, the sums
 def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
-    codecs = workers({**scalecom(rate=2), "feedback": {"name": "lowpass", "beta": 0.5}}, 2)
+    codecs = workers({**scalecom(rate=2), "error_feedback": {"name": "lowpass", "beta": 0.5}}, 2)
     x = np.array([1, -3, 2, 4], np.float32)
     all_reduce(codecs, [x, x])
-    memories = [codec.feedback.residual.copy() for codec in codecs]
+    memories = [codec.error_feedback.residual.copy() for codec in codecs]
     exchanges = [codec.exchange(x, 2) for codec in codecs]
     segments = [next(exchange) for exchange in exchanges]
     for _ in range(rounds - 1):
@@ -244,12 +246,14 @@ def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
         segments = [exchange.send(leaders) for exchange in exchanges]
     for codec, exchange, memory in zip(codecs, exchanges, memories, strict=True):
         exchange.close()
-        assert codec.feedback.residual.tobytes() == (memory + x).tobytes()
+        assert codec.error_feedback.residual.tobytes() == (memory + x).tobytes()
 
 
 def test_where_everything_is_sent_a_part_of_the_memory_stays():
-    feedback = {"name": "lowpass", "beta": 0.25}
-    codec = build_codec({**scalecom(warmup=1), "quantizer": "exact", "feedback": feedback})
+    error_feedback = {"name": "lowpass", "beta": 0.25}
+    codec = build_codec(
+        {**scalecom(warmup=1), "quantizer": "exact", "error_feedback": error_feedback}
+    )
     x = np.array([1, -3, 2, -4], np.float32)
     exchange = codec.exchange(x, 1)
     next(exchange)
@@ -257,39 +261,39 @@ def test_where_everything_is_sent_a_part_of_the_memory_stays():
     (outcome,) = all_reduce([codec], [x])
     assert outcome.indices is None
     assert outcome.sum.tolist() == (2 * x).tolist()
-    assert codec.feedback.residual.tolist() == (0.75 * x).tolist()
+    assert codec.error_feedback.residual.tolist() == (0.75 * x).tolist()
 
 
 def test_a_filter_takes_what_did_not_count_for_not_sent():
-    codec = build_codec({"selector": {"name": "topk", "k": 3}, "feedback": "lowpass"})
-    feedback, beta = codec.feedback, np.float32(0.1)
-    memory = feedback.residual = np.array([1, -2, 3, 4], np.float32)
+    codec = build_codec({"selector": {"name": "topk", "k": 3}, "error_feedback": "lowpass"})
+    error_feedback, beta = codec.error_feedback, np.float32(0.1)
+    memory = error_feedback.residual = np.array([1, -2, 3, 4], np.float32)
     gradient = np.array([5, -6, 7, 0.5], np.float32)
     with pytest.raises(StopIteration) as chosen:
-        next(feedback.choose(codec.selector, gradient, 1))
+        next(error_feedback.choose(codec.selector, gradient, 1))
     indices, values = chosen.value.value
     assert indices.tolist() == [0, 1, 2]
     assert values.tolist() == [6, -8, 10]
-    feedback.amend(values - np.float32(0.25))
-    feedback.settle(np.array([0, 2], np.int32))
+    error_feedback.amend(values - np.float32(0.25))
+    error_feedback.settle(np.array([0, 2], np.int32))
     new = memory + beta * gradient
     new[[0, 2]] = (1 - beta) * memory[[0, 2]] + beta * np.float32(0.25)
-    assert feedback.residual.tobytes() == new.tobytes()
+    assert error_feedback.residual.tobytes() == new.tobytes()
 
 
 def test_a_filtered_memory_that_overflows_is_refused():
-    codec = build_codec({**scalecom(rate=2), "feedback": {"name": "lowpass", "beta": 1.0}})
+    codec = build_codec({**scalecom(rate=2), "error_feedback": {"name": "lowpass", "beta": 1.0}})
     x = np.array([3e38, 2e38], np.float32)
     all_reduce([codec], [x])
     with pytest.raises(GradientError, match="overflows float32 at index 1"):
         next(codec.exchange(x, 1))
-    assert codec.feedback.residual.tolist() == [0, float(np.float32(2e38))]
+    assert codec.error_feedback.residual.tolist() == [0, float(np.float32(2e38))]
 
 
 @pytest.mark.parametrize("beta", [0, 1.5, -0.1])
 def test_a_filter_needs_a_share(beta):
     with pytest.raises(ConfigError, match="beta = "):
-        build_codec({"preset": "scalecom", "feedback": {"beta": beta}})
+        build_codec({"preset": "scalecom", "error_feedback": {"beta": beta}})
 
 
 @pytest.mark.parametrize("name", kernels.names())

@@ -35,12 +35,13 @@ def workers(spec, count, **keywords):
 
 
 @pytest.mark.parametrize("quantizer", ["fixed", "exact"])
-@pytest.mark.parametrize("feedback", ["none", "residual"])
+@pytest.mark.parametrize("error_feedback", ["none", "residual"])
 @pytest.mark.parametrize("size", [1, 6, 8, 1000])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_sum_is_that_of_the_chosen(quantizer, feedback, size, count):
+def test_the_sum_is_that_of_the_chosen(quantizer, error_feedback, size, count):
     spec = {
-        "selector": "seventh", "quantizer": quantizer, "carrier": "shared", "feedback": feedback
+        "selector": "seventh", "quantizer": quantizer, "carrier": "shared", "error_feedback":
+        error_feedback
     }  # fmt: skip
     rng = np.random.default_rng(size)
     # Integers, whose sum float32 holds.

@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_refused():
     mine = codec("sidco-e", layers=[3, 4])
     with pytest.raises(StateError, match="7 elements together, the gradient 8"):
         next(mine.exchange(np.ones(8, np.float32), 1))
-    assert mine.feedback.residual is None
+    assert mine.error_feedback.residual is None
     with pytest.raises(StateError, match="another tensor layout"):
         mine.selector.load_state_dict(codec("sidco-e").selector.state_dict())
     wrong = mine.selector.state_dict()

@@ -30,7 +30,7 @@ def spec_of(name, **parameters):
         "selector": {"name": name, **parameters},
         "quantizer": "exact",
         "carrier": "shared",
-        "feedback": "residual",
+        "error_feedback": "residual",
     }
 
 
@@ -234,7 +234,7 @@ def test_of_the_candidates_the_k_largest_count_and_the_others_stay():
     for codec, gradient in zip(codecs, job, strict=True):
         rest = gradient.copy()
         rest[applied] = 0
-        assert codec.feedback.residual.tobytes() == rest.tobytes()
+        assert codec.error_feedback.residual.tobytes() == rest.tobytes()
 
 
 @each_selector
@@ -261,7 +261,7 @@ def test_the_sum_of_the_sketches_cannot_overflow(name, count):
     # All workers' cells are as large as they can be, and of one sign.
     x = np.zeros(5000, np.float32)
     x[::7] = np.finfo(np.float32).max
-    spec = {**spec_of(name, k=10), "feedback": "none"}
+    spec = {**spec_of(name, k=10), "error_feedback": "none"}
     exact = []
 
     def add_up(segments):
@@ -285,7 +285,7 @@ def test_where_a_sketch_saves_nothing_everything_is_sent(name):
     left = 49 if name == "sketched-sgd" else 0
     codecs = workers(spec_of(name, k=1), 1)
     all_reduce(codecs, job[:1])
-    assert np.count_nonzero(codecs[0].feedback.residual) == left
+    assert np.count_nonzero(codecs[0].error_feedback.residual) == left
 
 
 @each_selector
@@ -380,7 +380,7 @@ def test_momentum_and_error_are_zeroed_where_the_sum_counted():
         assert np.count_nonzero(outcomes[0].sum) == 20
         u[:, applied] = v[:, applied] = 0
         for codec, velocity, error in zip(codecs, u, v, strict=True):
-            np.testing.assert_allclose(codec.feedback.velocity, velocity, rtol=0, atol=1e-5)
-            np.testing.assert_allclose(codec.feedback.residual, error, rtol=0, atol=1e-5)
-            assert not codec.feedback.velocity[applied].any()
-            assert not codec.feedback.residual[applied].any()
+            np.testing.assert_allclose(codec.error_feedback.velocity, velocity, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(codec.error_feedback.residual, error, rtol=0, atol=1e-5)
+            assert not codec.error_feedback.velocity[applied].any()
+            assert not codec.error_feedback.residual[applied].any()

@@ -154,7 +154,7 @@ def test_what_is_lost_is_fed_back():
     for _ in range(20):
         x = rng.standard_normal(3000).astype(np.float32)
         (outcome,) = all_reduce([codec], [x])
-        residual = codec.feedback.residual
+        residual = codec.error_feedback.residual
         carried = x if not given_.any() else outcome.sent
         np.testing.assert_array_equal(residual, carried - outcome.represented)
         sent += outcome.represented
@@ -170,19 +170,19 @@ def test_an_exchange_that_is_given_up_leaves_all_of_the_gradient():
     first = next(exchange)
     exchange.send([each.words for each in first])
     exchange.close()
-    np.testing.assert_array_equal(codec.feedback.residual, x)
+    np.testing.assert_array_equal(codec.error_feedback.residual, x)
 
 
-@pytest.mark.parametrize("feedback", ["none", "lowpass", "momentum"])
-def test_other_feedbacks_take_what_the_integers_stand_for(feedback):
-    spec = {"preset": "thc", "feedback": feedback}
+@pytest.mark.parametrize("error_feedback", ["none", "lowpass", "momentum"])
+def test_other_feedbacks_take_what_the_integers_stand_for(error_feedback):
+    spec = {"preset": "thc", "error_feedback": error_feedback}
     x = np.random.default_rng(4).standard_normal(500).astype(np.float32)
     codec = build_codec(spec)
     (outcome,) = all_reduce([codec], [x])
-    if feedback != "none":
-        share = 0.1 if feedback == "lowpass" else 1
+    if error_feedback != "none":
+        share = 0.1 if error_feedback == "lowpass" else 1
         rest = share * (x.astype(np.float64) - outcome.represented)
-        np.testing.assert_allclose(codec.feedback.residual, rest, atol=1e-6)
+        np.testing.assert_allclose(codec.error_feedback.residual, rest, atol=1e-6)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 32])

@@ -73,7 +73,7 @@ def test_sent_plus_new_residual_is_what_there_was(data):
         gradient = data.draw(gradients.vectors(size, kind="heavy"))
         x = gradient + residual
         (outcome,) = all_reduce([mine], [gradient])
-        after = mine.feedback.residual
+        after = mine.error_feedback.residual
         chosen = np.isin(np.arange(size), outcome.indices)
         sent = np.zeros(size, np.float32)
         sent[outcome.indices] = outcome.sent
@@ -90,7 +90,7 @@ def test_where_nothing_reaches_it_the_largest_goes():
     mine = codec(10.0)
     (outcome,) = all_reduce([mine], [np.array([1, -3, 3, 0], np.float32)])
     assert outcome.sum.tolist() == [0, -3, 0, 0]
-    assert mine.feedback.residual.tolist() == [1, 0, 3, 0]
+    assert mine.error_feedback.residual.tolist() == [1, 0, 3, 0]
     (outcome,) = all_reduce([codec(10.0)], [np.full(3, TINIEST, np.float32)])
     assert outcome.indices.tolist() == [0]
     assert outcome.sum.tolist() == [np.float32(TINIEST), 0, 0]

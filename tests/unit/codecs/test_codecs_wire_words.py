@@ -51,7 +51,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[1, 90, 3, 90], [1, 90, 3, 90]],
     ),
     "qsgd": (
-        "b7f25ca91a04b34c7524d6e07bf3961eebc99c41167a90cbf38a7181940aa89c",
+        "b7c7e9118928eb30de348b6a09b2d4121ee955c4dbfc4f539ab0f1af7c36db83",
         [[3, 667], [3, 667]],
     ),
     "scalecom": (
@@ -75,7 +75,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[1, 100, 3, 8], [1, 100, 3, 8]],
     ),
     "thc": (
-        "7d5adda700fd82a8edc8b0ba2296f7bb4e2d4c27f712cc678c4d9788c4f79861",
+        "93ff73488dd665b58b1334ea19f1fdbf5b594a5f92c1e8de79eed847d4f140c0",
         [[3, 512], [3, 512]],
     ),
     "threshold": (

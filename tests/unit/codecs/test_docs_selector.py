@@ -38,7 +38,7 @@ def example(monkeypatch):
 @pytest.mark.usefixtures("example")
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_sums_are_those_of_what_it_selects_and_the_largest_is_selected(name):
-    spec = {"selector": "above-mean", "carrier": "lhc", "feedback": "residual"}
+    spec = {"selector": "above-mean", "carrier": "lhc", "error_feedback": "residual"}
     codecs = [build_codec(spec, worker=worker) for worker in range(2)]
     x = GRADIENTS[name].astype(np.float32)
     for _ in range(2):

@@ -72,10 +72,10 @@ def test_a_codec_with_momentum_has_none_in_the_optimiser():
 def test_one_preset_with_other_parameters_is_another_way():
     denser = {"preset": "topk", "selector": {"ratio": 0.05}}
     names = [way.name for way in comparison.ways(TrainSettings(codecs=("topk", denser)))]
-    assert names == ["plain", "topk", "topk(ratio=0.05) + fixed + lhc + residual"]
+    assert names == ["plain", "topk", "topk(ratio=0.05)"]
     fewer = {"preset": "topk", "selector": {"k": 9}}
     names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser, fewer)))]
-    assert names[1:] == [f"topk({each}) + fixed + lhc + residual" for each in ("ratio=0.05", "k=9")]
+    assert names[1:] == [f"topk({each})" for each in ("ratio=0.05", "k=9")]
     names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser,)))]
     assert names == ["plain", "topk"]
 

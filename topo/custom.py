@@ -25,12 +25,12 @@ if not _PACKAGES.is_dir():
 sys.path.insert(0, str(_ROOT))
 sys.path.append(str(_PACKAGES))
 
-from innet.mininet import processes  # noqa: E402 - found by the lines above
+from innet.core import child_process  # noqa: E402 - found by the lines above
 from innet.mininet.cli import extend  # noqa: E402
 from innet.mininet.debian import CLI  # noqa: E402
 from innet.mininet.topologies import TOPOS  # noqa: E402
 
-processes.PYTHON = str(_ENVIRONMENT / "bin" / "python")
+child_process.PYTHON = str(_ENVIRONMENT / "bin" / "python")
 
 extend(CLI)
 

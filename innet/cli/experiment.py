@@ -113,7 +113,7 @@ def throughput(
 
         require_root("a Mininet network")
         from innet.bmv2.simple_switch import find_simple_switch
-        from innet.mininet.throughput import measure
+        from innet.mininet.allreduce import measure
 
         if "bmv2" in settings.switches:
             find_simple_switch()  # an error now, not when it is its turn

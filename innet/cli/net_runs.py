@@ -163,7 +163,7 @@ def own_program(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from innet.mininet.custom_program import run
+    from innet.mininet.files import run
     from innet.mininet.network import made
 
     kind = switch or "builtin"

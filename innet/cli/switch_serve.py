@@ -38,8 +38,9 @@ def serve(
 
     It prints where it listens, and serves until it is interrupted or terminated.
     """
-    from innet.service import daemon
-    from innet.service.channel import resolve
+    from innet.service.connections import resolve
+    from innet.service.process import key_of
+    from innet.service.process import serve as serve_here
     from innet.service.server import ServiceSettings
     from innet.tools.files import engine_named
 
@@ -47,10 +48,10 @@ def serve(
         listen=resolve(listen),
         program=program,
         values=values,
-        key=daemon.key_of(key, key_file),
+        key=key_of(key, key_file),
         jobs=jobs,
         workers=workers_max,
         engine=engine_named(engine),
         window=window,
     )
-    daemon.run(settings, None if metrics is None else resolve(metrics))
+    serve_here(settings, None if metrics is None else resolve(metrics))

@@ -36,8 +36,8 @@ def top(
 
     Elsewhere than on a terminal it looks once. Rates are those since the look before.
     """
-    from innet.service.daemon import key_of
-    from innet.service.observer import Observer
+    from innet.service.connections import Observer
+    from innet.service.process import key_of
 
     with Observer(switch, key_of(key, key_file)) as observer:
         if as_json and once:
@@ -113,19 +113,19 @@ def _job(job: Document) -> Table:
     table = Table(title=Text(_job_title(job)), title_justify="left", box=None)
     for name in ("worker", "state", "address", "packets in", "packets out", "silent"):
         table.add_column(name, justify="left" if name in ("state", "address") else "right")
-    seats = {session["worker"]: session for session in job["seats"]}
+    members = {member["worker"]: member for member in job["members"]}
     for worker in range(job["workers"]):
-        session = seats.get(worker)
-        if session is None:
+        member = members.get(worker)
+        if member is None:
             table.add_row(str(worker), "absent", "", "", "", "")
             continue
-        silent = session["silent_seconds"]
+        silent = member["silent_seconds"]
         table.add_row(
             str(worker),
-            session["state"],
-            session["address"],
-            f"{session['packets_in']:,}",
-            f"{session['packets_out']:,}",
+            member["state"],
+            member["address"],
+            f"{member['packets_in']:,}",
+            f"{member['packets_out']:,}",
             "" if silent is None else f"{silent:,.1f} s",
         )
     return table

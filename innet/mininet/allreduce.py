@@ -14,12 +14,15 @@ from innet.allreduce.loop import Vector
 from innet.allreduce.report import comparison
 from innet.codecs import check_gradient
 from innet.core.errors import InnetError
+from innet.core.settings import ThroughputSettings
+from innet.experiments.throughput import SHAPES, all_reduce_settings
 from innet.mininet.network import made, network, scratch
 from innet.mininet.nodes import BuiltinSwitch
 from innet.mininet.settings import NetSettings
 from innet.mininet.worker_pool import WorkerPool, interface_packets
 from innet.processes.outcomes import load
 from innet.records import Report, Seconds
+from innet.records.throughput import Point
 
 Watch = Callable[[str], None]
 
@@ -185,3 +188,33 @@ def packets(net: Any) -> int:
         else interface_packets(each)
         for each in net.switches
     )
+
+
+# ----------------------------------------------------------------------------
+# Points of a throughput sweep on a Mininet network.
+
+_TIMEOUT = 1.0  # seconds: packets that are only late are not sent again
+
+
+def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
+    """The all-reduces of a point; see ``innet.experiments.throughput.Measure``."""
+    gradients = all_reduce_settings(point, settings)
+    result = run(
+        NetSettings.model_validate(
+            {
+                "switch": point.switch,
+                "workers": point.workers,
+                "codec": point.codec,
+                "values_per_packet": point.values_per_packet,
+                "window": point.window,
+                "size": gradients.size,
+                "density": settings.density,
+                "seed": settings.seed,
+                "rounds": 1 + settings.rounds,
+                "framing": settings.framing,
+                "timeout": _TIMEOUT,
+                **SHAPES[point.topology],
+            }
+        )
+    )
+    return list(result.reports)

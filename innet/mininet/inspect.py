@@ -1,4 +1,4 @@
-"""What running switches hold, as tables for people: the same for both kinds of switch."""
+"""What switches answer to ``table_dump``, both kinds alike."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rich.table import Table
 
 from innet.core.errors import ControlError, InputError
-from innet.mininet.table_dump import entries
-from innet.mininet.worker_pool import whole
+from innet.mininet.control import entries, exact_value, read_registers
 from innet.protocol import SlotReader, SlotRegisters
 from innet.switch import load_program
 from innet.switch.control.names import Names
@@ -45,18 +44,18 @@ def registers(switch: P4Switch, name: str | None = None, index: int | None = Non
     if name is None:
         table = _table(f"Registers of {switch.name}", "name", ">cells", ">bits", ">not 0")
         for array in arrays:
-            used = sum(map(bool, cells_of(switch, array.name)))
+            used = sum(map(bool, read_registers(switch, array.name)))
             table.add_row(array.name, str(array.size), str(array.width), str(used))
         return table
-    whole = arrays[Names("register", (each.name for each in arrays)).find(name)].name
-    cells = list(enumerate(cells_of(switch, whole)))
+    register = arrays[Names("register", (each.name for each in arrays)).find(name)].name
+    cells = list(enumerate(read_registers(switch, register)))
     if index is not None:
         if not 0 <= index < len(cells):
-            raise ControlError(f"index {index} is not in 0..{len(cells) - 1} of {whole}")
+            raise ControlError(f"index {index} is not in 0..{len(cells) - 1} of {register}")
         cells = cells[index : index + 1]
     else:
         cells = [(place, value) for place, value in cells if value]
-    table = _table(f"{whole} of {switch.name}", ">index", ">value", ">hexadecimal")
+    table = _table(f"{register} of {switch.name}", ">index", ">value", ">hexadecimal")
     _fill(table, [(str(place), str(value), hex(value)) for place, value in cells])
     return table
 
@@ -77,11 +76,11 @@ def tables(switch: P4Switch, name: str | None = None) -> Table:
                 number = switch.command(f"table_num_entries {each.name}")
                 table.add_row(each.name, key, number, str(each.max_size))
         return table
-    whole = found[Names("table", (each.name for each in found)).find(name)]
-    keys = [key.name.rpartition(".")[2] for key in whole.keys]
-    title = f"{whole.name} of {switch.name}"
+    chosen = found[Names("table", (each.name for each in found)).find(name)]
+    keys = [key.name.rpartition(".")[2] for key in chosen.keys]
+    title = f"{chosen.name} of {switch.name}"
     table = _table(title, ">handle", *keys, "action", ">priority")
-    dump = switch.command(f"table_dump {whole.name}")
+    dump = switch.command(f"table_dump {chosen.name}")
     _fill(
         table, [(str(each.handle), *each.key, each.action, each.priority) for each in entries(dump)]
     )
@@ -124,7 +123,7 @@ def slots(switch: P4Switch, shared: SharedPlan) -> Table:
     )
     rows = []
     for plan in shared.jobs:
-        read = cache(lambda _, register: cells_of(switch, register))
+        read = cache(lambda _, register: read_registers(switch, register))
         for slot, version, found in held(plan, _only(switch.name, read)):
             rows.append((str(plan.job.number), str(slot), str(version), *_who(plan, found)))
     _fill(table, rows)
@@ -138,7 +137,7 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
         NetworkError: a switch is not running.
     """
     by_name = {switch.name: switch for switch in switches}
-    read = cache(lambda name, register: cells_of(by_name[name], register))
+    read = cache(lambda name, register: read_registers(by_name[name], register))
     table = _table("Who waits for whom", ">job", ">slot", ">version", ">chunk", "in", "waits for")
     rows = []
     for plan in shared.jobs:
@@ -152,20 +151,6 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
     return table
 
 
-def cells_of(switch: P4Switch, register: str) -> list[int]:
-    """A whole register array.
-
-    Raises:
-        ControlError: there is no such register.
-        NetworkError: the switch is not running.
-    """
-    answer = switch.command(f"register_read {register}")
-    _, equals, values = answer.rpartition("= ")
-    if not equals:
-        raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
-    return [int(value) for value in values.replace(",", " ").split()]
-
-
 def held(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
     """The copies of slots that hold a chunk of the job: slot, version, and what is there.
 
@@ -173,7 +158,7 @@ def held(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
         ControlError: a cell that simple_switch cannot hand out.
     """
     registers_of = Probe(
-        lambda switch, register, index: whole(
+        lambda switch, register, index: exact_value(
             read(switch, register)[index], f"{register}[{index}] of {switch}"
         )
     )

@@ -1,28 +1,126 @@
-"""Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch."""
+"""Into another network namespace and back, and what is set there without a tool.
+
+Sources: setns(2), network_namespaces(7), netdevice(7), linux/ethtool.h.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import shutil
 import socket
+import struct
 import sys
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from innet.bmv2.choice import Controls
 from innet.bmv2.session import refused
 from innet.bmv2.simple_switch import find_simple_switch
+from innet.core import child_process
+from innet.core.child_process import ChildProcess
 from innet.core.errors import ControlError, InputError, NetworkError, StalledError
-from innet.mininet import processes
 from innet.mininet.debian import Host, Switch, log_error
-from innet.mininet.namespaces import listens, network_namespace_of, set_mtu, turn_offloads_off
-from innet.mininet.processes import NodeProcess
+
+_CLONE_NEWNET = 0x40000000
+_SIOCSIFMTU = 0x8922
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = {  # ETHTOOL_S...: receive and transmit checksums, scatter-gather, segmentation
+    "rx": 0x15,
+    "tx": 0x17,
+    "sg": 0x19,
+    "tso": 0x1F,
+    "gso": 0x24,
+    "gro": 0x2C,
+}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def network_namespace_of(pid: int) -> Iterator[None]:
+    """This thread is in the network namespace of process ``pid`` while the context is open.
+
+    Sockets that are opened there stay there.
+
+    Raises:
+        NetworkError: there is no such process, or not root.
+    """
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    try:
+        _enter(f"/proc/{pid}/ns/net")
+        try:
+            yield
+        finally:
+            if _libc.setns(own, _CLONE_NEWNET):
+                raise NetworkError("cannot return to the network namespace that was left.")
+    finally:
+        os.close(own)
+
+
+def _enter(path: str) -> None:
+    try:
+        namespace = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise NetworkError(f"no network namespace at {path}: {error.strerror}.") from None
+    try:
+        if _libc.setns(namespace, _CLONE_NEWNET):
+            raise NetworkError(
+                f"cannot enter {path}: {os.strerror(ctypes.get_errno())}; run as root."
+            )
+    finally:
+        os.close(namespace)
+
+
+def turn_offloads_off(interface: str) -> None:
+    """Let an interface of this namespace send and deliver frames as they are on a cable.
+
+    On a veth pair checksums would never be computed and segments never be cut, since both ends are
+    the same kernel's; a P4 program would see what no cable carries. What a driver does not have is
+    left alone.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for command in _OFFLOADS.values():
+            value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
+            request = struct.pack("16sP", interface.encode(), ctypes.addressof(value)).ljust(40)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(sock, _SIOCETHTOOL, request)
+
+
+def set_mtu(interface: str, mtu: int) -> None:
+    """Let an interface of this namespace carry frames of up to ``mtu`` bytes behind the Ethernet
+    header.
+
+    Raises:
+        NetworkError: its driver cannot.
+    """
+    request = struct.pack("16si", interface.encode(), mtu).ljust(40)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock, _SIOCSIFMTU, request)
+        except OSError as error:
+            raise NetworkError(
+                f"interface {interface} takes no frames of {mtu} bytes: {error.strerror}."
+            ) from None
+
+
+def listens(port: int) -> bool:
+    """Whether something listens at a TCP port of this namespace's loopback interface."""
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+# ----------------------------------------------------------------------------
+# Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch.
 
 _READY_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
@@ -128,7 +226,7 @@ class P4Switch(Switch):
             folder = tempfile.mkdtemp(prefix=f"innet-{name}-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
         self.folder = Path(folder)
-        self.process: NodeProcess | None = None
+        self.process: ChildProcess | None = None
 
     def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface
         """Called by Mininet: start the program, and wait until it takes packets.
@@ -204,18 +302,23 @@ class BuiltinSwitch(P4Switch):
     def _launch(self, interfaces: Mapping[int, str]) -> None:
         rules = self.folder / f"{self.name}.commands"
         rules.write_text("\n".join(self.commands) + "\n", encoding="utf-8")
-        words: list[str | Path] = [processes.PYTHON, "-m", "innet.processes.switch", self.program]
+        words: list[str | Path] = [
+            child_process.PYTHON,
+            "-m",
+            "innet.processes.switch",
+            self.program,
+        ]
         words += ["--commands", rules, "--control", self._socket]
         words += ["--engine", self.engine, "--seed", str(self.seed)]
         if self.pcap is not None:
             words += ["--pcap", self.pcap]
         for port, interface in interfaces.items():
             words += ["--interface", f"{port}@{interface}"]
-        self.process = NodeProcess(
+        self.process = ChildProcess(
             f"switch {self.name}",
-            self.pid,
             words,
             self.folder / f"{self.name}.log",
+            node=self.pid,
             environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
@@ -306,8 +409,8 @@ class Bmv2Switch(P4Switch):
                     "another thrift_port."
                 )
         log = self.folder / f"{self.name}.log"
-        self.process = NodeProcess(
-            f"switch {self.name}", self.pid, [*words, self.program], log, talks=False
+        self.process = ChildProcess(
+            f"switch {self.name}", [*words, self.program], log, node=self.pid, talks=False
         )
 
     def _wait(self) -> None:

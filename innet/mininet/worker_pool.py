@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import selectors
 import sys
 import time
@@ -15,14 +14,15 @@ from typing import Any, Self
 import numpy as np
 
 from innet.allreduce.loop import Vector
-from innet.bmv2.simple_switch import MAX_READ
-from innet.core.errors import ControlError, InnetError, NetworkError, StalledError
-from innet.mininet import processes
-from innet.mininet.coordinator import Leader
+from innet.core import child_process
+from innet.core.child_process import ChildProcess
+from innet.core.errors import InnetError, NetworkError, StalledError
+from innet.mininet.control import NetworkSwitches, read_register
 from innet.mininet.network import check_switches
-from innet.mininet.processes import NodeProcess
 from innet.processes.settings import JobSettings, ServerSettings, SessionSettings, WorkerSettings
 from innet.records import Report
+from innet.service.coordinator import JobCoordinator
+from innet.service.protocol import Message
 from innet.topology import Plan, SharedPlan
 
 _READY_SECONDS = 120.0
@@ -61,10 +61,21 @@ class WorkerPool:
         self._settings = settings
         self._folder = folder
         self._program = program
-        self.processes: list[NodeProcess] = []
+        self.processes: list[ChildProcess] = []
         self.left: dict[int, str] = {}
-        self._servers: list[NodeProcess] = []
-        self._leader = Leader(plan, lambda switch, line: str(net.get(switch).command(line)))
+        self._servers: list[ChildProcess] = []
+        self._switches = NetworkSwitches(
+            plan, lambda switch, line: str(net.get(switch).command(line)), self._begin_epoch
+        )
+        self._job = JobCoordinator(
+            settings.program,
+            len(plan.workers),
+            self._switches,
+            self._tell,
+            number=plan.job.number,
+            epoch=plan.job.epoch,
+        )
+        self._job.start()
         self._goes_on = settings.partial_after is not None
         self._deadline = 0.0
         self._renew_by = 0.0
@@ -97,12 +108,12 @@ class WorkerPool:
     @property
     def present(self) -> tuple[int, ...]:
         """Workers that take part."""
-        return self._leader.present
+        return self._job.present
 
     @property
     def summed(self) -> tuple[int, ...]:
         """Workers whose gradients are in the last sum; some may have died since."""
-        return self._leader.plan.job.present
+        return self._switches.plan.job.present
 
     def outcome(self, worker: int) -> Path:
         """Where a worker writes what verification needs."""
@@ -137,7 +148,7 @@ class WorkerPool:
         self._events.clear()
         for worker in self.present:
             self.outcome(worker).unlink(missing_ok=True)
-            self.processes[worker].tell("go")
+            self.processes[worker].tell("start")
         self._be_patient()
 
     def poll(self, seconds: float = _TURN) -> bool:
@@ -154,7 +165,7 @@ class WorkerPool:
                 selector.register(self.processes[worker].fileno(), selectors.EVENT_READ, worker)
             for key, _ in selector.select(seconds) if waiting else ():
                 self._hear(int(key.data))
-        self._lead()
+        self._expel_late()
         late = self._waiting()
         if late and time.monotonic() > self._deadline:
             names = ", ".join(map(str, late))
@@ -186,41 +197,41 @@ class WorkerPool:
             return
         if "report" in event:
             self._events[worker] = event
-        elif "renew" in event:
-            if not self._leader.asked:
+        elif event.get("request") == "renew":
+            if not self._job.is_renewing:
                 self._renew_by = time.monotonic() + self._settings.give_up
-            self._leader.ask(worker, map(int, event["without"]))
+            self._job.request_epoch(worker, event["epoch"], event["without"])
 
     def _lose(self, worker: int, why: str) -> None:
-        self._leader.depart(worker)
         self.left[worker] = why
         self.processes[worker].end()
+        self._job.expel([worker])
 
-    def _lead(self) -> None:
-        """Begin the job's next epoch if all have asked for it who are to."""
-        if not self._leader.asked:
-            return
-        if time.monotonic() > self._renew_by:
-            for worker in self._leader.awaited:
+    def _expel_late(self) -> None:
+        """End workers that were left out, or that did not ask for the next epoch in time."""
+        late = self._settings.partial_after
+        for worker in sorted(self._job.absent - set(self.left)):
+            name = self.processes[worker].name
+            self._lose(worker, f"{name} was late by {late:g} s or more.")
+        if self._job.is_renewing and time.monotonic() > self._renew_by:
+            for worker in self._job.awaited:
                 name = self.processes[worker].name
                 self._lose(worker, f"{name} did not ask for the next epoch when the others did.")
-        if self._leader.awaited:
-            return
-        for worker in self._leader.without:
-            name = self.processes[worker].name
-            self._lose(worker, f"{name} was late by {self._settings.partial_after:g} s or more.")
-        asked = self._leader.asked
-        plan = self._leader.begin()
+
+    def _begin_epoch(self, plan: Plan) -> None:
+        """Tell the servers of an epoch, before the workers."""
         shared = getattr(self._net.topo, "plan", None)
         if isinstance(shared, SharedPlan):  # for whoever looks into the network
             self._net.topo.plan = shared.with_job(plan)
-        line = json.dumps({"absent": sorted(plan.job.absent)})
         for server in self._servers:
-            server.tell(line)
+            server.send({"plan": {"absent": sorted(plan.job.absent)}})
             self._event(server.hear(_READY_SECONDS, "ready"), server)
-        for worker in asked:
-            self.processes[worker].tell(line)
         self._be_patient()
+
+    def _tell(self, worker: int, message: Message) -> None:
+        """Answer a worker's request for the next epoch; it waits for nothing else."""
+        if "plan" in message:
+            self.processes[worker].send(message)
 
     def _check_others(self) -> None:
         """Raise NetworkError if a switch or a server has ended."""
@@ -229,7 +240,7 @@ class WorkerPool:
             if not server.running:
                 raise server.death()
 
-    def _launch(self, worker: int, node: Any) -> NodeProcess:
+    def _launch(self, worker: int, node: Any) -> ChildProcess:
         own: dict[str, Any] = {
             "worker": worker,
             "interface": node.defaultIntf().name,
@@ -242,31 +253,31 @@ class WorkerPool:
         settings = self._settings.model_copy(update=own)
         return self._start(f"worker {worker}", node, self._program, settings)
 
-    def _launch_server(self, node: Any) -> NodeProcess:
+    def _launch_server(self, node: Any) -> ChildProcess:
         shared = {name: getattr(self._settings, name) for name in JobSettings.model_fields}
         settings = ServerSettings(interface=node.defaultIntf().name, **shared)
         return self._start("parameter server", node, "innet.processes.parameter_server", settings)
 
-    def _start(self, name: str, node: Any, program: str, settings: JobSettings) -> NodeProcess:
+    def _start(self, name: str, node: Any, program: str, settings: JobSettings) -> ChildProcess:
         path = self._folder / f"{name.replace(' ', '')}.json"
         path.write_text(settings.model_dump_json(), encoding="utf-8")
-        return NodeProcess(
+        return ChildProcess(
             f"{name} on {node.name}",
-            node.pid,
-            [processes.PYTHON, "-m", program, path, "--wait"],
+            [child_process.PYTHON, "-m", program, path, "--wait"],
             path.with_suffix(".log"),
+            node=node.pid,
             environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
-    def _event(self, line: str, process: NodeProcess) -> dict[str, Any]:
+    def _event(self, line: str, process: ChildProcess) -> dict[str, Any]:
         """What a worker says; it may ask for registers of switches before it goes on."""
         event: dict[str, Any] = json.loads(line)
         if "error" in event:
             kind = StalledError if event.get("stalled") else NetworkError
             raise kind(f"{process.name}: {event['error']}")
-        if "read" in event:
-            switch, register, index = event["read"]
-            process.tell(json.dumps(self._read(str(switch), str(register), int(index))))
+        if event.get("request") == "read":
+            value = self._read(event["switch"], event["register"], event["index"])
+            process.send({"value": value})
         return event
 
     def _read(self, switch: str, register: str, index: int) -> int | None:
@@ -279,31 +290,6 @@ class WorkerPool:
     def _end(self) -> None:
         for process in [*self.processes, *self._servers]:
             process.end()
-
-
-def read_register(switch: Any, register: str, index: int) -> int:
-    """One cell of a register of a running switch of either kind.
-
-    Raises:
-        ControlError: no such register or cell, or one that cannot be read.
-        NetworkError: the switch is not running.
-    """
-    answer = switch.command(f"register_read {register} {index}")
-    found = re.search(r"=\s*(\d+)", answer)
-    if found is None:
-        raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
-    return whole(int(found[1]), f"{register}[{index}] of {switch.name}")
-
-
-def whole(value: int, what: str) -> int:
-    """What a cell holds, unless simple_switch can hand out a part of it only.
-
-    Raises:
-        ControlError: it is the largest number that simple_switch names, for any that is larger.
-    """
-    if value == MAX_READ:
-        raise ControlError(f"simple_switch cannot say what {what} holds: more than 63 bits.")
-    return value
 
 
 def interface_packets(switch: Any) -> int:

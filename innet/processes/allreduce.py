@@ -7,17 +7,21 @@ The file and ``--set`` fill ``innet.processes.settings.WorkerSettings``; all wor
 in ``worker`` and their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An
 error ends it with status 1 and a message on standard error.
 
-With --wait it is led by another program: it first prints {"ready": true}, and begins each
-all-reduce when a line comes in on standard input; where it gives up it asks for registers of the
-switches, {"read": [switch, register, index]}, and takes a number or null as the answer; where sums
-lack workers who were late it asks for the job's next epoch (``innet.processes.session.renewing``);
-an error is printed as {"error": message, "stalled": whether it waited too long} too.
+With --wait another process coordinates the workers. This one first prints {"ready": true}, and
+begins each all-reduce when a line comes in on standard input. It writes requests to standard output
+and reads their answers, as a client of a switch service does (``innet.service.protocol``):
+
+    {"request": "renew", "epoch": 7, "without": [2]}          sums lack workers who were late
+    {"plan": {"epoch": 8, "absent": [2]}, "newcomers": []}    the job's next epoch has begun
+    {"request": "read", "switch": "s1", "register": ..., "index": 0}   it waited too long: for whom?
+    {"value": 7}                                              or null, where it cannot be read
+
+An error is printed as {"error": message, "stalled": whether it waited too long} too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -40,7 +44,7 @@ from innet.experiments import allreduce
 from innet.experiments.outputs import check_writable, save_array
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.outcomes import save
-from innet.processes.session import joined_session
+from innet.processes.session import ask, joined_session
 from innet.processes.settings import WorkerSettings
 from innet.records import Report
 from innet.topology import RegisterReader
@@ -121,11 +125,11 @@ def _diagnosis(worker: Worker, read: RegisterReader) -> str | None:
 
 def _asking(switch: str, register: str, index: int) -> int:
     """Have whoever started this process read a register."""
-    say({"read": [switch, register, index]})
-    answer = json.loads(sys.stdin.readline() or "null")
-    if answer is None:
+    fields = {"switch": switch, "register": register, "index": index}
+    value = ask({"request": "read", **fields})["value"]
+    if value is None:
         raise ControlError(f"{switch} cannot be asked for {register}.")
-    return int(answer)
+    return int(value)
 
 
 def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:

@@ -5,15 +5,15 @@
 The file holds ``innet.processes.settings.ServerSettings``: what the job's workers are told, and for
 raw Ethernet the server's interface. It prints {"ready": true} once it listens, and serves until
 standard input ends (with --wait) or it is interrupted; then it prints what it has counted. A line
-{"absent": [workers that take no part]} on standard input begins the job's next epoch, which it
-answers by {"ready": true} again. An error ends it with status 1 and a message on standard error.
+{"plan": {"absent": [workers that take no part]}} on standard input begins the job's next epoch,
+which it answers by {"ready": true} again. An error ends it with status 1 and a message on standard
+error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import select
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ from innet.network import ClockedTransport, Host
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.settings import ServerSettings
 from innet.protocol.parameter_server import ParameterServer
+from innet.service.protocol import decode
 from innet.topology import Plan, PlannedHost, aggregation_of, following
 
 _TURN = 0.2  # seconds between two looks at whether to end
@@ -79,7 +80,7 @@ def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, A
     with connect_host(plan, host, settings.interface) as transport:
         say({"ready": True})
         while line := serve(end, transport, told):
-            plan = following(plan, json.loads(line)["absent"])
+            plan = following(plan, decode(line.encode())["plan"]["absent"])
             before, end = end, _end(plan, host)
             end.counters, end.collisions = before.counters, before.collisions
             say({"ready": True})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from innet.network import ClockedTransport
 from innet.processes.commandline import say
 from innet.processes.settings import SessionSettings
 from innet.service import join
-from innet.service.daemon import key_of
+from innet.service.process import key_of
+from innet.service.protocol import Message, decode
 from innet.topology import Plan, RegisterReader, following
 
 
@@ -92,11 +92,21 @@ def joined_session(
         )
 
 
-def renewing(plan: Plan) -> Renew:
-    """Asks whoever started this process to lead the workers to the job's next epoch.
+def ask(request: Message) -> Message:
+    """Have the process that started this one answer a request.
 
-    It prints {"renew": present epoch, "without": [workers to go on without]} and waits for a line
-    of standard input, {"absent": [who takes no part from now on]}.
+    Raises:
+        EOFError: it is gone.
+    """
+    say(request)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return decode(line.encode())
+
+
+def renewing(plan: Plan) -> Renew:
+    """Asks the process that started this one for the job's next epoch, and waits for its plan.
 
     Args:
         plan: of the job as it begins.
@@ -105,11 +115,8 @@ def renewing(plan: Plan) -> Renew:
 
     def renew(late: tuple[int, ...]) -> Plan:
         nonlocal present
-        say({"renew": present.job.epoch, "without": list(late)})
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError  # whoever started this process is gone
-        present = following(present, json.loads(line)["absent"])
+        answer = ask({"request": "renew", "epoch": present.job.epoch, "without": list(late)})
+        present = following(present, answer["plan"]["absent"])
         return present
 
     return renew

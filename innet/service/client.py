@@ -27,7 +27,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_real
-from innet.service.channel import Channel, resolve
+from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
 from innet.service.slot_partition import plan_of
 from innet.service.transport import Departure, ServiceTransport

@@ -1,110 +1,135 @@
-"""Who is in which job, without sockets or clocks: requests and departures in, messages out.
+"""Who is in which job and when its next epoch begins, without sockets or clocks.
 
-A job begins once all its workers are joined_session, each with an address that it has shown. Each
-beginning is an epoch: what was under way before counts no more. Whoever leaves, on purpose or by
-losing the connection, frees the session; the others are told, and go on when all have asked for the
-next epoch: with somebody else on that session, or without whom they name. Who was left out takes
-part again in the first epoch that begins after it has asked. A job is over when its last worker has
-left.
+A job begins once all its workers are ready. Each beginning is an epoch: packets of the epoch before
+no longer count. After a failure every worker requests the next epoch, and may name workers to go on
+without; it begins when all others have requested it. A worker that was left out takes part again in
+the first epoch that begins after it has requested one.
 
-    absent ── join ──► joined_session ── hello (an address) ──► ready ── all are ready ──► running
-                                                          ▲                       │  │
-                                                          ├────────── renew ──────┘  │
-                                                          └── renew ── left out ◄────┘
+    absent ── join ──► joined ── ready ──► ready ── all are ready ──► running
+                                             ▲                         │  │
+                                             ├──── request_epoch ──────┘  │
+                                             └── request_epoch ── left out ◄┘
+
+The switch service coordinates the workers that connect to it (``Jobs``); a run in Mininet
+coordinates the worker processes that it has started (``innet.mininet.worker_pool``).
 """
 
 from __future__ import annotations
 
 import enum
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from innet.core.errors import InputError
 from innet.service.protocol import LONGEST_NAME, LONGEST_TERMS, TOKEN, Message
 from innet.transport.peers import Address
 
 
-class HostedSwitch(Protocol):
-    """Where jobs are admitted."""
+class Switches(Protocol):
+    """The switches that a job runs on, as its coordinator controls them."""
 
-    def begin(self, job: RunningJob, addresses: dict[int, Address]) -> Message:
-        """Admit the workers at ``addresses``, and nobody else; what they are to be told."""
+    def begin_epoch(self, job: JobCoordinator) -> Message:
+        """Admit ``job.present`` under ``job.epoch``, and nobody else.
 
-    def end(self, place: int) -> None:
-        """Admit nobody there any more."""
+        Returns:
+            The description of the plan, for these workers.
+        """
+
+    def end_job(self, job: JobCoordinator) -> None:
+        """Admit none of its workers any more."""
 
 
 class State(enum.Enum):
     """Of a worker; see above."""
 
-    SEATED = "joined_session"
+    JOINED = "joined"
     READY = "ready"
     RUNNING = "running"
     LEFT_OUT = "left out"
 
 
 @dataclass(slots=True)
-class WorkerSession:
+class JobMember:
     """A worker of a job.
 
     Attributes:
-        client: its connection.
-        token: what its datagram must hold.
+        client: who speaks for it, in the coordinator's messages.
+        token: what its datagram must hold, where it has to show its address.
         state: where it is.
         address: where its frames come from, once it has shown it.
         is_new: it was not in the epoch before.
-        asked: when it asked for the next epoch, as a number that grows.
-        without: workers that it asked to leave out.
+        requested: when it requested the next epoch, as a number that grows.
+        without: workers that it wants to go on without.
     """
 
     client: int
-    token: bytes
-    state: State = State.SEATED
+    token: bytes = b""
+    state: State = State.JOINED
     address: Address | None = None
     is_new: bool = True
-    asked: int = 0
+    requested: int = 0
     without: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
-class RunningJob:
-    """A job that somebody has joined.
+class JobCoordinator:
+    """The workers of one job, and the epochs that they go through together.
 
     Attributes:
         name: as its workers call it.
         workers: how many it has.
-        place: its part of the switch.
+        switches: what it runs on.
+        tell: takes (client, message): what workers are to be told.
+        partition: its part of the switch.
         number, epoch: as in the header.
         epochs: how many have begun.
         terms: what all workers have in common, as the first who said so has it.
         absent: workers that take no part in this epoch.
-        seats: by worker.
+        members: by worker.
     """
 
     name: str
     workers: int
-    place: int
-    number: int
-    epoch: int
+    switches: Switches
+    tell: Callable[[int, Message], None]
+    partition: int = 0
+    number: int = 1
+    epoch: int = 0
     epochs: int = 0
     terms: str | None = None
     absent: frozenset[int] = frozenset()
-    seats: dict[int, WorkerSession] = field(default_factory=dict)
+    members: dict[int, JobMember] = field(default_factory=dict)
+    _requests: int = 0
 
     def _in(self, state: State) -> set[int]:
-        return {worker for worker, session in self.seats.items() if session.state is state}
+        return {worker for worker, member in self.members.items() if member.state is state}
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """Workers that take part in this epoch."""
+        return tuple(worker for worker in range(self.workers) if worker not in self.absent)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all workers of this epoch are in it."""
+        return self._in(State.RUNNING) == set(self.present)
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether somebody waits for the next epoch."""
+        return bool(self._in(State.READY))
 
     @property
     def left_out(self) -> set[int]:
         """Workers without whom the next epoch begins."""
         ready = self._in(State.READY)
         out = set(self.absent - ready)
-        # Who asked first says whom to go without; who is left out has no say.
-        for worker in sorted(ready, key=lambda each: self.seats[each].asked):
+        # The first who requested it decides; requests of those who are left out do not count.
+        for worker in sorted(ready, key=lambda each: self.members[each].requested):
             if worker not in out:
-                out |= self.seats[worker].without
+                out |= self.members[worker].without
         return out
 
     @property
@@ -113,63 +138,141 @@ class RunningJob:
         there = self._in(State.READY) | self.left_out
         return [worker for worker in range(self.workers) if worker not in there]
 
-    @property
-    def is_running(self) -> bool:
-        """Whether all workers of this epoch are in it."""
-        return self._in(State.RUNNING) == set(range(self.workers)) - self.absent
+    def start(self) -> None:
+        """All workers are there, in an epoch that the switches have been set up with."""
+        self.members = {
+            worker: JobMember(worker, state=State.RUNNING, is_new=False)
+            for worker in range(self.workers)
+        }
 
+    def ready(self, worker: int) -> None:
+        """A worker that has joined can take part."""
+        self._set_ready(self.members[worker])
+        self._tell_others(worker, {"joined": worker})
+        self._begin_if_all_are_ready()
 
-class Place(NamedTuple):
-    """Where a client sits."""
+    def request_epoch(self, worker: int, epoch: object, without: object = ()) -> None:
+        """A worker asks for the next epoch.
 
-    job: RunningJob
-    worker: int
+        A request that was made before the present epoch began has no effect: its wish is fulfilled.
+
+        Args:
+            worker: which.
+            epoch: the one that it is in.
+            without: workers that it wants to go on without.
+
+        Raises:
+            InputError: it cannot go on without these.
+        """
+        if not (isinstance(without, (list, tuple)) and all(map(_is_int, without))) or (
+            worker in without
+        ):
+            raise InputError(f"worker {worker} cannot go on without {without!r:.100}.")
+        member = self.members[worker]
+        if member.state is State.JOINED:
+            return
+        if member.state is not State.LEFT_OUT and epoch != self.epoch:
+            return
+        if member.state is not State.READY:
+            self._set_ready(member)
+            self._tell_others(worker, {"renewing": worker})
+        member.without = frozenset(without) & frozenset(range(self.workers))
+        self._begin_if_all_are_ready()
+
+    def leave(self, worker: int, *, on_purpose: bool = False) -> JobMember:
+        """A worker is gone. The others wait for it, unless they name it; it may join again."""
+        member = self.members.pop(worker)
+        if self.members:
+            self._tell_others(worker, {"left": worker, "on_purpose": on_purpose})
+            self._tell_awaited()
+        else:
+            self.switches.end_job(self)
+        return member
+
+    def expel(self, workers: Iterable[int]) -> None:
+        """Workers are gone for good: nobody waits for them any more."""
+        for worker in workers:
+            self.members.pop(worker, None)
+            self.absent |= {worker}
+        if self.is_renewing:
+            self._begin_if_all_are_ready()
+
+    def _set_ready(self, member: JobMember) -> None:
+        self._requests += 1
+        member.requested = self._requests
+        member.state = State.READY
+
+    def _begin_if_all_are_ready(self) -> None:
+        if self.awaited:
+            self._tell_awaited()
+            return
+        self.absent = frozenset(self.left_out)
+        self.epoch = (self.epoch + 1) % 0x10000
+        self.epochs += 1
+        plan = self.switches.begin_epoch(self)
+        present = [self.members[worker] for worker in self.present]
+        newcomers = [worker for worker in self.present if self.members[worker].is_new]
+        for worker, member in self.members.items():
+            member.is_new = worker in self.absent
+            member.without = frozenset()
+            if member.is_new and member.state is State.RUNNING:
+                member.state = State.LEFT_OUT
+                self.tell(member.client, {"left_out": list(self.present)})
+        for member in present:
+            member.state = State.RUNNING
+            self.tell(member.client, {"plan": plan, "newcomers": newcomers})
+        self._tell_awaited()  # those who were left out
+
+    def _tell_awaited(self) -> None:
+        for member in self.members.values():
+            if member.state is State.READY:
+                self.tell(member.client, {"awaited": self.awaited})
+
+    def _tell_others(self, worker: int, message: Message) -> None:
+        for other, member in self.members.items():
+            if other != worker:
+                self.tell(member.client, message)
 
 
 class Jobs:
-    """The jobs of a service.
+    """The jobs of a switch service: its clients' requests and departures in, messages out.
 
     Args:
-        board: where they are admitted.
-        places: how many there may be at the same time.
+        switches: where they are admitted.
+        partitions: how many there may be at the same time.
         workers: how many workers a job may have.
-        say: takes (client, message): what clients are to be told.
+        tell: takes (client, message): what clients are to be told.
         draw: a random number below its argument; for the jobs' numbers and first epochs, which
             should differ from those of an earlier service at the same address.
     """
 
     def __init__(
         self,
-        board: HostedSwitch,
-        places: int,
+        switches: Switches,
+        partitions: int,
         workers: int,
-        say: Callable[[int, Message], None],
+        tell: Callable[[int, Message], None],
         draw: Callable[[int], int] = secrets.randbelow,
     ) -> None:
-        self._board = board
-        self._places = places
+        self._switches = switches
+        self._partitions = partitions
         self._workers = workers
-        self._say = say
+        self._tell = tell
         self._draw = draw
-        self._jobs: dict[str, RunningJob] = {}
-        self._clients: dict[int, Place] = {}
-        self._tokens: dict[bytes, Place] = {}
-        self._requests = 0
+        self._jobs: dict[str, JobCoordinator] = {}
+        self._clients: dict[int, tuple[JobCoordinator, int]] = {}
+        self._tokens: dict[bytes, tuple[JobCoordinator, int]] = {}
 
-    def __iter__(self) -> Iterator[RunningJob]:
+    def __iter__(self) -> Iterator[JobCoordinator]:
         return iter(self._jobs.values())
 
-    def of(self, client: int) -> Place | None:
-        """Where a client sits; None if it has not joined."""
-        return self._clients.get(client)
-
     def join(self, client: int, message: Message) -> None:
-        """Give a client the session that it asks for, and a token to show its address with.
+        """Make a client the worker that it asks to be; it gets a token to show its address with.
 
         Raises:
-            InputError: no such session, or it is taken; nothing has changed.
+            InputError: there is no such worker, or it is there already; nothing has changed.
         """
-        name, worker, workers = self._asked(message)
+        name, worker, workers = self._requested(message)
         job = self._jobs.get(name)
         if job is None:
             job = self._new(name, workers)
@@ -184,149 +287,92 @@ class Jobs:
                 f"job {name!r} is one of {job.terms}; worker {worker} comes with {terms}. Give all "
                 "workers the same, or the job another name."
             )
-        if worker in job.seats:
+        if worker in job.members:
             raise InputError(
                 f"job {name!r} has a worker {worker} already, which is connected; give each worker "
                 "an index of its own, or the job another name."
             )
         self._jobs[name] = job
         job.terms = job.terms or terms
-        session = WorkerSession(client, secrets.token_bytes(TOKEN))
-        job.seats[worker] = session
-        self._clients[client] = self._tokens[session.token] = Place(job, worker)
-        self._say(client, {"token": session.token.hex()})
+        token = secrets.token_bytes(TOKEN)
+        job.members[worker] = JobMember(client, token)
+        self._clients[client] = self._tokens[token] = (job, worker)
+        self._tell(client, {"token": token.hex()})
 
     def hello(self, token: bytes, sender: Address) -> bool:
-        """A datagram with ``token`` came from ``sender``; whether it is anybody's."""
-        place = self._tokens.get(token)
-        if place is None or self._is_taken(sender, token):
+        """A datagram with ``token`` came from ``sender``; whether it is a worker's."""
+        if token not in self._tokens or self._is_taken(sender, token):
             return False
-        job, worker = place
-        session = job.seats[worker]
-        if session.state is State.SEATED:
-            session.address = sender
-            self._ready(session)
-            self._tell_others(place, {"joined": worker})
-            self._begin_if_all_are_ready(job)
+        job, worker = self._tokens[token]
+        if job.members[worker].state is State.JOINED:
+            job.members[worker].address = sender
+            job.ready(worker)
         return True
 
     def renew(self, client: int, message: Message) -> None:
-        """A client asks for the job's next epoch.
-
-        A request from one that has not seen the present epoch yet is none: it gets what it wants.
+        """A client asks for its job's next epoch.
 
         Raises:
             InputError: it has not joined; or cannot go on without the workers that it names.
         """
-        place = self._clients.get(client)
-        if place is None:
+        if client not in self._clients:
             raise InputError("join a job first.")
-        job, worker = place
-        without = message.get("without", [])
-        if not (isinstance(without, list) and all(map(_whole, without))) or worker in without:
-            raise InputError(f"worker {worker} cannot go on without {without!r:.100}.")
-        session = job.seats[worker]
-        if session.state is State.SEATED:
-            return
-        if session.state is not State.LEFT_OUT and message.get("epoch") != job.epoch:
-            return
-        if session.state is not State.READY:
-            self._ready(session)
-            self._tell_others(place, {"renewing": worker})
-        session.without = frozenset(without) & frozenset(range(job.workers))
-        self._begin_if_all_are_ready(job)
+        job, worker = self._clients[client]
+        job.request_epoch(worker, message.get("epoch"), message.get("without", []))
 
     def gone(self, client: int, *, left: bool = False) -> None:
         """A client is not there any more: its connection ended, or it ``left`` on purpose."""
-        place = self._clients.pop(client, None)
-        if place is None:
+        if client not in self._clients:
             return
-        job, worker = place
-        del self._tokens[job.seats.pop(worker).token]
-        if not job.seats:
+        job, worker = self._clients.pop(client)
+        del self._tokens[job.leave(worker, on_purpose=left).token]
+        if not job.members:
             del self._jobs[job.name]
-            self._board.end(job.place)
-            return
-        self._tell_others(place, {"left": worker, "on_purpose": left})
-        self._tell_awaited(job)
-
-    def _ready(self, session: WorkerSession) -> None:
-        self._requests += 1
-        session.asked = self._requests
-        session.state = State.READY
 
     def _is_taken(self, sender: Address, token: bytes) -> bool:
-        seats = (session for job in self for session in job.seats.values())
-        return any(session.address == sender and session.token != token for session in seats)
+        members = (member for job in self for member in job.members.values())
+        return any(member.address == sender and member.token != token for member in members)
 
-    def _asked(self, message: Message) -> tuple[str, int, int]:
+    def _requested(self, message: Message) -> tuple[str, int, int]:
         name, worker, workers = (message.get(each) for each in ("job", "worker", "workers"))
         # It is shown to people, so it is printable.
         if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= LONGEST_NAME):
             raise InputError(f"a job has a name of 1 to {LONGEST_NAME} printable characters.")
-        if not _whole(workers) or not 1 <= workers <= self._workers:
+        if not _is_int(workers) or not 1 <= workers <= self._workers:
             raise InputError(
                 f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "
                 "(--workers-max)."
             )
-        if not _whole(worker) or not 0 <= worker < workers:
+        if not _is_int(worker) or not 0 <= worker < workers:
             raise InputError(
                 f"there is no worker {worker!r} in job {name!r}; it has 0 .. {workers - 1}."
             )
         return name, worker, workers
 
-    def _new(self, name: str, workers: int) -> RunningJob:
-        taken = {job.place for job in self._jobs.values()}
-        free = [place for place in range(self._places) if place not in taken]
+    def _new(self, name: str, workers: int) -> JobCoordinator:
+        taken = {job.partition for job in self}
+        free = [partition for partition in range(self._partitions) if partition not in taken]
         if not free:
             names = ", ".join(repr(each) for each in self._jobs)
             raise InputError(
-                f"no room for job {name!r}: this switch takes {self._places} at the same time, and "
-                f"there are {names}. Leave one of them, or start the switch with more: by --jobs, "
-                "or by INNET_JOBS where a process of PyTorch's starts it."
+                f"no room for job {name!r}: this switch takes {self._partitions} at the same time, "
+                f"and there are {names}. Leave one of them, or start the switch with more: by "
+                "--jobs, or by INNET_JOBS where a process of PyTorch's starts it."
             )
-        numbers = {job.number for job in self._jobs.values()}
+        numbers = {job.number for job in self}
         number = next(n for n in iter(lambda: 1 + self._draw(0xFFFF), 0) if n not in numbers)
-        return RunningJob(name, workers, free[0], number, self._draw(0x10000))
-
-    def _begin_if_all_are_ready(self, job: RunningJob) -> None:
-        if job.awaited:
-            self._tell_awaited(job)
-            return
-        job.absent = frozenset(job.left_out)
-        job.epoch = (job.epoch + 1) % 0x10000
-        job.epochs += 1
-        present = {
-            worker: job.seats[worker] for worker in sorted(job.seats) if worker not in job.absent
-        }
-        addresses = {
-            worker: session.address for worker, session in present.items() if session.address
-        }
-        plan = self._board.begin(job, addresses)
-        newcomers = [worker for worker, session in present.items() if session.is_new]
-        for worker, session in job.seats.items():
-            session.is_new = worker in job.absent
-            session.without = frozenset()
-            if session.is_new and session.state is State.RUNNING:
-                session.state = State.LEFT_OUT
-                self._say(session.client, {"left_out": sorted(present)})
-        for session in present.values():
-            session.state = State.RUNNING
-            self._say(session.client, {"plan": plan, "newcomers": newcomers})
-        self._tell_awaited(job)  # those who were left out
-
-    def _tell_awaited(self, job: RunningJob) -> None:
-        for session in job.seats.values():
-            if session.state is State.READY:
-                self._say(session.client, {"awaited": job.awaited})
-
-    def _tell_others(self, place: Place, message: Message) -> None:
-        for worker, session in place.job.seats.items():
-            if worker != place.worker:
-                self._say(session.client, message)
+        return JobCoordinator(
+            name,
+            workers,
+            self._switches,
+            self._tell,
+            partition=free[0],
+            number=number,
+            epoch=self._draw(0x10000),
+        )
 
 
-def _whole(value: Any) -> TypeGuard[int]:
+def _is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

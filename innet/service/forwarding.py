@@ -18,7 +18,7 @@ import numpy as np
 
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.service.hosted_switch import Board
+from innet.service.hosted_switch import HostedSwitch
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
 from innet.switch.jit.inline import Inlined, run
 from innet.transport.messages import failed, readable
@@ -87,15 +87,15 @@ class Forwarding:
 
     Args:
         ports: where they come from and go to.
-        board: with the program.
+        switch: with the program.
         traffic: where they are counted.
     """
 
-    def __init__(self, ports: PeerPorts, board: Board, traffic: Traffic) -> None:
+    def __init__(self, ports: PeerPorts, switch: HostedSwitch, traffic: Traffic) -> None:
         self._ports = ports
-        self._board = board
+        self._switch = switch
         self._traffic = traffic
-        self._embedding = board.switch.embed(ports.packets)
+        self._embedding = switch.switch.embed(ports.packets)
         self.run(0)  # compiled now, not when a packet waits
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
@@ -116,7 +116,7 @@ class Forwarding:
         counts = self._traffic.counts
         program = self._embedding.begin()
         try:
-            begun, cables = self._board.begun, self._ports.cables()
+            begun, cables = self._switch.begun, self._ports.cables()
             moved = Moved(*turns(most, cables, program, begun, counts, wake))
         finally:
             self._embedding.end()
@@ -172,7 +172,7 @@ class Forwarding:
 
     def _run(self, packets: PacketBatch) -> None:
         if len(packets):
-            left = self._board.process(packets)
+            left = self._switch.process(packets)
             self._ports.send(left)
             self._traffic.leave(left)
 

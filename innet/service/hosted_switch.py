@@ -18,11 +18,11 @@ from innet.topology import Plan, Probe, aggregation_of
 _TABLE = "admission"
 
 
-class Board:
-    """Runs the program, and admits jobs to its places.
+class HostedSwitch:
+    """Runs the program, and admits jobs to its partitions.
 
     Args:
-        places: how the switch is divided.
+        partitions: how the switch is divided.
         engine: "jit" or "interpret".
 
     Attributes:
@@ -30,11 +30,11 @@ class Board:
         begun: when its clock began, by ``time.monotonic``.
     """
 
-    def __init__(self, places: SlotPartitions, engine: Engine = "jit") -> None:
-        self.places = places
-        self.switch = Switch.load(places.program.json(), engine=engine)
+    def __init__(self, partitions: SlotPartitions, engine: Engine = "jit") -> None:
+        self.partitions = partitions
+        self.switch = Switch.load(partitions.program.json(), engine=engine)
         self.begun = time.monotonic()
-        copies = 2 * places.program.dimensions().slots
+        copies = 2 * partitions.program.dimensions().slots
         registers = self.switch.registers
         self._names = set(registers)
         # Where packets bring their values in parts, the cells of one part follow those of another.
@@ -45,34 +45,39 @@ class Board:
         ]
         self._entries: dict[int, list[int]] = {}
         self._jobs: dict[int, Job] = {}
-        for place in range(places.jobs):
-            job = self._jobs[place] = places.job(place)
-            self.switch.commands("\n".join(job.commands(self._first_node(place), new_ports=False)))
+        for partition in range(partitions.jobs):
+            job = self._jobs[partition] = partitions.job(partition)
+            self.switch.commands(
+                "\n".join(job.commands(self._first_node(partition), new_ports=False))
+            )
             self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
-    def begin(self, place: int, job: Job) -> None:
-        """Admit a job, or its next epoch, and nobody else at this place; its slots are empty."""
-        nobody = range(len(job.members), self.places.workers)
+    def begin(self, partition: int, job: Job) -> None:
+        """Admit a job, or its next epoch, and nobody else to this partition; clear its slots."""
+        nobody = range(len(job.members), self.partitions.workers)
         before = replace(
-            self._jobs[place],
+            self._jobs[partition],
             number=job.number,
             epoch=(job.epoch - 1) % 0x10000,
             slots=job.slots,
         )
-        self._jobs[place], commands = before.next_epoch(
-            self._entries.pop(place, []), job.absent.union(nobody), self._first_node(place)
+        self._jobs[partition], commands = before.next_epoch(
+            self._entries.pop(partition, []), job.absent.union(nobody), self._first_node(partition)
         )
         self.switch.commands("\n".join(commands))
         others = {handle for handles in self._entries.values() for handle in handles}
         there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
         for cells in self._slot_registers:
-            cells[:, 2 * place * self.places.slots : 2 * (place + 1) * self.places.slots] = 0
-        self._entries[place] = [handle for handle in there if handle not in others]
+            cells[
+                :,
+                2 * partition * self.partitions.slots : 2 * (partition + 1) * self.partitions.slots,
+            ] = 0
+        self._entries[partition] = [handle for handle in there if handle not in others]
 
-    def end(self, place: int) -> None:
-        """Admit nobody at this place any more."""
-        for handle in self._entries.pop(place, []):
+    def end(self, partition: int) -> None:
+        """Admit nobody at this partition any more."""
+        for handle in self._entries.pop(partition, []):
             self.switch.table_delete(_TABLE, handle)
 
     def process(self, packets: PacketBatch) -> PacketBatch:
@@ -94,5 +99,5 @@ class Board:
         probe = Probe(lambda _, name, index: cell_value(cells(name), index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)
 
-    def _first_node(self, place: int) -> int:
-        return place * self.places.workers
+    def _first_node(self, partition: int) -> int:
+        return partition * self.partitions.workers

@@ -1,8 +1,12 @@
-"""The control protocol of the switch service: lines of JSON over TCP, and one datagram.
+"""The protocol between workers and their coordinator: lines of JSON, and one datagram.
 
-Who connects is greeted with the versions and a nonce. The first line from there is a request that
-says the same versions and, where the service has a key, proves knowledge of it: the key itself
-never travels. ``docs/service.md`` has the table of messages.
+To a switch service the lines go over TCP. The service greets whoever connects with the versions and
+a nonce. The first line from there is a request that says the same versions and, where the service
+has a key, proves knowledge of it: the key itself never travels. ``docs/service.md`` has the table
+of messages.
+
+The processes of a run in Mininet write the same requests for the next epoch and for registers to
+standard output, and read the answers from standard input; see ``innet.processes.allreduce``.
 """
 
 from __future__ import annotations

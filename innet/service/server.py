@@ -21,9 +21,9 @@ from innet import programs
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.settings import Engine
 from innet.service.connections import Client, Connections, Heard
-from innet.service.coordinator import Jobs, RunningJob
+from innet.service.coordinator import JobCoordinator, Jobs
 from innet.service.forwarding import Forwarding, Wake
-from innet.service.hosted_switch import Board
+from innet.service.hosted_switch import HostedSwitch
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
 from innet.service.slot_partition import SlotPartitions, check_servable, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
@@ -94,7 +94,7 @@ class SwitchService:
         check_servable(settings.program)  # rather than to ask for another number of values first
         program = programs.find(settings.program, settings.values)
         self.settings = settings
-        self.places = SlotPartitions.divide(program, settings.jobs, settings.workers)
+        self.partitions = SlotPartitions.divide(program, settings.jobs, settings.workers)
         self.refused = 0
         self._begun = time.monotonic()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -103,10 +103,10 @@ class SwitchService:
             self.address = Address(*listener.getsockname())
             layout = Layout(settings.values, "raw")
             self._ports = PeerPorts(data, layout)
-            self.places = replace(self.places, room=self._ports.room, most=settings.window)
-            self._board = Board(self.places, settings.engine)
+            self.partitions = replace(self.partitions, room=self._ports.room, most=settings.window)
+            self._switch = HostedSwitch(self.partitions, settings.engine)
             self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
-            self._forwarding = Forwarding(self._ports, self._board, self._traffic)
+            self._forwarding = Forwarding(self._ports, self._switch, self._traffic)
             self._selector = selectors.EpollSelector()  # of all but frames
             self._connections = Connections(listener, self._selector)
         except BaseException:
@@ -117,7 +117,9 @@ class SwitchService:
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._jobs = Jobs(self, self.places.jobs, self.places.workers, self._connections.say)
+        self._jobs = Jobs(
+            self, self.partitions.jobs, self.partitions.workers, self._connections.say
+        )
         self._running = True
         self._is_closed = False
 
@@ -161,16 +163,16 @@ class SwitchService:
 
     def statistics(self) -> dict[str, Any]:
         """What was done and what is waited for; ``docs/service.md`` names all of it."""
-        parts = Parts(self._board, self._ports, self._jobs, self._traffic)
+        parts = Parts(self._switch, self._ports, self._jobs, self._traffic)
         return {
             "switch": {
                 "address": f"{self.address.ip}:{self.address.udp_port}",
-                "program": self.places.program.name,
+                "program": self.partitions.program.name,
                 "seconds": round(time.monotonic() - self._begun, 3),
                 "clients": len(self._connections),
                 "refused_requests": self.refused,
-                "jobs_max": self.places.jobs,
-                "workers_max": self.places.workers,
+                "jobs_max": self.partitions.jobs,
+                "workers_max": self.partitions.workers,
             },
             **statistics(parts, time.monotonic()),
         }
@@ -204,22 +206,24 @@ class SwitchService:
 
     # ------------------------------------------------------------------ what jobs ask for
 
-    def begin(self, job: RunningJob, addresses: dict[int, Address]) -> Message:
-        """See ``HostedSwitch``."""
-        for worker in range(self.places.workers):
-            self._ports.dismiss(self.places.port(job.place, worker))
-        for worker, address in addresses.items():
-            self._ports.admit(self.places.port(job.place, worker), address)
-        description = self.places.describe(job)
-        self._board.begin(job.place, plan_of(description).job)
+    def begin_epoch(self, job: JobCoordinator) -> Message:
+        """See ``Switches``."""
+        for worker in range(self.partitions.workers):
+            self._ports.dismiss(self.partitions.port(job.partition, worker))
+        for worker in job.present:
+            address = job.members[worker].address
+            assert address is not None  # it is ready
+            self._ports.admit(self.partitions.port(job.partition, worker), address)
+        description = self.partitions.describe(job)
+        self._switch.begin(job.partition, plan_of(description).job)
         return description
 
-    def end(self, place: int) -> None:
-        """See ``HostedSwitch``."""
-        self._board.end(place)
-        for worker in range(self.places.workers):
-            self._ports.dismiss(self.places.port(place, worker))
-            self._traffic.reset(self.places.port(place, worker))
+    def end_job(self, job: JobCoordinator) -> None:
+        """See ``Switches``."""
+        self._switch.end(job.partition)
+        for worker in range(self.partitions.workers):
+            self._ports.dismiss(self.partitions.port(job.partition, worker))
+            self._traffic.reset(self.partitions.port(job.partition, worker))
 
     # ------------------------------------------------------------------ one turn
 
@@ -306,7 +310,7 @@ class SwitchService:
         name, index = message.get("register"), message.get("index")
         if not (isinstance(name, str) and isinstance(index, int)):
             raise InputError("a register has a name and an index.")
-        return {"value": self._board.read_register(name, index)}
+        return {"value": self._switch.read_register(name, index)}
 
 
 def _listen(where: Address) -> tuple[socket.socket, socket.socket]:

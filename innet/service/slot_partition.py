@@ -11,7 +11,7 @@ from innet.core.errors import InputError, NetworkError
 from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
 from innet.protocol.admission import Job, Member
-from innet.service.coordinator import RunningJob
+from innet.service.coordinator import JobCoordinator
 from innet.topology import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
 from innet.topology.plan import Link, Port
 from innet.topology.star import SWITCH, Star
@@ -81,25 +81,25 @@ class SlotPartitions:
             slots //= 2
         return slots
 
-    def port(self, place: int, worker: int) -> int:
+    def port(self, partition: int, worker: int) -> int:
         """The switch port of a worker."""
-        return 1 + place * self.workers + worker
+        return 1 + partition * self.workers + worker
 
-    def job(self, place: int) -> Job:
-        """A job of as many workers as there are ports at a place."""
+    def job(self, partition: int) -> Job:
+        """A job of as many workers as there are ports at a partition."""
         return Job(
             [
-                Member(self.port(place, each), Endpoint.of_worker(each))
+                Member(self.port(partition, each), Endpoint.of_worker(each))
                 for each in range(self.workers)
             ],
-            slot_base=place * self.slots,
+            slot_base=partition * self.slots,
             slots=self.slots,
-            group=place + 1,
+            group=partition + 1,
         )
 
-    def describe(self, job: RunningJob) -> dict[str, Any]:
+    def describe(self, job: JobCoordinator) -> dict[str, Any]:
         """What a worker needs to make ``plan_of``."""
-        place = self.job(job.place)
+        partition = self.job(job.partition)
         return {
             "program": self.program.program,
             "values": self.program.parameters["VALUES"],
@@ -107,10 +107,10 @@ class SlotPartitions:
             "epoch": job.epoch,
             "workers": job.workers,
             "absent": sorted(job.absent),
-            "slot_base": place.slot_base,
+            "slot_base": partition.slot_base,
             "slots": self.window(job.workers),
-            "group": place.group,
-            "port": self.port(job.place, 0),
+            "group": partition.group,
+            "port": self.port(job.partition, 0),
         }
 
 

@@ -13,10 +13,10 @@ from innet.codecs import CodecSpec, check_seed
 from innet.codecs.compose import normalise, settings_of
 from innet.core.errors import InputError, StateError
 from innet.records import Report
+from innet.service.process import await_end
 from innet.torch.bucket_reduction import BucketReduction, Refusal, Stats, WaitingBucket
 from innet.torch.comm_thread import CommThread
 from innet.torch.future import SettableFuture
-from innet.torch.local_switch import let_end
 from innet.torch.rendezvous import Settings, is_positive, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 from innet.torch.units import Shape, Unit, cut, layers, numel, spec_of_unit
@@ -141,7 +141,7 @@ class HookState:
         if self._courier is not None and self._companion and self._courier.has_lost_switch():
             switch = self._courier.switch
             self.close()
-            let_end(switch)
+            await_end(switch)
             self.connect()
         elif self._courier is not None:
             self._courier.renew()

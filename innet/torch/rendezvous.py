@@ -15,7 +15,7 @@ from typing import Any
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real
 from innet.service import Membership, join
-from innet.torch.local_switch import START_SECONDS, local_switch
+from innet.service.process import START_SECONDS, local_switch
 from innet.torch.tensors import torch
 
 dist = torch.distributed
@@ -205,10 +205,10 @@ def _offer(settings: Settings) -> Offer:
     if settings.switch is not None:
         return {"switch": settings.switch, "job": job}
     try:
-        own = local_switch()
+        switch = local_switch()
     except InnetError as error:
         return {"error": str(error)}
-    return {"switch": own.address, "job": job, "key": own.key, "machine": _machine()}
+    return {"switch": switch.address, "job": job, "key": switch.key, "machine": _machine()}
 
 
 def _machine() -> str:

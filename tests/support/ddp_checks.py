@@ -34,7 +34,8 @@ from torch.nn.parallel import DistributedDataParallel
 import innet
 from innet.codecs import PRESETS
 from innet.core.errors import InputError, MembershipError, StateError
-from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook, local_switch
+from innet.service.process import local_switch
+from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook
 from innet.torch.units import layers, spec_of_unit
 
 CAP = 0.004  # megabytes: three units for the model below
@@ -425,8 +426,7 @@ def another_switch_takes_the_place_of_one_that_died():
     loss_of(model, 1).backward()
     group = dist.new_group(backend="innet")
     if dist.get_rank() == 0:
-        (switch,) = local_switch._companions
-        os.kill(switch._process.pid, signal.SIGKILL)
+        os.kill(local_switch().pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match=r"the switch .* is gone"):
         loss_of(model, 2).backward()
     with pytest.raises(MembershipError, match=r"the switch .* is gone"):

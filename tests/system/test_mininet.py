@@ -30,9 +30,8 @@ from innet.wire.scapy_layers import read_pcap
 if not missing():
     from innet.mininet import allreduce, training
     from innet.mininet.debian import Topo
-    from innet.mininet.namespaces import network_namespace_of
     from innet.mininet.network import network, scratch
-    from innet.mininet.nodes import BuiltinSwitch
+    from innet.mininet.nodes import BuiltinSwitch, network_namespace_of
     from innet.mininet.worker_pool import WorkerPool
 
 pytestmark = [

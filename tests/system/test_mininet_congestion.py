@@ -15,8 +15,8 @@ from innet.protocol import Timing
 from innet.wire import Flag
 
 if not missing():
-    from innet.mininet.namespaces import network_namespace_of
     from innet.mininet.network import network, scratch
+    from innet.mininet.nodes import network_namespace_of
     from innet.mininet.settings import NetSettings
 
 pytestmark = [

@@ -16,8 +16,7 @@ from innet.cli import app
 from innet.core.errors import ConfigError, UnknownNameError
 
 if not missing():
-    from innet.mininet.custom_program import compiled
-    from innet.mininet.files import FileTopo, load
+    from innet.mininet.files import FileTopo, compiled, load
 
 ROOT = Path(__file__).parents[2]
 FORWARD = ROOT / "p4/examples/forward.json"

@@ -13,7 +13,7 @@ from support.service import SECONDS, make_workers
 
 from innet.core.errors import InputError
 from innet.service import join
-from innet.service.daemon import key_of
+from innet.service.process import key_of
 
 SERVE = (sys.executable, "-m", "innet", "switch", "serve")
 
@@ -47,9 +47,7 @@ def wrong(*options):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")
-    command = (
-        SERVE if number == signal.SIGTERM else (sys.executable, "-m", "innet.processes.service")
-    )
+    command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
     options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0", "--window", "8")
     with process(*options, command=command) as (running, address):
         with join(address, job="a", worker=0, workers=1, key="secret", deadline=SECONDS) as member:

@@ -34,7 +34,6 @@ PROGRAMS = {
     "training": ("learning_rate (required)", "a registered model's name"),
     "parameter_server": ("workers = 4", "for programs that have one: hashed"),
     "switch": ("--interface", "BMv2 JSON"),
-    "service": ("--key-file", "--metrics", "(32)"),
 }
 
 

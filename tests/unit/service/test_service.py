@@ -38,7 +38,7 @@ from innet.core.errors import (
 from innet.protocol import Timing
 from innet.service import client, join, protocol
 from innet.service import transport as service_fabric
-from innet.service.channel import Channel
+from innet.service.connections import Channel
 from innet.service.server import ServiceSettings, SwitchService
 from innet.transport.peers import Address
 
@@ -134,7 +134,7 @@ def test_a_job_is_spread_over_two_switches(service, stack):
         np.testing.assert_array_equal(sums[0][number], expected)
         np.testing.assert_array_equal(sums[1][number], expected)
     for each in (service, other):
-        assert each.ask(each.statistics)["jobs"][0]["seats"][0]["packets_in"] > 0
+        assert each.ask(each.statistics)["jobs"][0]["members"][0]["packets_in"] > 0
 
 
 def test_who_has_not_joined_is_named(service):
@@ -179,7 +179,7 @@ def test_a_process_that_was_forked_does_not_leave_the_job(service, stack, monkey
     said = []
     monkeypatch.setattr(pair[0]._channel, "say", said.append)
     with monkeypatch.context() as forked:
-        forked.setattr("innet.service.channel.os.getpid", lambda: 0)
+        forked.setattr("innet.service.connections.os.getpid", lambda: 0)
         pair[0].leave()
     assert said == []
 
@@ -556,11 +556,11 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
             lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, default // 2),
         )
     with serving(jobs=1, values=256) as service:
-        assert service.places.slots == 1024
-        assert service.places.room < 1024
+        assert service.partitions.slots == 1024
+        assert service.partitions.room < 1024
         made = joined(service, stack, workers=2)
         window = made[0].plan.window
-        assert 2 * window <= service.places.room < 4 * window
+        assert 2 * window <= service.partitions.room < 4 * window
         given = gradients(size=200_000)
         patient = Timing(timeout=10.0, min_timeout=10.0, max_timeout=10.0, give_up=30.0)
         for total, report in all_reduce(make_workers(made, timing=patient), given):

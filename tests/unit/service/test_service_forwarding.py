@@ -94,10 +94,10 @@ def test_each_datagram_is_passed_or_counted(stack, engine):
     assert {name: count for name, count in after["drops"].items() if count} == {
         "unknown_sender": 7, "wrong_length": 6,
     }  # fmt: skip
-    for session in after["jobs"][0]["seats"]:
-        assert (session["packets_in"], session["packets_out"]) == (10, 10)
-        assert 0 <= session["silent_seconds"] < 60
-    assert 0 < service._board.switch.state.clock < 300e6
+    for member in after["jobs"][0]["members"]:
+        assert (member["packets_in"], member["packets_out"]) == (10, 10)
+        assert 0 <= member["silent_seconds"] < 60
+    assert 0 < service._switch.switch.state.clock < 300e6
 
 
 @pytest.mark.parametrize("checked", [True, False])

@@ -10,27 +10,28 @@ from innet.transport.peers import Address
 
 
 class World:
-    """Jobs with a switchboard that remembers, and clients that are numbers."""
+    """Jobs, switches that remember what they were told, and clients that are numbers."""
 
-    def __init__(self, places=2, workers=4, draw=None):
+    def __init__(self, partitions=2, workers=4, draw=None):
         self.said = {}
-        self.board = []
+        self.switches = []
         numbers = iter(range(100, 200))
-        self.jobs = Jobs(self, places, workers, self.say, draw or (lambda _: next(numbers)))
+        self.jobs = Jobs(self, partitions, workers, self.say, draw or (lambda _: next(numbers)))
 
     def say(self, client, message):
         self.said.setdefault(client, []).append(message)
 
-    def begin(self, job, addresses):
-        self.board.append(("begin", job.place, job.number, job.epoch, addresses))
+    def begin_epoch(self, job):
+        addresses = {worker: job.members[worker].address for worker in job.present}
+        self.switches.append(("begin", job.partition, job.number, job.epoch, addresses))
         return {"epoch": job.epoch}
 
     def renew(self, client, *without):
         (job,) = self.jobs
         self.jobs.renew(client, {"epoch": job.epoch, "without": list(without)})
 
-    def end(self, place):
-        self.board.append(("end", place))
+    def end_job(self, job):
+        self.switches.append(("end", job.partition))
 
     def join(self, client, worker, workers=2, job="a"):
         self.jobs.join(client, {"job": job, "worker": worker, "workers": workers})
@@ -64,10 +65,10 @@ def test_a_job_begins_when_all_have_shown_their_addresses(world):
     world.join(2, 1)
     assert world.hello(2)
     assert world.last(2) == {"awaited": [0]}
-    assert world.board == []
+    assert world.switches == []
     assert world.hello(1)
     here = {0: Address("127.0.0.1", 1001), 1: Address("127.0.0.1", 1002)}
-    assert world.board == [("begin", 0, 101, 102, here)]
+    assert world.switches == [("begin", 0, 101, 102, here)]
     assert world.last(1) == world.last(2) == {"plan": {"epoch": 102}, "newcomers": [0, 1]}
     (job,) = world.jobs
     assert job.is_running
@@ -89,23 +90,23 @@ def test_a_token_is_somebodys_and_an_address_is_one_workers(world):
     world.enter(1, 0)
     world.join(2, 1)
     assert not world.hello(2, Address("127.0.0.1", 1001))
-    assert world.board == []
+    assert world.switches == []
     assert world.hello(1, Address("127.0.0.1", 7))  # the first address counts
     assert world.hello(2)
-    assert world.board[0][-1][0] == Address("127.0.0.1", 1001)
+    assert world.switches[0][-1][0] == Address("127.0.0.1", 1001)
 
 
 def test_renewal_waits_for_all_and_begins_the_next_epoch(running):
     running.renew(1)
     assert {"renewing": 0} in running.said[2]
     assert running.last(1) == {"awaited": [1]}
-    assert len(running.board) == 1
+    assert len(running.switches) == 1
     running.renew(2)
-    assert running.board[1][:4] == ("begin", 0, 101, 103)
+    assert running.switches[1][:4] == ("begin", 0, 101, 103)
     assert running.last(1) == running.last(2) == {"plan": {"epoch": 103}, "newcomers": []}
 
 
-def test_a_seat_that_was_left_can_be_taken(running):
+def test_a_worker_that_left_can_be_replaced(running):
     running.jobs.gone(2)
     assert running.last(1) == {"left": 1, "on_purpose": False}
     assert not next(iter(running.jobs)).is_running
@@ -114,7 +115,7 @@ def test_a_seat_that_was_left_can_be_taken(running):
     assert running.last(3) == {"awaited": [0]}
     running.renew(1)
     assert running.last(3) == running.last(1) == {"plan": {"epoch": 103}, "newcomers": [1]}
-    assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
+    assert running.switches[1][-1][1] == Address("127.0.0.1", 1003)
 
 
 def test_a_departure_on_purpose_is_told_as_such(running):
@@ -127,20 +128,20 @@ def test_a_job_is_over_when_the_last_has_left(running):
     assert list(running.jobs)
     running.jobs.gone(2)
     assert not list(running.jobs)
-    assert running.board[-1] == ("end", 0)
+    assert running.switches[-1] == ("end", 0)
     running.jobs.gone(2)  # nobody by now
     assert not running.jobs.hello(b"", Address("127.0.0.1", 5))
 
 
-def test_places_are_used_again(world):
+def test_partitions_are_used_again(world):
     world.join(1, 0, job="a")
     world.join(2, 0, job="b")
-    assert [job.place for job in world.jobs] == [0, 1]
+    assert [job.partition for job in world.jobs] == [0, 1]
     with pytest.raises(InputError, match=r"no room for job 'c'.*'a', 'b'.*INNET_JOBS"):
         world.join(3, 0, job="c")
     world.jobs.gone(1)
     world.join(3, 0, job="c")
-    assert [job.place for job in world.jobs] == [1, 0]
+    assert [job.partition for job in world.jobs] == [1, 0]
     numbers = [job.number for job in world.jobs]
     assert len(set(numbers)) == 2
     assert 0 not in numbers
@@ -191,7 +192,7 @@ def test_who_comes_with_the_same_terms_or_none_can_join(world):
     world.jobs.join(2, asked | {"worker": 1})
     world.join(3, 2, workers=3, job="x" * 100)
     (job,) = world.jobs
-    assert sorted(job.seats) == [0, 1, 2]
+    assert sorted(job.members) == [0, 1, 2]
 
 
 def test_only_members_renew(world):
@@ -207,7 +208,7 @@ def three(world):
 
 
 def present(world):
-    return sorted(world.board[-1][-1])
+    return sorted(world.switches[-1][-1])
 
 
 def test_going_on_without_a_worker_and_with_it_again(three):
@@ -270,7 +271,7 @@ def test_who_has_shown_no_address_cannot_ask(running):
     running.renew(1)
     assert running.last(1) == {"awaited": [1]}
     running.hello(3)
-    assert running.board[1][-1][1] == Address("127.0.0.1", 1003)
+    assert running.switches[1][-1][1] == Address("127.0.0.1", 1003)
 
 
 def test_a_dead_worker_is_left_out(three):
@@ -304,7 +305,7 @@ def test_whom_nobody_can_leave_out(three, without):
 def test_numbers_fit_the_header(draw, number):
     world = World(draw=draw)
     world.enter(1, 0, workers=1)
-    ((_, _, *header, _),) = world.board
+    ((_, _, *header, _),) = world.switches
     assert header == [number, (draw(0x10000) + 1) % 0x10000]
 
 

@@ -25,8 +25,8 @@ from innet.cli import switch_top
 from innet.cli.app import app
 from innet.core.errors import InputError, MissingToolError, NetworkError, StalledError
 from innet.protocol import SlotRegisters, Timing
-from innet.service import metrics
-from innet.service.observer import Observer
+from innet.service import statistics as metrics
+from innet.service.connections import Observer
 from innet.service.statistics import open_slots
 from innet.transport.peers import Address
 
@@ -60,7 +60,7 @@ def stalled(service, stack):
     return pair
 
 
-def test_packets_and_seats_are_counted(service, stack):
+def test_packets_and_members_are_counted(service, stack):
     with Observer(where(service)) as observer:
         before = observer.statistics()
         assert before["jobs"] == []
@@ -77,15 +77,15 @@ def test_packets_and_seats_are_counted(service, stack):
         assert (job["name"], job["workers"], job["running"]) == ("two", 2, True)
         assert job["epoch"] == pair[0].epoch
         assert (job["slots_open"], job["missing"], job["awaited"]) == (0, [], [])
-        assert [session["packets_in"] for session in job["seats"]] == sent
-        assert all(0 <= session["silent_seconds"] < 20 for session in job["seats"])
+        assert [member["packets_in"] for member in job["members"]] == sent
+        assert all(0 <= member["silent_seconds"] < 20 for member in job["members"])
 
 
 def test_who_waits_for_whom(service, stack):
     stalled(service, stack)
     (job,) = service.ask(service.statistics)["jobs"]
     assert (job["slots_open"], job["missing"]) == (1, [1])
-    assert job["seats"][1]["silent_seconds"] is None
+    assert job["members"][1]["silent_seconds"] is None
     shown = CliRunner().invoke(app, ["switch", "top", where(service), "--once"]).output
     assert "1 of 512 slots open; chunk 1 waits for worker 1" in " ".join(shown.split())
 
@@ -95,7 +95,7 @@ def test_who_is_awaited(service, stack):
     with Observer(where(service)) as observer:
         (job,) = observer.statistics()["jobs"]
     assert job["awaited"] == [0, 1]
-    assert [session["worker"] for session in job["seats"]] == [0]
+    assert [member["worker"] for member in job["members"]] == [0]
     shown = CliRunner().invoke(app, ["switch", "top", where(service)]).output
     assert "the next epoch waits for workers 0, 1" in " ".join(shown.split())
     assert "absent" in shown
@@ -138,7 +138,7 @@ def test_who_may_look():
 
 def test_statistics_of_hundreds_of_jobs_are_read(service, monkeypatch):
     """500 jobs of one worker take 170,000 bytes."""
-    jobs = [{"name": f"{job:0100}", "seats": [{"worker": 0}]} for job in range(2000)]
+    jobs = [{"name": f"{job:0100}", "members": [{"worker": 0}]} for job in range(2000)]
     with monkeypatch.context() as patched:
         patched.setattr(service, "statistics", lambda: {"jobs": jobs})
         with Observer(where(service)) as observer:

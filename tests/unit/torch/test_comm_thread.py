@@ -31,9 +31,9 @@ from innet.core.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
+from innet.service.process import LocalSwitch  # noqa: E402
 from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
-from innet.torch.local_switch import LocalSwitch  # noqa: E402
 from innet.torch.preflight import preflight  # noqa: E402
 from innet.torch.rendezvous import Settings, join_store  # noqa: E402
 from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
@@ -397,19 +397,19 @@ def is_there(process):
     return True
 
 
-def test_a_companion_ends_when_it_is_closed():
+def test_a_local_switch_ends_when_it_is_closed():
     local_switch = LocalSwitch()
-    assert local_switch.runs
+    assert local_switch.is_running
     assert local_switch.address.startswith("127.0.0.1:")
     local_switch.close()
-    assert not local_switch.runs
+    assert not local_switch.is_running
 
 
-def test_a_companion_goes_on_when_a_process_that_was_forked_ends():
+def test_a_local_switch_goes_on_when_a_process_that_was_forked_ends():
     """By sys.exit, with all that is done at the end of an interpreter."""
     program = (
-        "import os, sys; from innet.torch import local_switch; each = local_switch.local_switch();"
-        "process = os.fork(); process or sys.exit(); os.waitpid(process, 0); print(each.runs)"
+        "import os, sys; from innet.service.process import local_switch; each = local_switch();"
+        "process = os.fork(); process or sys.exit(); os.waitpid(process, 0); print(each.is_running)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
@@ -417,22 +417,24 @@ def test_a_companion_goes_on_when_a_process_that_was_forked_ends():
     assert done.stdout == "True\n"
 
 
-def test_a_companion_that_does_not_listen_in_time_is_ended(monkeypatch):
-    monkeypatch.setattr("innet.torch.local_switch.START_SECONDS", 0.0)
+def test_a_local_switch_that_does_not_listen_in_time_is_ended(monkeypatch):
+    monkeypatch.setattr("innet.service.process.START_SECONDS", 0.0)
     made = []
     begin = subprocess.Popen
     monkeypatch.setattr(
         "subprocess.Popen", lambda *given, **named: made.append(begin(*given, **named)) or made[0]
     )
-    with pytest.raises(NetworkError, match=r"listen within 0 s.*innet switch serve.*INNET_SWITCH"):
+    with pytest.raises(
+        NetworkError, match=r"listening within 0 s.*innet switch serve.*INNET_SWITCH"
+    ):
         LocalSwitch()
     assert made[0].returncode is not None
 
 
-def test_a_companion_ends_when_its_parent_is_killed():
+def test_a_local_switch_ends_when_its_parent_is_killed():
     program = (
-        "import os; from innet.torch.local_switch import LocalSwitch; each = LocalSwitch();"
-        "print(each._process.pid, flush=True); os.kill(os.getpid(), 9)"
+        "import os; from innet.service.process import LocalSwitch; each = LocalSwitch();"
+        "print(each.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -54,7 +54,7 @@ def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
 
 def test_a_promise_is_kept_by_another_thread():
     future = SettableFuture()
-    threading.Timer(0.01, future.keep, (torch.ones(2),)).start()
+    threading.Timer(0.01, future.set_result, (torch.ones(2),)).start()
     assert future.future.wait().tolist() == [1.0, 1.0]
     assert future.error is None
 

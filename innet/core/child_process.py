@@ -1,13 +1,14 @@
-"""Programs in the namespaces of Mininet's nodes: started, waited for with a deadline, and ended.
+"""Programs that this process starts, talks with line by line, waits for with a deadline, and ends.
 
-Each dies with the process that started it, even where that one is killed and cannot clean up: the
-kernel sees to it (PR_SET_PDEATHSIG, prctl(2)).
+Switches and workers of a Mininet run are such processes, in the namespaces of its nodes, and so is
+the switch service that a process group starts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import selectors
 import signal
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from innet.core.errors import NetworkError, StalledError
 
@@ -24,7 +26,7 @@ _END_SECONDS = 5.0
 _LAST_WORDS = 600  # characters of a log that a message repeats
 
 PYTHON = sys.executable
-"""The interpreter of innet's own programs; ``topo.custom`` sets it for ``mn``."""
+"""The interpreter of innet's own programs; ``topo/custom.py`` sets it for ``mn``."""
 
 _libc = ctypes.CDLL(None)
 
@@ -33,28 +35,32 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class NodeProcess:
-    """One program in a node's namespaces.
+class ChildProcess:
+    """A program that this process has started.
 
     Args:
         name: for messages, such as "switch s1".
-        node: process id of the node's shell; None for this process's own namespaces.
         command: the program and its arguments.
         log: where standard error goes.
+        node: process id of the shell of a Mininet node, in whose namespaces the program runs; None
+            for those of this process.
         environment: variables that differ from this process's.
         talks: standard input and output are pipes, for ``tell`` and ``hear``; otherwise output
             goes to the log too.
+        dies_with_parent: the kernel ends it (PR_SET_PDEATHSIG, prctl(2)) with the thread that
+            started it, even where this process is killed and cannot clean up.
     """
 
     def __init__(
         self,
         name: str,
-        node: int | None,
         command: Sequence[str | Path],
         log: Path,
         *,
+        node: int | None = None,
         environment: Mapping[str, str] | None = None,
         talks: bool = True,
+        dies_with_parent: bool = True,
     ) -> None:
         self.name = name
         self.log = log
@@ -67,7 +73,8 @@ class NodeProcess:
                 stderr=errors,
                 env=os.environ | dict(environment or {}),
                 start_new_session=True,  # Ctrl-C is for who started it, who then ends it in order
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
+                # Not where there may be several threads, of which only this one is forked.
+                preexec_fn=_die_with_parent if dies_with_parent else None,  # noqa: PLW1509
             )
         self._said = b""
 
@@ -90,6 +97,10 @@ class NodeProcess:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """``tell`` with a line of JSON."""
+        self.tell(json.dumps(message))
 
     def hear(self, deadline: float, what: str) -> str:
         """The next line of its standard output.
@@ -132,8 +143,7 @@ class NodeProcess:
 
     def death(self) -> NetworkError:
         """What to raise where it has ended and should not have."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)
+        self.wait(_END_SECONDS)
         status = self._process.returncode
         if status is None:
             how = "closed its output"
@@ -144,15 +154,35 @@ class NodeProcess:
         words = self.log.read_text(encoding="utf-8", errors="replace").strip()[-_LAST_WORDS:]
         return NetworkError(f"{self.name} {how}. Its last words: {words or 'none'}")
 
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has ended, at most so long; whether it has."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return not self.running
+
+    def close_input(self) -> None:
+        """End its standard input."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
     def end(self) -> None:
         """End it: by SIGTERM, and by SIGKILL if that does not help."""
         for stop in (self._process.terminate, self._process.kill):
             if self.running:
                 stop()
                 self._process.send_signal(signal.SIGCONT)  # one that was stopped hears nothing else
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_END_SECONDS)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+                self.wait(_END_SECONDS)
+        self._close_pipes()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, unless it has ended."""
+        if self.running:
+            self._process.kill()
+            self._process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self.close_input()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

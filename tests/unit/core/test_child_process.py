@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from innet.cli import app
+from innet.core.child_process import ChildProcess
 from innet.core.errors import NetworkError, StalledError
 from innet.mininet.doctor import findings
-from innet.mininet.processes import NodeProcess
 
 
 def process(tmp_path, code):
-    return NodeProcess("thing", None, [sys.executable, "-c", code], tmp_path / "log")
+    return ChildProcess("thing", [sys.executable, "-c", code], tmp_path / "log")
 
 
 def gone(pid):
@@ -79,8 +79,8 @@ def test_who_ignores_sigterm_or_is_stopped_ends_as_well(tmp_path):
 
 def test_it_dies_with_its_parent(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom innet.mininet.processes import NodeProcess\n"
-        f"child = NodeProcess('child', None, ['sleep', '60'], Path({str(tmp_path / 'log')!r}))\n"
+        "import sys\nfrom pathlib import Path\nfrom innet.core.child_process import ChildProcess\n"
+        f"child = ChildProcess('child', ['sleep', '60'], Path({str(tmp_path / 'log')!r}))\n"
         "print(child.pid, flush=True)\nsys.stdin.read()"
     )
     parent = process(tmp_path, code)

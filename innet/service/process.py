@@ -1,0 +1,267 @@
+"""The switch service as a process: what runs in it, and how another process starts one.
+
+``serve`` is what ``innet switch serve`` does. A process that needs a switch for itself and others
+of its machine, such as rank 0 of a process group, starts a ``LocalSwitch``: ``python -m
+innet.service.process``, which takes its settings from standard input and ends with its parent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from innet.core.child_process import ChildProcess
+from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.transport.peers import Address
+
+if TYPE_CHECKING:  # whoever only starts a service need not import what runs in it
+    from innet.service.server import ServiceSettings, SwitchService
+    from innet.service.slot_partition import SlotPartitions
+
+# The first start compiles, beside all that a machine may be busy with; a process that ends is
+# noticed at once, so that only one that hangs is waited for so long.
+START_SECONDS = 300.0
+_END_SECONDS = 15.0
+_LOST_SECONDS = 5.0  # for a process whose connections have ended
+_LONGEST_REST = 10.0  # for workers that are still connected when the parent has ended
+_LISTENING = "listening at "
+
+# ------------------------------------------------------------------ in the service's process
+
+
+def serve(settings: ServiceSettings, metrics: Address | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; says on standard output where it listens.
+
+    Args:
+        settings: of the service.
+        metrics: where to serve metrics over HTTP; None for nowhere.
+
+    Raises:
+        InnetError: it cannot be served.
+    """
+    with contextlib.ExitStack() as stack:
+        service = _started(settings, stack)
+        if metrics is not None:
+            from innet.service.statistics import exporting  # noqa: PLC0415 - needed for this only
+
+            ask: Callable[[], dict[str, object]] = lambda: service.ask(service.statistics)  # noqa: E731
+            where = stack.enter_context(exporting(metrics, ask))
+            _note(f"metrics at http://{where.ip}:{where.udp_port}/metrics")
+        _say_where(service)
+        parts = service.partitions
+        _note(
+            f"{parts.program.name}: {parts.jobs} jobs of up to {parts.workers} workers, "
+            f"{parts.slots} slots each; {'a key is needed' if settings.key else 'no key'}."
+        )
+        advise(parts)
+        service.run()
+
+
+def main() -> int:
+    """Serve the process that started this one; the exit status.
+
+    The first line of standard input is the settings. Once standard input is closed, the service
+    ends as soon as no worker is connected.
+    """
+    from innet.service.server import ServiceSettings  # noqa: PLC0415 - as above
+
+    try:
+        settings = json.loads(sys.stdin.readline())
+        with contextlib.ExitStack() as stack:
+            service = _started(ServiceSettings(Address("127.0.0.1", 0), **settings), stack)
+            _say_where(service)
+            threading.Thread(target=_end_with_input, args=(service,), daemon=True).start()
+            service.run()
+    except InnetError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _started(settings: ServiceSettings, stack: contextlib.ExitStack) -> SwitchService:
+    from innet.service.server import SwitchService  # noqa: PLC0415 - as above
+
+    service = SwitchService(settings)
+    stack.callback(service.close)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    return service
+
+
+def _say_where(service: SwitchService) -> None:
+    print(f"{_LISTENING}{service.address.ip}:{service.address.udp_port}", flush=True)
+
+
+def _end_with_input(service: SwitchService) -> None:
+    while sys.stdin.readline():
+        pass
+    until = time.monotonic() + _LONGEST_REST
+    while service.has_workers and time.monotonic() < until:
+        time.sleep(0.05)
+    service.stop()
+
+
+def advise(partitions: SlotPartitions) -> None:
+    """Say so if the system gives the socket too little memory."""
+    workers = partitions.workers
+    window, wanted = (each.window(workers) for each in (partitions, replace(partitions, room=None)))
+    if window < wanted:
+        _note(
+            f"Only {partitions.room} packets may wait here, so {workers} workers of a job would "
+            f"have {window} packets each under way instead of {wanted}, which is slower. For more: "
+            "sysctl -w net.core.rmem_max=67108864, on the workers' machines too."
+        )
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def key_of(key: str | None, file: Path | None) -> str | None:
+    """The key, as it is or from a file without the line end.
+
+    Raises:
+        InputError: both were given, or the file cannot be read or is empty.
+    """
+    if file is None:
+        return key
+    if key is not None:
+        raise InputError("give --key or --key-file, not both.")
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"cannot read {file}: {error}.") from None
+    if not text:
+        raise InputError(f"{file} is empty; write the key into it.")
+    return text
+
+
+# ------------------------------------------------------------------ in the process that starts it
+
+_lock = threading.Lock()
+_running: list[LocalSwitch] = []  # at most one
+
+
+def local_switch() -> LocalSwitch:
+    """The local switch of this process; it is started if there is none, or if it has ended.
+
+    Raises:
+        NetworkError: it does not start.
+    """
+    with _lock:
+        if not _running:
+            atexit.register(end_local_switch)
+        _running[:] = [each for each in _running if each.is_running]
+        if not _running:
+            _running.append(LocalSwitch())
+        return _running[0]
+
+
+def await_end(address: str) -> None:
+    """Wait a few seconds for the end of the local switch at an address, if it is this process's.
+
+    Its workers learn of its end by their connections; its parent a little later.
+    """
+    with _lock:
+        for each in _running:
+            if each.address == address:
+                each.wait(_LOST_SECONDS)
+
+
+def end_local_switch() -> None:
+    """End it, once its workers have left."""
+    with _lock:
+        while _running:
+            _running.pop().close()
+
+
+class LocalSwitch:
+    """A switch service on the loopback interface, in a process that this one has started.
+
+    It lives as long as this process does, and a little longer if workers are still connected.
+    ``INNET_VALUES`` and ``INNET_JOBS`` say how many values its packets have (256) and how many jobs
+    it takes at the same time (4).
+
+    Attributes:
+        address: HOST:PORT.
+        key: who has it may join.
+
+    Raises:
+        InputError: one of the variables is not a number.
+        NetworkError: it does not start.
+    """
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self.key = secrets.token_hex(16)
+        settings = {
+            "key": self.key,
+            "values": _number("INNET_VALUES", 256),
+            "jobs": _number("INNET_JOBS", 4),
+        }
+        with tempfile.TemporaryDirectory(prefix="innet-") as folder:
+            self._process = ChildProcess(
+                "the switch process",
+                [sys.executable, "-P", "-m", "innet.service.process"],
+                Path(folder, "errors.txt"),
+                environment={"INNET_SWITCH": ""},
+                dies_with_parent=False,  # it ends by itself, once its workers have left
+            )
+            try:
+                # Other users cannot see what is written to standard input.
+                self._process.tell(json.dumps(settings))
+                line = self._process.hear(START_SECONDS, "listening")
+            except StalledError as error:
+                self._process.kill()
+                raise NetworkError(
+                    f"{error} Where the machine is too busy for it, start one before, with "
+                    "`innet switch serve`, and set INNET_SWITCH."
+                ) from None
+            except BaseException:
+                self._process.kill()
+                raise
+        self.address = line.removeprefix(_LISTENING)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.running
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; whether it has ended."""
+        return self._process.wait(seconds)
+
+    def close(self) -> None:
+        """End the process. One forked from its parent does not, as the parent still needs it."""
+        if os.getpid() != self._owner:
+            return
+        self._process.close_input()
+        self._process.wait(_END_SECONDS)
+        self._process.kill()
+
+
+def _number(variable: str, default: int) -> int:
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal():
+        raise InputError(f"{variable} is {text!r}; give a number.")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

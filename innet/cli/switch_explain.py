@@ -13,8 +13,7 @@ from rich.tree import Tree
 from innet.cli.output import out
 from innet.core.errors import InputError
 from innet.switch import Switch, ir
-from innet.switch.trace import events
-from innet.switch.trace.events import Event, as_document
+from innet.switch.trace import Event
 from innet.tools.captures import merged
 from innet.tools.files import Commands
 from innet.tools.replay import Input, open_sources
@@ -247,8 +246,9 @@ def _engines(root: Tree, engines: Document) -> None:
 # ----------------------------------------------------------------------------
 # What ``innet switch explain --trace`` shows: packets on their way, event by event.
 
-_STARTS = (events.IngressStarted, events.CloneParsed, events.EgressStarted)
-_DEEPER = (events.FieldChanged, events.ValidityChanged, events.Requested, events.Logged)
+_STARTS = ("ingress", "parse_clone", "egress")
+_DEEPER = ("field", "set_valid", "set_invalid", "log")
+_STYLES = {"sent": "green", "drop": "red"}
 
 
 def show(
@@ -275,7 +275,7 @@ def show(
     for number, (port, data) in enumerate(chain(stated, _captured(switch, capture))):
         told = switch.trace(port, data)
         if as_json:
-            print(json.dumps({"packet": number, "events": [as_document(each) for each in told]}))
+            print(json.dumps({"packet": number, "events": [each.as_dict() for each in told]}))
         else:
             _print(number, told)
 
@@ -306,7 +306,8 @@ def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, byte
 def _print(number: int, told: list[Event]) -> None:
     out.print(f"packet {number}", style="bold", highlight=False)
     for event in told:
-        depth = 1 if isinstance(event, _STARTS) else 3 if isinstance(event, _DEEPER) else 2
-        style = {events.Sent: "green", events.Dropped: "red"}.get(type(event))
+        deeper = event.kind in _DEEPER or event.kind.startswith("ask_")
+        depth = 1 if event.kind in _STARTS else 3 if deeper else 2
+        style = _STYLES.get(event.kind)
         line = "  " * depth + str(event)
         out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -23,8 +23,8 @@ from innet.switch.ir.check import check_references
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
 
 if TYPE_CHECKING:
-    from innet.switch.trace.events import Event
-    from innet.switch.trace.tracer import TraceEngine
+    from innet.switch.interpreter.engine import InterpretEngine
+    from innet.switch.trace import Event, Trace
 
 EngineName = Literal["jit", "interpret"]
 
@@ -141,7 +141,7 @@ class Switch(NotCopyable):
         self.registers = Registers(self.state)
         self.counters = Counters(self.state)
         self._engine = kind(program, self.state)
-        self._tracer: TraceEngine | None = None
+        self._tracer: tuple[InterpretEngine, Trace] | None = None
 
     @classmethod
     def load(
@@ -206,16 +206,23 @@ class Switch(NotCopyable):
             InputError: a port that the switch does not have, or no port and bytes at all.
             UnsupportedError: the interpreter does not have something that the program uses.
         """
-        ((port, data),) = PacketBatch.from_packets([(port, data)]).to_packets()
+        packet = PacketBatch.from_packets([(port, data)])
+        ((port, data),) = packet.to_packets()
         if not 0 <= port <= MAX_PORT:
             raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
         if self._tracer is None:
-            from innet.switch.trace.tracer import TraceEngine  # noqa: PLC0415 - as engines are
+            # Imported when asked for, as engines are.
+            from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
+            from innet.switch.trace import Trace  # noqa: PLC0415
 
-            if reasons := TraceEngine.unsupported(self.program):
+            if reasons := InterpretEngine.unsupported(self.program):
                 raise UnsupportedError(refusal("interpret", reasons))
-            self._tracer = TraceEngine(self.program, self.state)
-        return self._tracer.trace(port, data)
+            trace = Trace(self.program)
+            self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
+        engine, trace = self._tracer
+        trace.take()  # a packet that was interrupted may have left events
+        engine.process(packet)
+        return trace.take()
 
     @property
     def statistics(self) -> Statistics:

@@ -9,8 +9,6 @@ recirculated packet comes before the next received one, and fields that a packet
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,35 +25,34 @@ from innet.switch.interpreter.packet import Layout, Packet
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
 from innet.switch.state import hashes
+from innet.switch.state.replication import MirrorSession
+from innet.switch.trace import Trace
 
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Makes the units of an interpreter; ``trace`` has others that tell what they do."""
-
-    expressions: Callable[..., ExpressionCompiler] = ExpressionCompiler
-    actions: Callable[..., ActionCompiler] = ActionCompiler
-    checksums: Callable[..., ChecksumUnit] = ChecksumUnit
-    parser: Callable[..., ParserUnit] = ParserUnit
-    pipelines: Callable[..., PipelineUnit] = PipelineUnit
-    deparser: Callable[..., DeparserUnit] = DeparserUnit
+_MARKED = "marked to drop"
+_FAILED_ASSERTION = "an assertion failed"
+_LOOPED = "too many clones, resubmissions and recirculations"
 
 
 class InterpretEngine:
-    """An ``engine.Engine`` that walks the program for every packet."""
+    """An ``engine.Engine`` that walks the program for every packet.
 
-    def __init__(self, program: ir.Program, state: SwitchState, parts: Parts | None = None) -> None:
-        parts = parts or Parts()
+    Args:
+        trace: told of everything that happens. It takes time: ``Switch`` makes a second interpreter
+            over the same state for the packets that it traces.
+    """
+
+    def __init__(self, program: ir.Program, state: SwitchState, trace: Trace | None = None) -> None:
         self.program = program
         self.state = state
+        self.trace = trace
         self.layout = layout = Layout(program)
-        self.expressions = parts.expressions(layout, state.registers)
+        self.expressions = ExpressionCompiler(layout, state.registers, trace)
         calculations = CalculationCompiler(layout, state)
-        actions = parts.actions(layout, state, self.expressions, calculations)
-        self.checksums = parts.checksums(layout, self.expressions, calculations)
-        self.parser = parts.parser(layout, state, self.expressions, actions)
-        self.pipelines = parts.pipelines(layout, state, self.expressions, actions)
-        self.deparser = parts.deparser(layout, self.checksums, actions)
+        actions = ActionCompiler(layout, state, self.expressions, calculations)
+        self.checksums = ChecksumUnit(layout, self.expressions, calculations)
+        self.parser = ParserUnit(layout, state, self.expressions, actions)
+        self.pipelines = PipelineUnit(layout, state, self.expressions, actions)
+        self.deparser = DeparserUnit(layout, self.checksums, actions)
         self.standard = _StandardFields(program.standard, self.expressions, layout)
         self.field_lists = {
             each.id: [e for e in each.elements if isinstance(e, ir.FieldRef)]
@@ -141,16 +138,21 @@ class InterpretEngine:
     def _run_ingress(self, packet: Packet) -> None:
         statistics, standard = self.state.statistics, self.standard
         received, received_length = packet.data, packet.length
+        if self.trace is not None:
+            kind, port = standard.instance_type_of(packet), packet.ingress_port
+            self.trace("ingress", instance_type=kind, port=port, length=len(received))
         if not self._parse(packet):
-            statistics.dropped_ingress += 1
+            self._drop("ingress", _FAILED_ASSERTION)
             return
         statistics.parser_errors += packet.error != self.parser.no_error
         standard.parser_error(packet, packet.error)
         correct = self.checksums.verify(packet)
         statistics.checksum_errors += not correct
         standard.checksum_error(packet, int(not correct))
+        if self.trace is not None and self.checksums.verifiers:
+            self.trace("checksums", correct=correct)
         if not self._run_pipeline(self.program.ingress, packet):
-            statistics.dropped_ingress += 1
+            self._drop("ingress", _FAILED_ASSERTION)
             return
         packet.exit = False
         # The program's wishes are read before clones are made, and served in this order.
@@ -165,10 +167,19 @@ class InterpretEngine:
             standard.instance_type(packet, InstanceType.REPLICATED)
             self._multicast(packet, group)
         elif egress_spec == DROP_PORT:
-            statistics.dropped_ingress += 1
+            self._drop("ingress", _MARKED)
         else:
             standard.instance_type(packet, InstanceType.NORMAL)
             self._enqueue(egress_spec, packet)
+
+    def _drop(self, pipeline: str, reason: str) -> None:
+        """Count a packet that ends here."""
+        if pipeline == "ingress":
+            self.state.statistics.dropped_ingress += 1
+        else:
+            self.state.statistics.dropped_egress += 1
+        if self.trace is not None:
+            self.trace("drop", pipeline=pipeline, reason=reason)
 
     def _parse(self, packet: Packet) -> bool:
         """False when an assertion failed."""
@@ -203,18 +214,27 @@ class InterpretEngine:
         self._loops += 1
         return True
 
-    def _clone_ingress(self, packet: Packet, received: bytes, received_length: int) -> None:
-        session = self.state.replication.sessions.get(packet.clone_session or 0)
-        field_list = packet.clone_field_list
+    def _requested_clone(self, packet: Packet) -> tuple[MirrorSession | None, int]:
+        """The session and the field list of a clone that was asked for; None: there is none."""
+        number, field_list = packet.clone_session or 0, packet.clone_field_list
         packet.clone_session, packet.clone_field_list = None, 0
-        if session is None or not self._may_loop():
+        session = self.state.replication.sessions.get(number)
+        if self.trace is not None:
+            self.trace("unknown_session" if session is None else "clone", session=number)
+        return (session if session is not None and self._may_loop() else None), field_list
+
+    def _clone_ingress(self, packet: Packet, received: bytes, received_length: int) -> None:
+        session, field_list = self._requested_clone(packet)
+        if session is None:
             return
+        if self.trace is not None:
+            self.trace("parse_clone", length=len(received))
         clone = Packet(self.layout, received, packet.ingress_port)
         clone.ingress_length = packet.ingress_length
         clone.length = received_length
         self.standard.ingress_port(clone, packet.ingress_port)
         if not self._parse(clone):
-            self.state.statistics.dropped_ingress += 1
+            self._drop("ingress", _FAILED_ASSERTION)
             return
         self.layout.reset_metadata(clone)
         self._keep_fields(packet, clone, field_list)
@@ -238,10 +258,15 @@ class InterpretEngine:
             every = (1 << self.program.field(reference).width) - 1
             values.append(packet.fields[self.layout.slot(reference).index] & every)
         self.state.digests.append((number, tuple(values)))
+        if self.trace is not None:
+            name = self.program.learn_lists[number].name
+            self.trace("digest", learn_list=name, values=tuple(values))
 
     def _resubmit(self, packet: Packet, received: bytes, received_length: int) -> None:
+        if self.trace is not None:
+            self.trace("resubmit")
         if not self._may_loop():
-            self.state.statistics.dropped_ingress += 1
+            self._drop("ingress", _LOOPED)
             return
         again = Packet(self.layout, received, packet.ingress_port)
         again.ingress_length = packet.ingress_length
@@ -255,7 +280,12 @@ class InterpretEngine:
     def _multicast(self, packet: Packet, group: int) -> None:
         replicas = self.state.replication.replicas(group)
         self.state.statistics.unknown_groups += not replicas
+        if self.trace is not None:
+            kind = "multicast" if replicas else "unknown_group"
+            self.trace(kind, group=group, copies=len(replicas))
         for port, rid in replicas:
+            if self.trace is not None:
+                self.trace("replica", port=port, rid=rid)
             self.standard.egress_rid(packet, rid)
             self.state.statistics.replicated += 1
             self._enqueue(port, packet.copy(self.layout))
@@ -264,7 +294,7 @@ class InterpretEngine:
         standard = self.standard
         if standard.priority_of(packet):
             # simple_switch has one queue per port unless it is told otherwise.
-            self.state.statistics.dropped_ingress += 1
+            self._drop("ingress", "no queue of that priority")
             return
         standard.enq_timestamp(packet, self.state.clock)
         standard.enq_qdepth(packet, 0)
@@ -273,7 +303,10 @@ class InterpretEngine:
     # ── Egress ──
 
     def _run_egress(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
-        standard, statistics = self.standard, self.state.statistics
+        standard = self.standard
+        if self.trace is not None:
+            kind = standard.instance_type_of(packet)
+            self.trace("egress", instance_type=kind, port=port)
         standard.egress_global_timestamp(packet, self.state.clock)
         standard.deq_timedelta(packet, 0)
         standard.deq_qdepth(packet, 0)
@@ -282,20 +315,23 @@ class InterpretEngine:
         standard.egress_spec(packet, DROP_PORT + 1)
         standard.packet_length(packet, packet.length)
         if not self._run_pipeline(self.program.egress, packet):
-            statistics.dropped_egress += 1
+            self._drop("egress", _FAILED_ASSERTION)
             return []
         if packet.clone_session is not None:
             self._clone_egress(packet)
         if standard.egress_spec_of(packet) == DROP_PORT:
-            statistics.dropped_egress += 1
+            self._drop("egress", _MARKED)
             return []
         if not self._deparse(packet):
-            statistics.dropped_egress += 1
+            self._drop("egress", _FAILED_ASSERTION)
             return []
         if packet.recirculate:
             self._recirculate(packet)
             return []
-        return [(port, packet.data[: packet.kept()])]
+        data = packet.data[: packet.kept()]
+        if self.trace is not None:
+            self.trace("sent", port=port, length=len(data), data=data)
+        return [(port, data)]
 
     def _deparse(self, packet: Packet) -> bool:
         """False when an assertion failed."""
@@ -307,10 +343,8 @@ class InterpretEngine:
         return True
 
     def _clone_egress(self, packet: Packet) -> None:
-        session = self.state.replication.sessions.get(packet.clone_session or 0)
-        field_list = packet.clone_field_list
-        packet.clone_session, packet.clone_field_list = None, 0
-        if session is None or not self._may_loop():
+        session, field_list = self._requested_clone(packet)
+        if session is None:
             return
         clone = packet.copy(self.layout)
         self.layout.reset_metadata(clone)
@@ -320,8 +354,10 @@ class InterpretEngine:
         self._mirror(clone, session.port, session.group)
 
     def _recirculate(self, packet: Packet) -> None:
+        if self.trace is not None:
+            self.trace("recirculate")
         if not self._may_loop():
-            self.state.statistics.dropped_egress += 1
+            self._drop("egress", _LOOPED)
             return
         again = Packet(self.layout, packet.data, packet.ingress_port)
         self._keep_fields(packet, again, packet.recirculate)
@@ -362,11 +398,17 @@ class _StandardFields:
             return None if reference is None else layout.slot(reference).index
 
         self._egress_spec = layout.slot(standard.egress_spec).index
+        self._instance_type = index(standard.instance_type)
         self._mcast_grp = index(standard.mcast_grp)
         self._priority = index(standard.priority)
 
     def egress_spec_of(self, packet: Packet) -> int:
         return packet.fields[self._egress_spec]
+
+    def instance_type_of(self, packet: Packet) -> str:
+        """Where the packet comes from, as a trace names it."""
+        kind = 0 if self._instance_type is None else packet.fields[self._instance_type]
+        return InstanceType(kind).name.lower().replace("_", " ")
 
     def mcast_grp_of(self, packet: Packet) -> int:
         return 0 if self._mcast_grp is None else packet.fields[self._mcast_grp]

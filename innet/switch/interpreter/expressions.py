@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, keeper
+from innet.switch.trace import Trace
 
 Data = Callable[[Packet], int]
 Bool = Callable[[Packet], bool]
@@ -91,12 +92,19 @@ _COMPARISONS: dict[ir.Comparison, Callable[[Any, Any], bool]] = {
 
 
 class ExpressionCompiler:
-    """Makes closures of expressions over a program's layout and registers."""
+    """Makes closures of expressions over a program's layout and registers.
 
-    def __init__(self, layout: Layout, registers: tuple[NDArray[Any], ...]) -> None:
+    Args:
+        trace: told of registers that are read and written.
+    """
+
+    def __init__(
+        self, layout: Layout, registers: tuple[NDArray[Any], ...], trace: Trace | None = None
+    ) -> None:
         self.layout = layout
         self.program = layout.program
         self.registers = registers
+        self.trace = trace
 
     # ── Integers ──
 
@@ -165,13 +173,8 @@ class ExpressionCompiler:
 
     @data.register
     def _(self, node: ir.RegisterElement) -> Data:
-        cells, index = self.registers[node.register], self.data(node.index)
-
-        def read(packet: Packet) -> int:
-            i = index(packet) & UINT64
-            return cell_value(cells, i) if i < len(cells) else 0
-
-        return read
+        read, index = self.register_reader(node.register), self.data(node.index)
+        return lambda packet: read(index(packet) & UINT64) or 0
 
     @data.register
     def _(self, node: ir.Binary) -> Data:
@@ -411,15 +414,55 @@ class ExpressionCompiler:
         return store
 
     def _store_register(self, target: ir.RegisterElement) -> Store:
-        cells, index = self.registers[target.register], self.data(target.index)
-        every = (1 << self.program.registers[target.register].width) - 1
+        write, index = self.register_writer(target.register), self.data(target.index)
+        return lambda packet, value: write(index(packet) & UINT64, value)
 
-        def store(packet: Packet, value: int) -> None:
-            i = index(packet) & UINT64
-            if i < len(cells):
-                set_cell(cells, i, value & every)
+    # ── Registers ──
 
-        return store
+    def register_reader(self, register: int) -> Callable[[int], int | None]:
+        """Reads the cell of an index; None where that is out of bounds."""
+        cells, size = self.registers[register], len(self.registers[register])
+        name, trace = self.program.registers[register].name, self.trace
+
+        def read(index: int) -> int | None:
+            return cell_value(cells, index) if index < size else None
+
+        if trace is None:
+            return read
+
+        def traced(index: int) -> int | None:
+            value = read(index)
+            if value is None:
+                trace("out_of_bounds", array=f"register {name}", index=index)
+            else:
+                trace("register_read", register=name, index=index, value=value)
+            return value
+
+        return traced
+
+    def register_writer(self, register: int) -> Callable[[int, int], None]:
+        """Writes what the cell of an index keeps of a value; nothing where it is out of bounds."""
+        cells, size = self.registers[register], len(self.registers[register])
+        array, trace = self.program.registers[register], self.trace
+        every = (1 << array.width) - 1
+
+        def write(index: int, value: int) -> None:
+            if index < size:
+                set_cell(cells, index, value & every)
+
+        if trace is None:
+            return write
+
+        def traced(index: int, value: int) -> None:
+            if index >= size:
+                trace("out_of_bounds", array=f"register {array.name}", index=index)
+                return
+            old = cell_value(cells, index)
+            write(index, value)
+            new = value & every
+            trace("register_write", register=array.name, index=index, old=old, new=new)
+
+        return traced
 
 
 # ----------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from innet.switch.engine import MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
+from innet.switch.ir.text import Text
+from innet.switch.trace import notation
 
 Operation = Callable[[Packet], int | None]
 """Returns the code of the error that stops the parser, None when it goes on."""
@@ -41,6 +43,7 @@ class ParserUnit:
         self.value_sets = state.value_sets
         self.make = expressions
         self.actions = actions
+        self.trace = actions.trace
         self.codecs = [HeaderCodec(layout, i) for i in range(len(self.program.headers))]
         self.errors = self.program.errors
         self.no_error = self.errors["NoError"]
@@ -67,11 +70,35 @@ class ParserUnit:
         else:
             packet.error = self.errors["ParserTimeout"]
         packet.data = packet.data[packet.position :]
+        if self.trace is not None and packet.error != self.no_error:
+            names = {code: name for name, code in self.errors.items()}
+            self.trace("parser_error", error=names.get(packet.error, str(packet.error)))
 
     def _state(self, state: ir.ParserState) -> State:
-        return State(
-            tuple(self._operation(each) for each in state.operations), self._transitions(state)
-        )
+        operations = tuple(self._operation(each) for each in state.operations)
+        follow, trace = self._transitions(state), self.trace
+        if trace is None:
+            return State(operations, follow)
+        text = Text(self.program)
+        key = [
+            (self._key_part(part), notation(text.of(part.source), part.width)) for part in state.key
+        ]
+        states = self.program.parser.states
+
+        def enter(packet: Packet) -> None:
+            trace("state", state=state.name, position=packet.position)
+
+        def traced(packet: Packet) -> int | None:
+            values = tuple(shown(part(packet)) for part, shown in key)
+            after = follow(packet)
+            name = "accept" if after is None else states[after].name
+            if values:
+                trace("select", key=values, next=name)
+            else:
+                trace("transition", next=name)
+            return after
+
+        return State((enter, *operations), traced)
 
     # ── Operations ──
 
@@ -79,12 +106,13 @@ class ParserUnit:
         if isinstance(operation, ir.Extract):
             return self._extract(operation)
         if isinstance(operation, ir.SetFromLookahead):
-            return self._set_from_lookahead(operation)
+            run = self._set_from_lookahead(operation)
+            return run if self.trace is None else self.trace.changes(run)
         if isinstance(operation, ir.Verify):
             return self._verify(operation)
         if isinstance(operation, ir.Advance):
             return self._advance(operation)
-        step = self.actions.step(operation)
+        step = self.actions.compile(operation)
 
         def primitive(packet: Packet) -> None:
             step(packet)
@@ -153,7 +181,21 @@ class ParserUnit:
             mark_valid(packet, codec.header)
             return None
 
-        return extract
+        trace, start = self.trace, self.layout.start
+        if trace is None:
+            return extract
+
+        def traced(packet: Packet) -> int | None:
+            header, position, valid = find(packet), packet.position, list(packet.valid)
+            error = extract(packet)
+            if error is None:
+                data = packet.data[position : packet.position]
+                trace.extracted(packet, header, start[header], data)
+                valid[header] = True  # so that only other members of its union have changed
+                trace.tell_changes(packet, packet.fields, valid)
+            return error
+
+        return traced
 
     def _set_from_lookahead(self, operation: ir.SetFromLookahead) -> Operation:
         store, source = self.make.store(operation.target), operation.source
@@ -252,14 +294,20 @@ class DeparserUnit:
     """Puts the headers of a packet before its payload."""
 
     def __init__(self, layout: Layout, checksums: ChecksumUnit, actions: ActionCompiler) -> None:
-        self.checksums = checksums
+        self.trace = trace = actions.trace
+        self.headers = layout.program.headers
+        self.update: Run = checksums.update if trace is None else trace.changes(checksums.update)
         deparser = layout.program.deparser
         self.run: Run = actions.run_all(deparser.operations)
         self.codecs = [HeaderCodec(layout, header) for header in deparser.order]
 
     def deparse(self, packet: Packet) -> None:
         """Make ``packet.data`` the whole packet."""
-        self.checksums.update(packet)
+        self.update(packet)
         self.run(packet)
-        headers = [codec.emit(packet) for codec in self.codecs if packet.valid[codec.header]]
-        packet.data = b"".join(headers) + packet.data
+        payload = len(packet.data)
+        valid = [codec for codec in self.codecs if packet.valid[codec.header]]
+        packet.data = b"".join([codec.emit(packet) for codec in valid]) + packet.data
+        if self.trace is not None:
+            names = tuple(self.headers[codec.header].name for codec in valid)
+            self.trace("deparse", headers=names, payload=payload, data=packet.data)

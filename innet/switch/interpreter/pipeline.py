@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import singledispatchmethod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, SwitchState, cell_value, set_cell
+from innet.switch.engine import DROP_PORT, SwitchState
 from innet.switch.interpreter.expressions import (
     NOWHERE,
     UINT32,
@@ -15,12 +18,18 @@ from innet.switch.interpreter.expressions import (
     ExpressionCompiler,
 )
 from innet.switch.interpreter.packet import Layout, Packet
+from innet.switch.ir.text import Text
 from innet.switch.state.hashes import uniform
-from innet.switch.state.tables import BYTES, PACKETS, Reference, Target
+from innet.switch.state.tables import BYTES, PACKETS, Reference, RuntimeEntry, TableState, Target
+from innet.switch.trace import notation
 
 Step = Callable[[Packet], int | None]
 """Runs a primitive; a jump returns the position of the primitive that comes next."""
 Run = Callable[[Packet], None]
+
+
+_COLORS = {0: "green", 1: "yellow", 2: "red"}
+"""Of a packet, as a trace names it; more rates have more colors, which are numbers."""
 
 
 class FailedAssertionError(Exception):
@@ -42,10 +51,11 @@ class ActionCompiler:
         self.state = state
         self.make = expressions
         self.calculations = calculations
+        self.trace = expressions.trace
 
     def run_all(self, primitives: Sequence[ir.Primitive]) -> Run:
         """A function that runs primitives in order, jumps included."""
-        steps = [self.step(primitive) for primitive in primitives]
+        steps = [self.compile(primitive) for primitive in primitives]
         if not any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in primitives):
 
             def run(packet: Packet) -> None:
@@ -62,9 +72,14 @@ class ActionCompiler:
 
         return run_with_jumps
 
+    def compile(self, primitive: ir.Primitive) -> Step:
+        """A function that runs one primitive, and traces what it changes."""
+        step = self.step(primitive)
+        return step if self.trace is None else self.trace.changes(step, primitive)
+
     @singledispatchmethod
     def step(self, primitive: ir.Primitive) -> Step:
-        """One primitive."""
+        """One primitive, without what a trace adds."""
         raise AssertionError(f"no primitive that the interpreter has: {primitive}")
 
     # ── Values ──
@@ -100,50 +115,68 @@ class ActionCompiler:
     @step.register
     def _(self, primitive: ir.RegisterRead) -> Step:
         store, index = self.make.store(primitive.target), self.make.data(primitive.index)
-        cells = self.state.registers[primitive.register]
+        read = self.make.register_reader(primitive.register)
 
-        def read(packet: Packet) -> None:
-            i = index(packet) & UINT32
-            if i < len(cells):
-                store(packet, cell_value(cells, i))
+        def read_into(packet: Packet) -> None:
+            value = read(index(packet) & UINT32)
+            if value is not None:
+                store(packet, value)
 
-        return read
+        return read_into
 
     @step.register
     def _(self, primitive: ir.RegisterWrite) -> Step:
         index, value = self.make.data(primitive.index), self.make.data(primitive.value)
-        cells = self.state.registers[primitive.register]
-        every = (1 << self.program.registers[primitive.register].width) - 1
-
-        def write(packet: Packet) -> None:
-            i = index(packet) & UINT32
-            if i < len(cells):
-                set_cell(cells, i, value(packet) & every)
-
-        return write
+        write = self.make.register_writer(primitive.register)
+        return lambda packet: write(index(packet) & UINT32, value(packet))
 
     @step.register
     def _(self, primitive: ir.Count) -> Step:
-        index = self.make.data(primitive.index)
-        cells = self.state.counters[primitive.counter]
+        index, counter = self.make.data(primitive.index), primitive.counter
+        count = self.counter(self.program.counters[counter].name, self.state.counters[counter])
+        return lambda packet: count(packet, index(packet) & UINT32)
 
-        def count(packet: Packet) -> None:
-            i = index(packet) & UINT32
-            if i < len(cells):
-                cells[i, PACKETS] += 1
-                cells[i, BYTES] += packet.ingress_length
+    def counter(self, name: str, cells: NDArray[np.uint64]) -> Callable[[Packet, int], None]:
+        """Counts a packet in the cell of an index, if there is one."""
+        trace = self.trace
 
-        return count
+        def count(packet: Packet, index: int) -> None:
+            if index < len(cells):
+                cells[index, PACKETS] += 1
+                cells[index, BYTES] += packet.ingress_length
+
+        if trace is None:
+            return count
+
+        def traced(packet: Packet, index: int) -> None:
+            if index >= len(cells):
+                trace("out_of_bounds", array=f"counter {name}", index=index)
+                return
+            count(packet, index)
+            packets, size = cells[index].tolist()
+            trace("counter", counter=name, index=index, packets=packets, bytes=size)
+
+        return traced
 
     @step.register
     def _(self, primitive: ir.ExecuteMeter) -> Step:
-        store, index = self.make.store(primitive.target), self.make.data(primitive.index)
-        meter, state = self.state.meters[primitive.meter], self.state
+        index = self.make.data(primitive.index)
+        execute = self.meter(primitive.meter, primitive.target)
+        return lambda packet: execute(packet, index(packet) & UINT32)
 
-        def execute(packet: Packet) -> None:
-            i = index(packet) & UINT32
-            if i < meter.array.size:
-                store(packet, meter.execute(i, packet.ingress_length, state.clock))
+    def meter(self, number: int, target: ir.LValue) -> Callable[[Packet, int], None]:
+        """Writes the color of a packet by the cell of an index to ``target``, if there is one."""
+        meter, state, trace = self.state.meters[number], self.state, self.trace
+        store, size, name = self.make.store(target), meter.array.size, meter.array.name
+
+        def execute(packet: Packet, index: int) -> None:
+            if index < size:
+                color = meter.execute(index, packet.ingress_length, state.clock)
+                if trace is not None:
+                    trace("meter", meter=name, index=index, color=_COLORS.get(color, str(color)))
+                store(packet, color)
+            elif trace is not None:
+                trace("out_of_bounds", array=f"meter {name}", index=index)
 
         return execute
 
@@ -335,8 +368,19 @@ class ActionCompiler:
         return lambda _: None
 
     @step.register
-    def _(self, _: ir.LogMessage) -> Step:
-        return lambda _: None
+    def _(self, primitive: ir.LogMessage) -> Step:
+        trace = self.trace
+        if trace is None:
+            return lambda _: None
+        values = [self.make.data(value) for value in primitive.values]
+
+        def log(packet: Packet) -> None:
+            text = primitive.text
+            for value in values:
+                text = text.replace("{}", str(value(packet)), 1)
+            trace("log", text=text)
+
+        return log
 
     @step.register
     def _(self, _: ir.Exit) -> Step:
@@ -445,9 +489,10 @@ class PipelineUnit:
         self.layout = layout
         self.state = state
         self.make = expressions
-        self.calculations = actions.calculations
+        self.actions = actions
+        self.trace = actions.trace
         program = layout.program
-        self.bodies: list[Run] = [actions.run_all(each.primitives) for each in program.actions]
+        self.bodies: list[Run] = [self._body(action) for action in program.actions]
         self.visits: dict[ir.Node, Visit] = {}
         for i in range(len(program.tables)):
             self.visits[ir.Node(ir.NodeKind.TABLE, i)] = self._table(i)
@@ -461,10 +506,33 @@ class PipelineUnit:
         while node is not None and not packet.exit:
             node = self.visits[node](packet)
 
+    def _body(self, action: ir.Action) -> Run:
+        run, trace = self.actions.run_all(action.primitives), self.trace
+        if trace is None:
+            return run
+        names = [(each.name, notation(each.name, each.width)) for each in action.parameters]
+
+        def traced(packet: Packet) -> None:
+            values = zip(names, packet.arguments, strict=True)
+            arguments = {name: shown(value) for (name, shown), value in values}
+            trace("action", action=action.name, arguments=arguments)
+            run(packet)
+
+        return traced
+
     def _conditional(self, conditional: ir.Conditional) -> Visit:
-        condition = self.make.boolean(conditional.condition)
+        condition, trace = self.make.boolean(conditional.condition), self.trace
         if_true, if_false = conditional.if_true, conditional.if_false
-        return lambda packet: if_true if condition(packet) else if_false
+        if trace is None:
+            return lambda packet: if_true if condition(packet) else if_false
+        text = Text(self.layout.program).of(conditional.condition)
+
+        def traced(packet: Packet) -> ir.Node | None:
+            result = condition(packet)
+            trace("if", name=conditional.name, condition=text, result=result)
+            return if_true if result else if_false
+
+        return traced
 
     def _action_call(self, call: ir.ActionCall) -> Visit:
         body, after = self.bodies[call.action], call.next
@@ -478,19 +546,14 @@ class PipelineUnit:
 
     def _table(self, index: int) -> Visit:
         table = self.state.tables[index]
-        parts = [self._key_part(key) for key in table.table.keys]
-        bodies = self.bodies
-        counters, color = table.counters, self._direct_meter(table.table)
-        choose = self._choice(table.table)
+        bodies, on_hit = self.bodies, self._direct_counter_and_meter(table)
+        find, choose = self._lookup(table), self._choice(table.table)
 
         def visit(packet: Packet) -> ir.Node | None:
-            found = table.lookup([part(packet) for part in parts]) if parts else None
+            found = find(packet)
             action = choose(packet, table.default if found is None else found.action)
             if found is not None:
-                if counters is not None:
-                    counters[found.index, PACKETS] += 1
-                    counters[found.index, BYTES] += packet.ingress_length
-                color(packet, found.index)
+                on_hit(packet, found.index)
             if action is None:
                 return table.next_node(None, hit=found is not None)
             packet.arguments = action.arguments
@@ -499,13 +562,34 @@ class PipelineUnit:
 
         return visit
 
+    def _lookup(self, table: TableState) -> Callable[[Packet], RuntimeEntry | None]:
+        """The entry that a packet hits."""
+        parts, trace = [self._key_part(key) for key in table.table.keys], self.trace
+        if trace is None:
+            if not parts:
+                return lambda _: None
+            return lambda packet: table.lookup([part(packet) for part in parts])
+        names = [(key.name, notation(key.name, key.width)) for key in table.table.keys]
+
+        def traced(packet: Packet) -> RuntimeEntry | None:
+            values = [part(packet) for part in parts]
+            found = table.lookup(values) if parts else None
+            key = {name: shown(v) for (name, shown), v in zip(names, values, strict=True)}
+            if found is None:
+                trace("miss", table=table.table.name, key=key)
+            else:
+                trace("hit", table=table.table.name, key=key, entry=found.handle)
+            return found
+
+        return traced
+
     def _choice(self, table: ir.Table) -> Callable[[Packet, Target | None], ir.ActionEntry | None]:
         """The action that an entry stands for; None when it stands for an empty group."""
         profile = self.state.profile_of(table)
         hashed: Callable[[Packet], int] | None = None
         if profile is not None and profile.profile.selector is not None:
             assert table.action_profile is not None
-            hashed = self.calculations.compile(
+            hashed = self.actions.calculations.compile(
                 self.layout.program.selector_hash(table.action_profile)
             )
 
@@ -522,16 +606,28 @@ class PipelineUnit:
 
         return choose
 
-    def _direct_meter(self, table: ir.Table) -> Callable[[Packet, int], None]:
-        """What the meter of a table does on a hit, before the entry's action."""
-        if table.meter is None:
-            return lambda _, __: None
-        meter, state = self.state.meters[table.meter], self.state
-        assert meter.array.result is not None
-        store = self.make.store(meter.array.result)
-        return lambda packet, index: store(
-            packet, meter.execute(index, packet.ingress_length, state.clock)
-        )
+    def _direct_counter_and_meter(self, table: TableState) -> Callable[[Packet, int], None]:
+        """What the counter and the meter of a table do on a hit, before the entry's action."""
+        count: Callable[[Packet, int], None] = _nothing
+        color: Callable[[Packet, int], None] = _nothing
+        if table.counters is not None:
+            counter = table.table.counter
+            counters = self.layout.program.counters
+            name = table.table.name if counter is None else counters[counter].name
+            count = self.actions.counter(name, table.counters)
+        if table.table.meter is not None:
+            result = self.state.meters[table.table.meter].array.result
+            assert result is not None
+            color = self.actions.meter(table.table.meter, result)
+            color = color if self.trace is None else self.trace.changes(color)
+        if count is _nothing or color is _nothing:
+            return color if count is _nothing else count
+
+        def both(packet: Packet, index: int) -> None:
+            count(packet, index)
+            color(packet, index)
+
+        return both
 
     def _key_part(self, key: ir.TableKey) -> Callable[[Packet], int]:
         header = key.field.header
@@ -540,3 +636,7 @@ class PipelineUnit:
         index, every = self.layout.slot(key.field).index, (1 << key.width) - 1
         # A field of an invalid header matches as 0, whatever it last held.
         return lambda packet: packet.fields[index] & every if packet.valid[header] else 0
+
+
+def _nothing(_: Packet, __: int) -> None:
+    """A table without counter or meter."""

@@ -269,12 +269,12 @@ class TestTrace:
             "-c", tmp_path / "commands",
         ).stdout  # fmt: skip
         for line in (
-            "packet 0\n  ingress: packet of 5 bytes at port 2\n    state start at byte 0\n",
+            "packet 0\n  ingress: normal packet of 5 bytes at port 2\n    state start at byte 0\n",
             "    extract base: kind 0x8, value 0x4\n",
             "hit entry 0\n    counter I.hits[0] now 1 packets, 5 bytes\n    action I.send(port 0x3",
             "      base.value: 0x4 → 0x9\n",
             "    sent to port 3: 3 bytes 0809",
-            "packet 1\n  ingress: packet of 0 bytes at port 0\n",
+            "packet 1\n  ingress: normal packet of 0 bytes at port 0\n",
             "    parser error PacketTooShort\n",
         ):
             assert line in text
@@ -292,19 +292,19 @@ class TestTrace:
         with pytest.raises(InputError, match=r"its packets arrive\? Say --port 0,"):
             switch("explain", CLOCK, "--pcap", path)
         text = switch("explain", CLOCK, "--pcap", path, "--port", 5).stdout
-        assert "ingress: packet of 2 bytes at port 5" in text
+        assert "ingress: normal packet of 2 bytes at port 5" in text
 
     def test_json(self):
         result = switch("explain", self.TOUR, "--packet", "0:00", "--packet", "0:0000", "--json")
         first, second = map(json.loads, result.stdout.splitlines())
         assert (first["packet"], second["packet"]) == (0, 1)
         assert first["events"][0] == {
-            "event": "IngressStarted",
-            "kind": "normal",
+            "event": "ingress",
+            "instance_type": "normal",
             "port": 0,
             "length": 1,
         }
-        assert second["events"][-1]["event"] == "Dropped"
+        assert second["events"][-1]["event"] == "drop"
 
     @pytest.mark.parametrize("text", ["0", "x:00", "0:0", "0:zz", ":00", "-1:00", "1.5:00"])
     def test_packets_that_are_none(self, text):

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from string import Formatter
 
 import numpy as np
 import pytest
 from support.guided import Fuzzer
 from support.switch_cases import PROGRAMS, program
 
+from innet import programs
 from innet.core.errors import InputError, UnsupportedError
 from innet.core.packets import PacketBatch
 from innet.switch import Switch, ir
-from innet.switch.engine import InstanceType, SwitchState
+from innet.switch.engine import SwitchState
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.ir.text import Text
-from innet.switch.trace import events, units
-from innet.switch.trace.tracer import TraceEngine
+from innet.switch.trace import FORMATS, Event, MacAddress, Trace, notation
 
 ALL = sorted(path.stem for path in PROGRAMS.glob("*.json"))
 INTERPRETED = [name for name in ALL if name != "switch_forever"]
@@ -43,12 +44,12 @@ def tour():
     return switch
 
 
-def kinds(told):
-    return [type(event).__name__ for event in told]
+def event(kind, /, **values):
+    return Event(kind, values)
 
 
-def of(kind, told):
-    return [event for event in told if isinstance(event, kind)]
+def of(told, *kinds):
+    return [each for each in told if each.kind in kinds]
 
 
 @pytest.mark.parametrize("name", INTERPRETED)
@@ -61,61 +62,61 @@ def test_tracing_changes_nothing(name, monkeypatch):
     states = [SwitchState(loaded, np.random.default_rng(0)) for _ in range(2)]
     guide.fill(states, entries=12)
     guide.registers(states)
-    plain, traced = InterpretEngine(loaded, states[0]), TraceEngine(loaded, states[1])
+    trace = Trace(loaded)
+    plain, traced = InterpretEngine(loaded, states[0]), InterpretEngine(loaded, states[1], trace)
     told = []
     for port, data in guide.packets(150):
-        expected = plain.process(PacketBatch.from_packets([(port, data)])).to_packets()
-        told += (found := traced.trace(port, data))
-        assert [(each.port, each.data) for each in of(events.Sent, found)] == expected
-        json.dumps([events.as_document(event) for event in found])
-        assert all(str(event) for event in found)
+        batch = PacketBatch.from_packets([(port, data)])
+        expected = plain.process(batch).to_packets()
+        assert traced.process(batch).to_packets() == expected
+        told += (found := trace.take())
+        assert [(each["port"], each["data"]) for each in of(found, "sent")] == expected
+        json.dumps([each.as_dict() for each in found])
+        assert all(str(each) for each in found)
     assert states[0].statistics.as_dict() == states[1].statistics.as_dict()
     for one, other in zip(states[0].registers, states[1].registers, strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(states[0].counters, states[1].counters, strict=True):
         np.testing.assert_array_equal(one, other)
     statistics = states[1].statistics
-    drops = [event.pipeline for event in of(events.Dropped, told)]
+    drops = [each["pipeline"] for each in of(told, "drop")]
     assert drops.count("ingress") == statistics.dropped_ingress
     assert drops.count("egress") == statistics.dropped_egress
-    assert len(of(events.IngressStarted, told)) == (
+    assert len(of(told, "ingress")) == (
         statistics.packets_in + statistics.resubmitted + statistics.recirculated
     )
-    stops = of(events.ParserStopped, told)
+    stops = of(told, "parser_error")
     assert len(stops) >= statistics.parser_errors  # clones are parsed again
 
 
 def test_the_way_of_a_packet(tour):
     told = tour.trace(3, bytes([8, 4]) + b"abc")
-    assert kinds(told)[:4] == ["IngressStarted", "StateEntered", "HeaderExtracted", "Selected"]
     assert told[:4] == [
-        events.IngressStarted(InstanceType.NORMAL, 3, 5),
-        events.StateEntered("start", 0),
-        events.HeaderExtracted("base", (("kind", 8), ("value", 4)), b"\x08\x04"),
-        events.Selected((8,), None),
+        event("ingress", instance_type="normal", port=3, length=5),
+        event("state", state="start", position=0),
+        event("extract", header="base", fields={"kind": 8, "value": 4}, data=b"\x08\x04"),
+        event("select", key=(8,), next="accept"),
     ]
-    assert events.Counted("I.kinds", 8, 1, 5) in told
-    assert events.RegisterRead("I.seen", 8, 0) in told
-    assert events.RegisterWritten("I.seen", 8, 0, 1) in told
-    place = told.index(
-        events.TableApplied(
-            "I.choose", (("h.base.value", 4), ("h.base.kind", 8), ("m.round", 1)), 4
-        )
-    )
+    assert event("counter", counter="I.kinds", index=8, packets=1, bytes=5) in told
+    assert event("register_read", register="I.seen", index=8, value=0) in told
+    assert event("register_write", register="I.seen", index=8, old=0, new=1) in told
+    key = {"h.base.value": 4, "h.base.kind": 8, "m.round": 1}
+    place = told.index(event("hit", table="I.choose", key=key, entry=4))
     assert told[place + 1 : place + 5] == [
-        events.Counted("I.hits", 4, 1, 5),
-        events.ActionRun("I.send", (("port", 3), ("value", 9))),
-        events.FieldChanged("standard_metadata.egress_spec", 0, 3),
-        events.FieldChanged("base.value", 4, 9),
+        event("counter", counter="I.hits", index=4, packets=1, bytes=5),
+        event("action", action="I.send", arguments={"port": 3, "value": 9}),
+        event("field", field="standard_metadata.egress_spec", old=0, new=3),
+        event("field", field="base.value", old=4, new=9),
     ]
-    assert events.ConditionTested("node_4", "scalars.metadata_t.round == 1", outcome=True) in told
-    assert events.ValidityChanged("extra", valid=True) in told
-    assert events.EgressStarted(InstanceType.NORMAL, 3) in told
-    assert events.Requested("truncation", (("length", 3),)) in told
+    condition = "scalars.metadata_t.round == 1"
+    assert event("if", name="node_4", condition=condition, result=True) in told
+    assert event("set_valid", header="extra") in told
+    assert event("egress", instance_type="normal", port=3) in told
+    assert event("ask_truncate", length=3) in told
     deparsed, sent = told[-2:]
-    assert deparsed.headers == ("base", "extra")
-    assert (deparsed.payload, deparsed.data[-3:]) == (3, b"abc")
-    assert sent == events.Sent(3, deparsed.data[:3])
+    assert deparsed["headers"] == ("base", "extra")
+    assert (deparsed["payload"], deparsed["data"][-3:]) == (3, b"abc")
+    assert sent == event("sent", port=3, length=3, data=deparsed["data"][:3])
 
 
 def test_direct_counters_and_meters():
@@ -129,10 +130,10 @@ def test_direct_counters_and_meters():
     )
     packet = bytes.fromhex("00 0001 0a000001 000000")
     told = switch.trace(0, packet) and switch.trace(0, packet)
-    place = told.index(events.Counted("I.way_hits", 0, 2, 20))
+    place = told.index(event("counter", counter="I.way_hits", index=0, packets=2, bytes=20))
     assert told[place + 1 : place + 3] == [
-        events.MeterExecuted("I.way_meter", 0, 1),
-        events.FieldChanged("scalars.metadata_t.color", 5, 1),
+        event("meter", meter="I.way_meter", index=0, color="yellow"),
+        event("field", field="scalars.metadata_t.colour", old=5, new=1),
     ]
 
 
@@ -140,76 +141,107 @@ def test_checksums_that_are_verified(tour):
     switch = Switch.load(program("switch_checksums"), "interpret")
     for packet, correct in (("000000ffff", True), ("0000000000", False)):
         told = switch.trace(1, bytes.fromhex(packet))
-        assert of(events.ChecksumsVerified, told) == [events.ChecksumsVerified(correct)]
-    assert not of(events.ChecksumsVerified, tour.trace(0, bytes(9)))
+        assert of(told, "checksums") == [event("checksums", correct=correct)]
+    assert not of(tour.trace(0, bytes(9)), "checksums")
 
 
 def test_misses_and_drops(tour):
     told = tour.trace(0, b"\x00\x00")
-    assert [event.entry for event in of(events.TableApplied, told) if event.key] == [None]
-    assert told[-1] == events.Dropped("ingress", "marked to drop")
-    assert events.Requested("dropping") in told
+    assert [each.kind for each in of(told, "hit", "miss") if each["key"]] == ["miss"]
+    assert told[-1] == event("drop", pipeline="ingress", reason="marked to drop")
+    assert event("ask_drop") in told
     told = tour.trace(0, bytes([9, 4]))
-    assert told[-1] == events.Dropped("egress", "marked to drop")
+    assert told[-1] == event("drop", pipeline="egress", reason="marked to drop")
 
 
 def test_resubmission_and_recirculation(tour):
     told = tour.trace(0, bytes([1, 1, 3]))
-    starts = of(events.IngressStarted, told)
-    assert [start.kind for start in starts] == [InstanceType.NORMAL, InstanceType.RESUBMITTED]
-    assert events.ComesAgain(resubmitted=True) in told
+    starts = of(told, "ingress")
+    assert [start["instance_type"] for start in starts] == ["normal", "resubmitted"]
+    assert event("resubmit") in told
     told = tour.trace(0, bytes([7, 4]))
-    starts = of(events.IngressStarted, told)
-    assert [start.kind for start in starts] == [InstanceType.NORMAL, InstanceType.RECIRCULATED]
-    assert starts[1].length == 5
-    assert events.ComesAgain(resubmitted=False) in told
+    starts = of(told, "ingress")
+    assert [start["instance_type"] for start in starts] == ["normal", "recirculated"]
+    assert starts[1]["length"] == 5
+    assert event("recirculate") in told
 
 
 def test_clones_and_replicas(tour):
     told = tour.trace(0, bytes([1, 2, 3]))
-    assert events.Cloned(5, exists=True) in told
-    assert events.CloneParsed(3) in told
-    starts = of(events.EgressStarted, told)
-    assert starts == [
-        events.EgressStarted(InstanceType.INGRESS_CLONE, 6),
-        events.EgressStarted(InstanceType.NORMAL, 4),
+    assert event("clone", session=5) in told
+    assert event("parse_clone", length=3) in told
+    assert of(told, "egress") == [
+        event("egress", instance_type="ingress clone", port=6),
+        event("egress", instance_type="normal", port=4),
     ]
     tour.command("mirroring_delete 5")
-    assert events.Cloned(5, exists=False) in tour.trace(0, bytes([1, 2, 3]))
+    assert event("unknown_session", session=5) in tour.trace(0, bytes([1, 2, 3]))
     told = tour.trace(0, bytes([0, 3]))
-    assert events.Replicated(1, ((1, 7), (2, 7))) in told
-    assert [sent.port for sent in of(events.Sent, told)] == [1, 2]
+    assert event("multicast", group=1, copies=2) in told
+    assert of(told, "replica") == [event("replica", port=1, rid=7), event("replica", port=2, rid=7)]
+    assert [sent["port"] for sent in of(told, "sent")] == [1, 2]
+    tour.command("mc_node_dissociate 1 0")
+    assert event("unknown_group", group=1, copies=0) in tour.trace(0, bytes([0, 3]))
 
 
 def test_stacks_and_parser_errors(tour):
     told = tour.trace(0, bytes([1, 0, 2, 4, 6]))
-    assert [each.header for each in of(events.HeaderExtracted, told)] == [
-        "base",
-        "tags[0]",
-        "tags[1]",
-    ]
-    assert [each.state for each in of(events.StateEntered, told)] == ["start", *["tags"] * 3]
-    assert of(events.ParserStopped, told) == [events.ParserStopped("StackOutOfBounds")]
-    assert of(events.ParserStopped, tour.trace(0, b"")) == [events.ParserStopped("PacketTooShort")]
+    assert [each["header"] for each in of(told, "extract")] == ["base", "tags[0]", "tags[1]"]
+    assert [each["state"] for each in of(told, "state")] == ["start", *["tags"] * 3]
+    assert of(told, "parser_error") == [event("parser_error", error="StackOutOfBounds")]
+    told = tour.trace(0, b"")
+    assert of(told, "parser_error") == [event("parser_error", error="PacketTooShort")]
 
 
 def test_on_the_jit_it_is_the_same_state():
     switch = Switch.load(program("tools_clock"), "jit")
     switch.state.clock = 77
     told = switch.trace(0, b"\x03x")
-    assert of(events.Sent, told) == [
-        events.Sent(port, data) for port, data in switch.process([(0, b"\x03x")])
+    assert of(told, "sent") == [
+        event("sent", port=port, length=len(data), data=data)
+        for port, data in switch.process([(0, b"\x03x")])
     ]
     assert switch.statistics.packets_in == 2
 
 
 def test_an_endless_loop_is_cut(monkeypatch):
-    monkeypatch.setattr(units, "MOST_EVENTS", 50)
+    monkeypatch.setattr("innet.switch.trace.MOST_EVENTS", 50)
     switch = Switch.load(program("switch_forever"), "interpret")
     told = max((switch.trace(0, bytes([i, i, i, i])) for i in range(5)), key=len)
     assert len(told) == 51
-    assert isinstance(told[-1], events.TraceCut)
-    assert told[-1].left_out > 1000
+    assert told[-1].kind == "cut"
+    assert told[-1]["left_out"] > 1000
+
+
+def test_mac_addresses_are_written_as_such():
+    switch = Switch.load(programs.find("slots", 32).json())
+    told = switch.trace(1, bytes.fromhex("02000000fffe 0200000000a1 88b5") + bytes(60))
+    (ethernet,) = (each for each in of(told, "extract") if each["header"] == "ethernet")
+    assert ethernet["fields"]["source"] == 0x0200000000A1
+    line = "extract ethernet: destination 02:00:00:00:ff:fe, source 02:00:00:00:00:a1, ethertype 0x"
+    assert str(ethernet).startswith(line)
+    assert json.loads(json.dumps(ethernet.as_dict()))["fields"]["source"] == 0x0200000000A1
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "mac"),
+    [
+        ("ethernet.dstAddr", 48, True),
+        ("arp.sha", 48, True),
+        ("ipv4.dstAddr", 32, False),
+        ("standard_metadata.ingress_global_timestamp", 48, False),
+        ("times.source_time", 48, False),
+        ("h.count", 48, False),
+    ],
+)
+def test_which_fields_are_mac_addresses(name, width, mac):
+    assert (notation(name, width) is MacAddress) == mac
+
+
+def test_every_format_names_values_that_an_event_can_have():
+    for kind, line in FORMATS.items():
+        names = [name for _, name, _, _ in Formatter().parse(line) if name]
+        assert str(event(kind, **dict.fromkeys(names, 5)))
 
 
 def test_wrong():

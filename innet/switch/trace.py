@@ -1,0 +1,207 @@
+"""What happens to a packet in a switch, event by event, as ``Switch.trace`` tells it.
+
+An interpreter that is made with a ``Trace`` calls it with the kind of each event and its values.
+``FORMATS`` has the line that people read for each kind; ``Event.as_dict`` is for programs. An
+interpreter without one makes the same closures without these calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from innet.switch import ir
+
+if TYPE_CHECKING:
+    from innet.switch.interpreter.packet import Packet
+
+Result = TypeVar("Result")
+Rest = ParamSpec("Rest")
+
+FORMATS = {
+    # Ingress and the parser
+    "ingress": "ingress: {instance_type} packet of {length} bytes at port {port}",
+    "parse_clone": "clone: {length} bytes as they were received",
+    "state": "state {state} at byte {position}",
+    "extract": "extract {header}: {fields}",
+    "select": "select ({key}) → {next}",
+    "transition": "→ {next}",
+    "parser_error": "parser error {error}",
+    "checksums": "checksums correct: {correct}",
+    # Tables and actions
+    "if": "if ({condition}): {result}",
+    "hit": "table {table} ({key}): hit entry {entry}",
+    "miss": "table {table} ({key}): miss",
+    "action": "action {action}({arguments})",
+    "field": "{field}: {old:#x} → {new:#x}",
+    "set_valid": "{header} becomes valid",
+    "set_invalid": "{header} becomes invalid",
+    "log": "log: {text}",
+    # State that outlives the packet
+    "register_read": "register {register}[{index}] reads {value:#x}",
+    "register_write": "register {register}[{index}]: {old:#x} → {new:#x}",
+    "counter": "counter {counter}[{index}] now {packets} packets, {bytes} bytes",
+    "meter": "meter {meter}[{index}] {color}",
+    "out_of_bounds": "{array}[{index}] out of bounds",
+    # What a primitive asks for, which the switch does at the end of the pipeline
+    "ask_clone": "asks for a clone (session {session}, field list {field_list})",
+    "ask_resubmit": "asks for resubmission (field list {field_list})",
+    "ask_recirculate": "asks for recirculation (field list {field_list})",
+    "ask_digest": "asks for a digest (learn list {learn_list})",
+    "ask_truncate": "asks for truncation (length {length})",
+    "ask_drop": "asks for dropping",
+    "ask_exit": "asks for the pipeline's end",
+    # What the switch does
+    "clone": "clone to session {session}",
+    "unknown_session": "clone to unknown session {session}",
+    "multicast": "multicast group {group}: {copies} copies",
+    "unknown_group": "multicast group {group}: unknown or empty",
+    "replica": "copy for port {port} rid {rid}",
+    "resubmit": "resubmitted",
+    "recirculate": "recirculated",
+    "digest": "digest {learn_list}: {values}",
+    "egress": "egress: {instance_type} packet for port {port}",
+    "deparse": "deparse ({headers}) + {payload} bytes: {data}",
+    "drop": "dropped in {pipeline}: {reason}",
+    "sent": "sent to port {port}: {length} bytes {data}",
+    "cut": "... and {left_out} events more",
+}
+"""Every kind of event, and the line for people, with the names of its values."""
+
+MOST_EVENTS = 100_000
+"""Events of one packet that are kept; a loop of thousands of parser states has more."""
+
+_MAC_NAME = re.compile(r"mac|addr|eth|src|dst|source|dest|sha|tha|sender|target", re.IGNORECASE)
+_TIME_NAME = re.compile(r"time|stamp", re.IGNORECASE)
+
+_REQUESTS: dict[type, tuple[str, dict[str, str]]] = {
+    ir.Clone: ("ask_clone", {"session": "clone_session", "field_list": "clone_field_list"}),
+    ir.Resubmit: ("ask_resubmit", {"field_list": "resubmit"}),
+    ir.Recirculate: ("ask_recirculate", {"field_list": "recirculate"}),
+    ir.Digest: ("ask_digest", {"learn_list": "learn_list"}),
+    ir.Truncate: ("ask_truncate", {"length": "truncated"}),
+    ir.MarkToDrop: ("ask_drop", {}),
+    ir.Exit: ("ask_exit", {}),
+}
+"""Primitives that ask for something: the event, and the attribute of ``Packet`` with each value."""
+
+
+class MacAddress(int):
+    """A number that lines for people show as aa:bb:cc:dd:ee:ff."""
+
+    def __format__(self, _: str) -> str:
+        return (self & ((1 << 48) - 1)).to_bytes(6, "big").hex(":")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: a key of ``FORMATS``, and its values by name.
+
+    Names are those of the program; ``fields``, ``key`` and ``arguments`` map names to numbers.
+    """
+
+    kind: str
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        """A line for people."""
+        shown = {name: _for_people(value) for name, value in self.values.items()}
+        return FORMATS[self.kind].format(**shown)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the kind as ``event``, bytes in hexadecimal, numbers as numbers."""
+        values = {n: v.hex() if isinstance(v, bytes) else v for n, v in self.values.items()}
+        return {"event": self.kind, **values}
+
+
+def _for_people(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case bool():
+            return str(value).lower()
+        case dict():
+            return ", ".join(f"{name} {number:#x}" for name, number in value.items())
+        case tuple():
+            return ", ".join(f"{v:#x}" if isinstance(v, int) else str(v) for v in value)
+    return value
+
+
+def notation(name: str, width: int) -> Callable[[int], int]:
+    """How a value of a field is shown: 48 bits whose name is that of a MAC address as one."""
+    if width == 48 and _MAC_NAME.search(name) and not _TIME_NAME.search(name):
+        return MacAddress
+    return int
+
+
+class Trace:
+    """Collects the events of a packet, and finds out what changed in it."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        fields = [
+            (f"{header.name}.{field.name}", field.width)
+            for header in program.headers
+            for field in program.header_types[header.type].fields
+        ]
+        self._fields = [(name, notation(name, width)) for name, width in fields]
+        self._events: list[Event] = []
+        self._left_out = 0
+
+    def __call__(self, kind: str, /, **values: Any) -> None:
+        """The hook: this happened."""
+        if len(self._events) < MOST_EVENTS:
+            self._events.append(Event(kind, values))
+        else:
+            self._left_out += 1
+
+    def take(self) -> list[Event]:
+        """The events since the last call."""
+        if self._left_out:
+            self._events.append(Event("cut", {"left_out": self._left_out}))
+        taken, self._events, self._left_out = self._events, [], 0
+        return taken
+
+    def changes(
+        self, run: Callable[Concatenate[Packet, Rest], Result], primitive: object = None
+    ) -> Callable[Concatenate[Packet, Rest], Result]:
+        """``run``, followed by events for what it asked for, and for what it changed."""
+        kind, attributes = _REQUESTS.get(type(primitive), ("", {}))
+
+        def traced(packet: Packet, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Result:
+            fields, valid = list(packet.fields), list(packet.valid)
+            result = run(packet, *args, **kwargs)
+            if kind:
+                self(kind, **{name: getattr(packet, each) for name, each in attributes.items()})
+            self.tell_changes(packet, fields, valid)
+            return result
+
+        return traced
+
+    def tell_changes(self, packet: Packet, fields: list[int], valid: list[bool]) -> None:
+        """Events for what is different from what fields and validity were."""
+        if valid != packet.valid:
+            headers = zip(self.program.headers, valid, packet.valid, strict=True)
+            for header, was_valid, is_valid in headers:
+                if was_valid != is_valid:
+                    self("set_valid" if is_valid else "set_invalid", header=header.name)
+        if fields != packet.fields:
+            slots = zip(self._fields, fields, packet.fields, strict=True)
+            for (name, shown), old, new in slots:
+                if old != new:
+                    self("field", field=name, old=shown(old), new=shown(new))
+
+    def extracted(self, packet: Packet, header: int, first: int, data: bytes) -> None:
+        """Event for a header that was filled, whose fields begin at ``first``."""
+        names = self.program.type_of(header).fields
+        slots = range(first, first + len(names))
+        values = {
+            each.name: self._fields[slot][1](packet.fields[slot])
+            for each, slot in zip(names, slots, strict=True)
+        }
+        self("extract", header=self.program.headers[header].name, fields=values, data=data)

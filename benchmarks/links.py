@@ -26,7 +26,7 @@ from benchmarks.ranks import GLOO, Ranks, rows
 from benchmarks.service_cases import CASES, Case
 from benchmarks.star import Star
 from innet.core.errors import InnetError
-from innet.report.plots import log_scale, new_figure, plain, save, style
+from innet.experiments.plots import log_scale, new_figure, plain, save, style
 
 # The bitmap that is the faster index at loopback is more bytes than a filter.
 WAYS = {name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None}

@@ -19,15 +19,13 @@ import typer
 
 from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, TrainSettings
-from innet.experiments.comparison import ways
+from innet.experiments.comparison import Store, methods
 from innet.experiments.models.model import MODELS, model_of
 from innet.experiments.papers import papers
-from innet.experiments.runs import Way
-from innet.experiments.store import Store
-from innet.records import TRAIN, ExperimentRecord, Reproduction, merge
-from innet.report.plots import draw_training
-from innet.report.reproduction import verdict
-from innet.report.tables import cells, ways_of
+from innet.experiments.plots import draw_training
+from innet.experiments.tables import cells, methods_of, verdict
+from innet.experiments.training import Method
+from innet.records import TRAIN, ReproductionRecord, TrainingRecord, merge
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 
@@ -59,19 +57,19 @@ def run(
 
 
 def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> None:
-    settings, way = _asked(model, workers, codec)
-    path = store.path(settings, way, seed)
+    settings, method = _asked(model, workers, codec)
+    path = store.path(settings, method, seed)
     if path is not None and path.exists():
         return
     try:
-        done = store.run(settings, way, seed).runs[0]
+        done = store.run(settings, method, seed).runs[0]
     except DivergedError as error:
         print(f"{model}, {workers} workers, {codec}, seed {seed}: {error}", flush=True)
         return
     print(f"{path}: {done.final_score:.4f}, {done.wall_seconds:.0f} s", flush=True)
 
 
-def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
+def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Method]:
     """The settings, and the way to sum, of a cell of the tables."""
     description = _description(codec, model)
     of_model = model_of(model)
@@ -81,10 +79,10 @@ def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Way]:
         codecs=(description or "dense",),
         batch_size=max(1, of_model.recipe.batch_size * 4 // workers),
     )
-    way = ways(settings, tuple(of_model.shapes.values()))[0 if description is None else 1]
+    method = methods(settings, tuple(of_model.shapes.values()))[0 if description is None else 1]
     if description is None:
-        return settings, way
-    return settings, replace(way, title=codec, name=codec if codec in COMPOSED else way.name)
+        return settings, method
+    return settings, replace(method, title=codec, name=codec if codec in COMPOSED else method.name)
 
 
 def _description(codec: str, model: str) -> CodecDescription | None:
@@ -108,7 +106,7 @@ def show(folder: Path) -> None:
                     path = store.path(*_asked(name, count, codec), seed)
                     assert path is not None
                     if path.exists():
-                        found.append(ExperimentRecord.load(path, TRAIN))
+                        found.append(TrainingRecord.load(path, TRAIN))
                     elif (note := path.with_suffix(".diverged")).exists():
                         failed.append(f"{codec}, seed {seed}: {note.read_text().strip()}")
             if not found:
@@ -130,20 +128,26 @@ def claims(folder: Path) -> None:
         path = folder / f"reproduce-{name}.json"
         if not path.exists():
             continue
-        for finding in Reproduction.load(path).findings:
-            row = (f"`{name}`", finding.claim, finding.theirs, finding.ours, verdict(finding))
+        for finding in ReproductionRecord.load(path).findings:
+            row = (
+                f"`{name}`",
+                finding.claim,
+                finding.paper_result,
+                finding.measured,
+                verdict(finding),
+            )
             print(f"| {' | '.join(row)} |")
 
 
-def _print(record: ExperimentRecord, title: str) -> None:
-    ways = ways_of(record)
+def _print(record: TrainingRecord, title: str) -> None:
+    methods = methods_of(record)
     last = int(record.settings["iterations_per_epoch"])
     steps = len(record.runs[0].steps)
-    print(f"\n{title}, {steps} steps, {len(ways[0].runs)} seeds:\n")
-    print(f"| codec | {ways[0].metric.name} | loss | bytes | compression | exact sums |")
+    print(f"\n{title}, {steps} steps, {len(methods[0].runs)} seeds:\n")
+    print(f"| codec | {methods[0].metric.name} | loss | bytes | compression | exact sums |")
     print("|---|---|---|---|---|---|")
-    for way in ways:
-        print(f"| {way.title} | {' | '.join(cells(way, last))} |")
+    for method in methods:
+        print(f"| {method.title} | {' | '.join(cells(method, last))} |")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def allreduce(
     from innet.allreduce import collective
     from innet.experiments.allreduce import faults_of, gradients, timing_of
     from innet.experiments.outputs import check_writable, save_array
-    from innet.report.tables import report_table
+    from innet.experiments.tables import report_table
 
     if output is not None:
         check_writable(output)

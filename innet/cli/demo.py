@@ -62,9 +62,9 @@ def demo(
     )
     # Imported here, as they take longer to import than a mistake in an option should.
     from innet.experiments.demo import run
-    from innet.report.plots import draw_demo
-    from innet.report.progress import ProgressDisplay
-    from innet.report.tables import demo_table
+    from innet.experiments.plots import draw_demo
+    from innet.experiments.progress import ProgressDisplay
+    from innet.experiments.tables import demo_table
 
     with ProgressDisplay(err) as display:
         result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_demo)

@@ -105,7 +105,8 @@ def throughput(
     from innet.core.errors import MissingToolError
     from innet.experiments import throughput as experiment
     from innet.experiments.outputs import folder_for
-    from innet.report.throughput import draw_throughput, throughput_table
+    from innet.experiments.plots import draw_throughput
+    from innet.experiments.tables import throughput_table
 
     measures: dict[str, Measure] = {"memory": experiment.in_memory}
     if set(settings.switches) - {"memory"}:

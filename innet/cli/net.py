@@ -238,7 +238,7 @@ def net(
         changed = with_parameters(settings.codec, codec_parameters)
         settings = settings.model_copy(update={"codec": changed})
     if draw is not None:
-        from innet.report.topology import draw_plan
+        from innet.experiments.plots import draw_plan
 
         draw_plan(settings.shared_plan(), draw)
     elif train:

@@ -47,8 +47,8 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
         typer.Exit: the same, and the command line was open after it.
     """
     from innet.experiments.outputs import check_writable, save_array
+    from innet.experiments.tables import report_table
     from innet.mininet.allreduce import run_jobs
-    from innet.report.tables import report_table
 
     if output is not None:
         if settings.jobs > 1:
@@ -110,10 +110,10 @@ def train(
         InnetError: something is missing, cannot be used, or failed.
     """
     from innet.core.settings import TrainSettings
+    from innet.experiments.plots import draw_training
+    from innet.experiments.progress import ProgressDisplay
+    from innet.experiments.tables import training_table
     from innet.mininet import training
-    from innet.report.plots import draw_training
-    from innet.report.progress import ProgressDisplay
-    from innet.report.tables import training_table
 
     chosen = read_settings(TrainSettings, None, given)
     with ProgressDisplay(err) as display:

@@ -1,4 +1,4 @@
-"""``innet report``: a record of an earlier run, as table and plot."""
+"""``innet report``: a record of an earlier run, as table, plot or JSON."""
 
 from __future__ import annotations
 
@@ -9,37 +9,49 @@ from typing import Annotated
 import typer
 
 from innet.cli.output import out, say_json
+from innet.core.errors import InputError
 
 
 def report(
-    record: Annotated[Path, typer.Argument(help="A record that a run wrote, e.g. demo.json.")],
+    record: Annotated[
+        Path | None, typer.Argument(help="A record that a run wrote, e.g. demo.json.")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of all records and reports.")
+    ] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.records import REPRODUCE, TRAIN, ExperimentRecord, Reproduction, format_of
-    from innet.records.files import THROUGHPUT
-    from innet.records.throughput import ThroughputRecord
-    from innet.report.plots import draw_demo, draw_training
-    from innet.report.reproduction import draw_reproduction, reproduction_table
-    from innet.report.tables import demo_table, training_table
-    from innet.report.throughput import draw_throughput, throughput_table
+    from innet.records import Record, ReproductionRecord, ThroughputRecord, TrainingRecord
+    from innet.records import schema as record_schema
 
-    kind = format_of(record)
-    loaded: ExperimentRecord | Reproduction | ThroughputRecord
-    if kind == REPRODUCE:
-        loaded = claims = Reproduction.load(record)
-        table, draw = partial(reproduction_table, claims), partial(draw_reproduction, claims)
-    elif kind == THROUGHPUT:
-        loaded = sweep = ThroughputRecord.load(record)
-        table, draw = partial(throughput_table, sweep), partial(draw_throughput, sweep)
-    else:
-        loaded = runs = ExperimentRecord.load(record)
-        trained = kind == TRAIN
-        table = partial(training_table if trained else demo_table, runs)
-        draw = partial(draw_training if trained else draw_demo, runs)
+    if schema:
+        say_json(record_schema())
+        return
+    if record is None:
+        raise InputError("name a record, such as innet-out/demo.json; or use --schema.")
+    from innet.experiments import plots, tables
+
+    loaded = Record.load(record)
+    match loaded:
+        case ReproductionRecord():
+            table = partial(tables.reproduction_table, loaded)
+            draw = partial(plots.draw_reproduction, loaded)
+        case ThroughputRecord():
+            table, draw = (
+                partial(tables.throughput_table, loaded),
+                partial(plots.draw_throughput, loaded),
+            )
+        case TrainingRecord(format="innet.demo"):
+            table, draw = partial(tables.demo_table, loaded), partial(plots.draw_demo, loaded)
+        case TrainingRecord():
+            table, draw = (
+                partial(tables.training_table, loaded),
+                partial(plots.draw_training, loaded),
+            )
     if plot is not None:
         draw(plot)
     if as_json:

@@ -39,9 +39,10 @@ def reproduce(
     if codec is None:
         raise InputError(f"name a codec: {', '.join(papers())}; or use --list.")
     # Imported here, as they take longer to import than a mistake in an option should.
+    from innet.experiments.plots import draw_reproduction
+    from innet.experiments.progress import ProgressDisplay
     from innet.experiments.reproduce import Effort, run
-    from innet.report.progress import ProgressDisplay
-    from innet.report.reproduction import draw_reproduction, reproduction_table
+    from innet.experiments.tables import reproduction_table
 
     with ProgressDisplay(err) as display:
         record, path = run(

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from innet.report import tables
+from innet.experiments import tables
 from innet.tools.bench import Measured, Rate
 
 

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from innet.core.errors import InputError
-from innet.report import tables
+from innet.experiments import tables
 from innet.switch import Switch
 from innet.tools.replay import Input, Summary
 

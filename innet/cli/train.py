@@ -89,9 +89,9 @@ def train(
     settings = settings.model_copy(update={"codecs": changed})
     # Imported here, as they take longer to import than a mistake in an option should.
     from innet.experiments.comparison import run
-    from innet.report.plots import draw_training
-    from innet.report.progress import ProgressDisplay
-    from innet.report.tables import training_table
+    from innet.experiments.plots import draw_training
+    from innet.experiments.progress import ProgressDisplay
+    from innet.experiments.tables import training_table
 
     try:
         with ProgressDisplay(err) as display:

@@ -1,1 +1,1 @@
-"""Runs that write versioned records. Nothing here draws or prints: ``innet.report`` does."""
+"""Models, trainings and measurements, the records they write, and tables and plots of those."""

@@ -6,23 +6,36 @@ that seed's "plain" run, which sums float32 on the spot.
 
 from __future__ import annotations
 
-from datetime import datetime
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from innet import __version__
 from innet.codecs import ModelLayers, build_codec
-from innet.core.errors import ConfigError, DivergedError
+from innet.core.errors import ConfigError, DivergedError, InputError
+from innet.core.files import whole
 from innet.core.settings import CodecDescription, TrainSettings
-from innet.experiments.models.model import Model, data_of, model_of
+from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
-from innet.experiments.runs import MakeSumming, Trial, Way, collective, one_run, one_thread
-from innet.experiments.samples import Data, shards, steps_per_epoch
-from innet.experiments.training import Schedule
-from innet.records import TRAIN, Run, Watcher
+from innet.experiments.training import (
+    MakeAllReducer,
+    Method,
+    Schedule,
+    Trial,
+    collective,
+    one_thread,
+    run_method,
+    shards,
+    steps_per_epoch,
+)
+from innet.records import TRAIN, Progress, Run, TrainingRecord, Watcher
 
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
-def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way]:
+def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Method]:
     """Plain sums, then each codec under its preset's name, or its description where it has none.
 
     Args:
@@ -33,7 +46,7 @@ def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way
         UnknownNameError, ConfigError, CompositionError: a codec that cannot be built, or is given
             twice.
     """
-    found = [Way("plain", "plain float32", None)]
+    found = [Method("plain", "plain float32", None)]
     specs: list[object] = []
     presets = [_name(description) for description in settings.codecs]
     for description in settings.codecs:
@@ -47,8 +60,8 @@ def ways(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Way
             name = built.describe()  # no preset's name, or one preset with different parameters
         # Lin et al. move momentum from the optimizer into the error feedback; twice would be too
         # much.
-        own_momentum = built.spec["error_feedback"]["name"] == "momentum"
-        found.append(Way(name, name, description, own_momentum))
+        codec_momentum = built.spec["error_feedback"]["name"] == "momentum"
+        found.append(Method(name, name, description, codec_momentum))
     return found
 
 
@@ -59,7 +72,7 @@ def run(
     created: datetime,
     watch: Watcher | None = None,
     draw: Draw | None = None,
-    make: MakeSumming | None = None,
+    make: MakeAllReducer | None = None,
 ) -> Result:
     """Trains once for each way and seed, and writes record and plot into ``out_dir``.
 
@@ -83,10 +96,10 @@ def run(
         MissingToolError: the framework or the data is not installed.
     """
     model = model_of(settings.model, settings.framework)
-    compared = ways(settings, tuple(model.shapes.values()))
-    settings = completed(settings, model)
+    compared = methods(settings, tuple(model.shapes.values()))
+    settings = with_recipe(settings, model)
     data = data_of(model, settings.evaluate)
-    per_epoch = epoch_of(settings, data)
+    per_epoch = iterations_per_epoch(settings, data)
     folder = folder_for(out_dir, (RECORD, PLOT))
     runs: list[Run] = []
     about = {"title": model.title, "iterations_per_epoch": per_epoch}
@@ -98,11 +111,11 @@ def run(
     try:
         with one_thread():
             for seed in range(settings.seed, settings.seed + settings.repeats):
-                trial = trial_of(
+                trial = make_trial(
                     settings, model=model, data=data, seed=seed, watch=watch, make=make
                 )
-                for way in compared:
-                    runs.append(_named(way, trial))  # noqa: PERF401 - kept where a later one fails
+                for method in compared:
+                    runs.append(_named(method, trial))  # noqa: PERF401 - kept where a later one fails
     except DivergedError as error:
         if not runs:
             raise
@@ -115,15 +128,15 @@ def run(
     return kept()
 
 
-def _named(way: Way, trial: Trial) -> Run:
+def _named(method: Method, trial: Trial) -> Run:
     """``run_of_seed``; if it diverges, the error says what did."""
     try:
-        return run_of_seed(way, trial)
+        return run_seed(method, trial)
     except DivergedError as error:
-        raise DivergedError(f"{way.title}, seed {trial.seed}: {error}") from None
+        raise DivergedError(f"{method.title}, seed {trial.seed}: {error}") from None
 
 
-def completed(settings: TrainSettings, model: Model) -> TrainSettings:
+def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
     """The settings with what they leave to the model."""
     recipe = {
         key: getattr(model.recipe, key)
@@ -133,20 +146,20 @@ def completed(settings: TrainSettings, model: Model) -> TrainSettings:
     return settings.model_copy(update=recipe)
 
 
-def epoch_of(settings: TrainSettings, data: Data) -> int:
+def iterations_per_epoch(settings: TrainSettings, data: Data) -> int:
     """Iterations of an epoch, of completed settings; InputError where a batch does not fit."""
     assert settings.batch_size is not None
     return steps_per_epoch(shards(data.train, settings.workers), settings.batch_size)
 
 
-def trial_of(
+def make_trial(
     settings: TrainSettings,
     *,
     model: Model,
     data: Data,
     seed: int,
     watch: Watcher | None = None,
-    make: MakeSumming | None = None,
+    make: MakeAllReducer | None = None,
 ) -> Trial:
     """What the runs of one seed share, of completed settings."""
     assert settings.epochs is not None
@@ -157,7 +170,7 @@ def trial_of(
         settings=settings,
         schedule=Schedule(
             workers=settings.workers,
-            iterations=settings.epochs * epoch_of(settings, data),
+            iterations=settings.epochs * iterations_per_epoch(settings, data),
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             momentum=settings.momentum,
@@ -170,16 +183,16 @@ def trial_of(
     )
 
 
-def run_of_seed(way: Way, trial: Trial) -> Run:
+def run_seed(method: Method, trial: Trial) -> Run:
     """One run, under a name with its seed: a record may hold several."""
-    named = Way(
-        f"{way.name}-seed-{trial.seed}",
-        f"{way.title}, seed {trial.seed}",
-        way.codec,
-        way.own_momentum,
+    named = Method(
+        f"{method.name}-seed-{trial.seed}",
+        f"{method.title}, seed {trial.seed}",
+        method.codec,
+        method.codec_momentum,
     )
-    done, _ = one_run(named, trial)
-    own = {**done.settings, "way": way.title, "seed": trial.seed}
+    done, _ = run_method(named, trial)
+    own = {**done.settings, "method": method.title, "seed": trial.seed}
     return done.model_copy(update={"settings": own})
 
 
@@ -188,3 +201,122 @@ def _name(description: CodecDescription) -> str:
     if isinstance(description, str):
         return description
     return str(description.get("preset", ""))
+
+
+# ----------------------------------------------------------------------------
+# Trainings that are kept in a folder.
+
+_DIGITS = 10  # of the digest: enough for one folder
+
+
+class Store:
+    """A folder of runs, each a record of its own, made when the first one is kept.
+
+    Work that was stopped goes on where it was, and the claims of several codecs share the trainings
+    with plain sums. A run is found by the model, the settings, the codec's full description, the
+    seed and innet's version; after a change of the code, start with an empty folder.
+
+    Args:
+        folder: where the records lie; None keeps nothing.
+        watch: called for each step of a run that is not there yet.
+    """
+
+    def __init__(self, folder: Path | None, watch: Watcher | None = None) -> None:
+        self.folder = folder
+        self._watch = watch
+        self._loaded: dict[str, tuple[Model, Data]] = {}
+
+    def run(
+        self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
+    ) -> TrainingRecord:
+        """The record of one run, from the folder or made now.
+
+        Args:
+            settings: of the training; codecs, seed and repeats do not matter.
+            method: how gradients are summed.
+            seed: of parameters, batches and hashes.
+            steps: at most so many; None: as the epochs say.
+
+        Raises:
+            DivergedError: the training diverged, now or when it was tried before.
+            InputError: as ``comparison.run``; what is in the folder is no record; or nothing can be
+                kept there, found before anything is trained.
+            MissingToolError: as ``comparison.run``.
+        """
+        model, data = self._model(settings)
+        settings = with_recipe(settings, model)
+        path = self.path(settings, method, seed, steps)
+        if path is not None and path.exists():
+            return _kept(path)
+        failure = None if path is None else path.with_suffix(".diverged")
+        if failure is not None and failure.exists():
+            raise DivergedError(failure.read_text(encoding="utf-8").strip())
+        if path is not None:
+            folder_for(path.parent, (path.name,))
+        watch = self._named(model)
+        trial = make_trial(settings, model=model, data=data, seed=seed, watch=watch)
+        if steps is not None:
+            few = min(steps, trial.schedule.iterations)
+            trial = replace(trial, schedule=replace(trial.schedule, iterations=few))
+        created = datetime.now(UTC)
+        try:
+            with one_thread():
+                done = run_seed(method, trial)
+        except DivergedError as error:
+            if failure is not None:
+                with whole(failure) as place:
+                    place.write_text(f"{error}\n", encoding="utf-8")
+            raise
+        about = settings.model_dump(mode="json", exclude={"codecs", "seed", "repeats"})
+        about |= {
+            "title": model.title,
+            "iterations_per_epoch": iterations_per_epoch(settings, data),
+        }
+        record = record_of(TRAIN, about, [done], created)
+        if path is not None:
+            record.save(path)
+        return record
+
+    def _named(self, model: Model) -> Watcher | None:
+        """The watcher, told of the model too: it must not take one's run for another's."""
+        watch = self._watch
+        if watch is None:
+            return None
+
+        def tell(event: Progress) -> None:
+            run, title = f"{model.name}-{event.run}", f"{model.name}, {event.title}"
+            watch(event.model_copy(update={"run": run, "title": title}))
+
+        return tell
+
+    def path(
+        self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
+    ) -> Path | None:
+        """Where a run is kept; None where none are."""
+        if self.folder is None:
+            return None
+        model, _ = self._model(settings)
+        asked = with_recipe(settings, model).model_dump(
+            mode="json", exclude={"codecs", "seed", "repeats"}
+        )
+        codec = None
+        if method.codec is not None:
+            codec = build_codec(method.codec, layers=tuple(model.shapes.values())).spec
+        key = [asked, codec, method.codec_momentum, seed, steps, __version__]
+        text = json.dumps(key, sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+        preset = method.name.partition("(")[0].partition(" ")[0]
+        return self.folder / f"{model.name}-{settings.workers}-{preset}-{seed}-{digest}.json"
+
+    def _model(self, settings: TrainSettings) -> tuple[Model, Data]:
+        if settings.model not in self._loaded:
+            model = model_of(settings.model, settings.framework)
+            self._loaded[settings.model] = model, data_of(model, settings.evaluate)
+        return self._loaded[settings.model]
+
+
+def _kept(path: Path) -> TrainingRecord:
+    try:
+        return TrainingRecord.load(path, TRAIN)
+    except InputError as error:
+        raise InputError(f"{error} Remove this file, and the run is made again.") from None

@@ -16,8 +16,16 @@ from typing import Any
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
-from innet.experiments.runs import Frame, MakeSumming, Trial, Way, collective, one_run, one_thread
-from innet.experiments.training import Schedule
+from innet.experiments.training import (
+    Frame,
+    MakeAllReducer,
+    Method,
+    Schedule,
+    Trial,
+    collective,
+    one_thread,
+    run_method,
+)
 from innet.records import DEMO, Watcher
 
 RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in the output folder
@@ -30,7 +38,7 @@ class DemoResult(Result):
     capture_path: Path
 
 
-def ways(settings: DemoSettings) -> list[Way]:
+def methods(settings: DemoSettings) -> list[Method]:
     """The three runs."""
     sparse: dict[str, Any] = {
         "selector": {"name": "topk", "ratio": settings.ratio},
@@ -39,9 +47,9 @@ def ways(settings: DemoSettings) -> list[Way]:
         "error_feedback": "residual",
     }
     return [
-        Way("plain", "plain float32", None),
-        Way("dense", "dense", "dense"),
-        Way("topk", f"top-{settings.ratio * 100:g} % LHC", sparse),
+        Method("plain", "plain float32", None),
+        Method("dense", "dense", "dense"),
+        Method("topk", f"top-{settings.ratio * 100:g} % LHC", sparse),
     ]
 
 
@@ -52,7 +60,7 @@ def run(
     created: datetime,
     watch: Watcher | None = None,
     draw: Draw | None = None,
-    make: MakeSumming | None = None,
+    make: MakeAllReducer | None = None,
 ) -> DemoResult:
     """Trains three times and writes record, packet capture and plot into ``out_dir``.
 
@@ -90,8 +98,8 @@ def run(
     )
     runs, frames = [], list[Frame]()
     with one_thread():
-        for way in ways(settings):
-            done, seen = one_run(way, trial)
+        for method in methods(settings):
+            done, seen = run_method(method, trial)
             runs.append(done)
             frames = seen or frames  # the capture shows the last way that sends packets
     record = record_of(DEMO, settings.model_dump(mode="json"), runs, created)

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from innet import __version__
 from innet.core.errors import InputError, MissingToolError
 from innet.core.files import whole
-from innet.records import ExperimentRecord, Machine, Run
+from innet.records import Machine, Run, TrainingRecord
 
-Draw = Callable[[ExperimentRecord, Path], None]
+Draw = Callable[[TrainingRecord, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What an experiment made. ``notes`` are remarks for the person who started it."""
 
-    record: ExperimentRecord
+    record: TrainingRecord
     record_path: Path
     plot_path: Path | None
     notes: tuple[str, ...]
@@ -80,9 +80,9 @@ def unwritable(path: Path, error: OSError) -> InputError:
 
 def record_of(
     kind: str, settings: dict[str, Any], runs: Iterable[Run], created: datetime
-) -> ExperimentRecord:
+) -> TrainingRecord:
     """The record of runs made here and now, of format ``kind``."""
-    return ExperimentRecord(
+    return TrainingRecord(
         format=kind,
         innet=__version__,
         created=created,
@@ -92,9 +92,7 @@ def record_of(
     )
 
 
-def saved(
-    record: ExperimentRecord, record_path: Path, plot_path: Path, draw: Draw | None
-) -> Result:
+def saved(record: TrainingRecord, record_path: Path, plot_path: Path, draw: Draw | None) -> Result:
     """Writes the record, and the plot if ``draw`` can draw it.
 
     Args:

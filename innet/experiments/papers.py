@@ -42,8 +42,8 @@ class Training(Settings):
     codec: CodecDescription | None = None
     epochs: Annotated[int, Field(ge=1)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
-    most_lost: Annotated[float, Field(ge=0)]
-    least_compression: Annotated[float, Field(ge=0)] = 0.0
+    max_score_drop: Annotated[float, Field(ge=0)]
+    min_compression: Annotated[float, Field(ge=0)] = 0.0
 
 
 class BuildUp(Settings):
@@ -99,7 +99,7 @@ class Speed(Settings):
     codecs: Several
     elements: Annotated[int, Field(ge=1000)]
     subject: str
-    least_ratio: dict[str, float] = Field(default_factory=dict)
+    min_ratio: dict[str, float] = Field(default_factory=dict)
 
 
 class Aggregation(Settings):
@@ -122,7 +122,7 @@ class Aggregation(Settings):
     density: Annotated[float, Field(gt=0, le=1)]
     overlap: bool
     subject: str
-    least_ratio: Annotated[float, Field(ge=0)] = 0.0
+    min_ratio: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Traffic(Settings):
@@ -153,7 +153,7 @@ class Claim(Settings):
     """What a paper says, its numbers and set-up, and what is measured here."""
 
     claim: str
-    theirs: str
+    paper_result: str
     measure: Measure
 
 

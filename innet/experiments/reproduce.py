@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import statistics
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from innet import __version__
+from innet.allreduce.report import selections
+from innet.codecs import CodecSpec, Outcome, build_codec
 from innet.core.errors import DivergedError
+from innet.core.reduce_op import combine
 from innet.core.settings import CodecDescription, TrainSettings
-from innet.experiments import measures
-from innet.experiments.comparison import ways
-from innet.experiments.models.model import model_of
+from innet.experiments.comparison import Store, methods
+from innet.experiments.models.model import Data, Model, Vector, data_of, model_of
 from innet.experiments.outputs import folder_for
 from innet.experiments.papers import (
     Aggregation,
@@ -21,11 +29,12 @@ from innet.experiments.papers import (
     Paper,
     Share,
     Speed,
+    Traffic,
     Training,
     paper_of,
 )
-from innet.experiments.store import Store
-from innet.records import Finding, Machine, Metric, Reproduction, Run, Series, Watcher
+from innet.experiments.training import Schedule, collective, one_thread, plain_sum, train
+from innet.records import Finding, Machine, Metric, Report, ReproductionRecord, Run, Series, Watcher
 
 RUNS = "runs"  # folder of the trainings in the output folder
 _QUICK_STEPS = 12  # of a training in a quick run
@@ -56,7 +65,7 @@ def run(
     effort: Effort,
     created: datetime,
     watch: Watcher | None = None,
-) -> tuple[Reproduction, Path]:
+) -> tuple[ReproductionRecord, Path]:
     """Measures all claims and writes the record.
 
     Args:
@@ -81,16 +90,17 @@ def run(
     findings = []
     for claim in paper.claims:
         measured = _measure(claim.measure, trained, effort)
-        findings.append(measured.model_copy(update={"claim": claim.claim, "theirs": claim.theirs}))
-    record = Reproduction(
+        findings.append(
+            measured.model_copy(update={"claim": claim.claim, "paper_result": claim.paper_result})
+        )
+    record = ReproductionRecord(
         innet=__version__,
         created=created,
         machine=Machine.here(),
         codec=codec,
         paper=paper.paper,
         note=paper.note,
-        quick=effort.quick,
-        seeds=1 if effort.quick else effort.seeds,
+        settings={"seeds": 1 if effort.quick else effort.seeds, "quick": effort.quick},
         findings=tuple(findings),
         not_reproduced=paper.not_reproduced,
     )
@@ -103,14 +113,14 @@ def _measure(measure: Measure, trained: _Trainings, effort: Effort) -> Finding:
     if isinstance(measure, Training):
         return trained.finding(measure)
     if isinstance(measure, BuildUp):
-        return measures.build_up(measure, seed=seed, quick=quick)
+        return build_up(measure, seed=seed, quick=quick)
     if isinstance(measure, Share):
-        return measures.share(measure, seed=seed, quick=quick)
+        return share(measure, seed=seed, quick=quick)
     if isinstance(measure, Speed):
-        return measures.speed(measure, seed=seed, quick=quick)
+        return speed(measure, seed=seed, quick=quick)
     if isinstance(measure, Aggregation):
-        return measures.aggregation(measure, seed=seed, quick=quick)
-    return measures.traffic(measure, seed=seed, quick=quick)
+        return aggregation(measure, seed=seed, quick=quick)
+    return traffic(measure, seed=seed, quick=quick)
 
 
 class _Trainings:
@@ -143,10 +153,10 @@ class _Trainings:
             batch_size=measure.batch_size,
         )
         layers = tuple(model_of(measure.model).shapes.values())
-        way = ways(settings, layers)[0 if plain else 1]
+        method = methods(settings, layers)[0 if plain else 1]
         first, quick = self._effort.seed, self._effort.quick
         return [
-            self._store.run(settings, way, seed, _QUICK_STEPS if quick else None).runs[0]
+            self._store.run(settings, method, seed, _QUICK_STEPS if quick else None).runs[0]
             for seed in range(first, first + (1 if quick else self._effort.seeds))
         ]
 
@@ -172,21 +182,21 @@ def _compared(
     union = sum(run.total("union") for run in coded) / elements
     unit = "points" if metric.unit == "share" else "per cent"
     exact = all(run.exact_steps == len(run.steps) for run in coded)
-    criterion = f"{metric.name} at most {measure.most_lost:.1f} {unit} worse, on average"
-    holds = statistics.fmean(lost) <= measure.most_lost
-    if measure.least_compression:
-        criterion += f", with at least {measure.least_compression:g}{_TIMES} fewer bytes"
-        holds = holds and compression >= measure.least_compression
+    criterion = f"{metric.name} at most {measure.max_score_drop:.1f} {unit} worse, on average"
+    holds = statistics.fmean(lost) <= measure.max_score_drop
+    if measure.min_compression:
+        criterion += f", with at least {measure.min_compression:g}{_TIMES} fewer bytes"
+        holds = holds and compression >= measure.min_compression
     return Finding(
         claim="",
-        theirs="",
+        paper_result="",
         setup=f"{title}, {measure.workers} workers, {len(coded)} "
         f"{'seed' if len(coded) == 1 else 'seeds'}, {len(coded[0].steps)} steps; "
         f"{coded[0].codec}",
-        ours=f"{metric.name} {_mean(plain, metric)} plain, {_mean(coded, metric)} with the codec; "
-        f"{_worse(lost, unit)}; {compression:.1f}{_TIMES} fewer bytes, {selected * 100:.3g} % of "
-        f"the elements selected by each worker, {union * 100:.3g} % by any"
-        + ("" if exact else "; SOME SUMS WERE NOT EXACT"),
+        measured=f"{metric.name} {_mean(plain, metric)} plain, {_mean(coded, metric)} with the "
+        f"codec; {_worse(lost, unit)}; {compression:.1f}{_TIMES} fewer bytes, "
+        f"{selected * 100:.3g} % of the elements selected by each worker, "
+        f"{union * 100:.3g} % by any" + ("" if exact else "; SOME SUMS WERE NOT EXACT"),
         criterion=criterion,
         holds=None if effort.quick else holds,
         numbers={
@@ -206,9 +216,9 @@ def _compared(
 def _diverged(measure: Training, title: str, message: str, effort: Effort) -> Finding:
     return Finding(
         claim="",
-        theirs="",
+        paper_result="",
         setup=f"{title}, {measure.workers} workers",
-        ours=message,
+        measured=message,
         criterion="the training does not diverge",
         holds=None if effort.quick else False,
     )
@@ -252,3 +262,338 @@ def _curve(label: str, runs: list[Run], metric: Metric) -> Series:
         y=tuple(map(statistics.fmean, values)),
         spread=tuple(statistics.stdev(each) for each in values) if len(runs) > 1 else (),
     )
+
+
+# ----------------------------------------------------------------------------
+# What can be measured of a claim, without training over the switch; see ``papers`` for the terms.
+#
+# Each function returns a ``Finding`` without the paper's words. ``quick`` makes all of it small: to
+# see that it runs, not to judge by.
+
+_STEPS = 24  # of trainings without a network; the second half counts
+_REPEATS = 5  # of what is timed: the median counts
+
+
+def build_up(measure: BuildUp, *, seed: int, quick: bool) -> Finding:
+    """Trains with each codec and number of workers, and compares the unions."""
+    model, data = _model(measure.model)
+    counts = measure.counts[:4] if quick else measure.counts
+    steps = 4 if quick else _STEPS
+    series = []
+    for label, codec in measure.codecs.items():
+        unions = []
+        for count in counts:
+            _, seen = _selections(model, data, codec, workers=count, steps=steps, seed=seed)
+            unions.append(statistics.fmean(seen))
+        series.append(Series(label=label, x=counts, y=tuple(unions)))
+    growth = {each.label: each.y[-1] / each.y[0] for each in series}
+    first = {each.label: each.y[0] for each in series}
+    return Finding(
+        claim="",
+        paper_result="",
+        setup=f"{model.title}, {steps} steps without a network; mean of the second half",
+        measured=f"from {counts[0]} to {counts[-1]} workers the union grows "
+        + ", ".join(f"{ratio:.2f}{_TIMES} ({label})" for label, ratio in growth.items()),
+        criterion=f"the union of {measure.constant} does not grow, other ones at least double",
+        holds=_judged(
+            all(
+                ratio == 1 if label == measure.constant else ratio >= 2
+                for label, ratio in growth.items()
+            ),
+            quick,
+        ),
+        numbers={"growth": growth, "of_one_worker": first},
+        series=tuple(series),
+        axes=("workers", "coordinates in the union"),
+        logarithmic=("x", "y"),
+    )
+
+
+def share(measure: Share, *, seed: int, quick: bool) -> Finding:
+    """Selected / wanted, for each selector and target."""
+    model, data = _model(measure.model)
+    steps = 8 if quick else 4 * _STEPS
+    series, worst = [], 1.0
+    for label, codec in measure.codecs.items():
+        ratios = []
+        for target in measure.targets:
+            chosen, _ = _selections(
+                model,
+                data,
+                _with_ratio(codec, target),
+                workers=measure.workers,
+                steps=steps,
+                seed=seed,
+            )
+            ratio = statistics.fmean(chosen) / (target * model.size * measure.workers)
+            ratios.append(ratio)
+            worst = max(worst, ratio, 1 / ratio)
+        series.append(Series(label=label, x=measure.targets, y=tuple(ratios)))
+    return Finding(
+        claim="",
+        paper_result="",
+        setup=f"{model.title}, {measure.workers} workers, {steps} steps without a network; "
+        "mean of the second half",
+        measured="selected / wanted: "
+        + "; ".join(
+            f"{each.label} "
+            + ", ".join(f"{y:.2f} at {x * 100:g} %" for x, y in zip(each.x, each.y, strict=True))
+            for each in series
+        ),
+        criterion=f"off by at most a factor of {measure.within:g}",
+        holds=_judged(worst <= measure.within, quick),
+        numbers={each.label: dict(zip(map(str, each.x), each.y, strict=True)) for each in series},
+        series=tuple(series),
+        axes=("share that is wanted", "selected / wanted"),
+        logarithmic=("x",),
+    )
+
+
+def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
+    """Seconds of error feedback and selection, side by side in this process."""
+    size = measure.elements // (10 if quick else 1)
+    gradient = np.random.default_rng(seed).laplace(size=size).astype(np.float32)
+    seconds = {}
+    with one_thread():
+        for label, spec in measure.codecs.items():
+            codec = build_codec(spec, seed=seed)
+            times = []
+            for _ in range(_REPEATS + 1):
+                begun = time.perf_counter()
+                choice = codec.error_feedback.choose(codec.selector, gradient, 1)
+                try:
+                    # One worker: what the network would answer is what it is asked.
+                    asked = next(choice)
+                    while True:
+                        asked = choice.send([segment.words for segment in asked])
+                except StopIteration:
+                    times.append(time.perf_counter() - begun)
+                codec.error_feedback.settle(None)
+            seconds[label] = statistics.median(times[1:])  # the first one compiles
+    ratios = {label: each / seconds[measure.subject] for label, each in seconds.items()}
+    others = {label: ratio for label, ratio in ratios.items() if label != measure.subject}
+    wanted = measure.min_ratio
+    return Finding(
+        claim="",
+        paper_result="",
+        setup=f"{size:,} elements with Laplace's distribution, residual included, one CPU thread",
+        measured=f"{measure.subject} takes {seconds[measure.subject] * 1e3:.1f} ms; "
+        + ", ".join(f"{label} {ratio:.2f}{_TIMES} as long" for label, ratio in others.items()),
+        criterion="; ".join(
+            f"{label} takes at least {ratio:g}{_TIMES} as long" for label, ratio in wanted.items()
+        ),
+        holds=_judged(all(ratios[label] >= least for label, least in wanted.items()), quick)
+        if wanted
+        else None,
+        numbers={"seconds": seconds, "ratios": ratios},
+        series=tuple(Series(label=label, y=(each * 1e3,)) for label, each in seconds.items()),
+        axes=("", "milliseconds"),
+    )
+
+
+def aggregation(measure: Aggregation, *, seed: int, quick: bool) -> Finding:
+    """Bytes and seconds of all-reduces over the switch, in memory."""
+    size = measure.elements // (10 if quick else 1)
+    tensors = list(_sparse(measure, size, np.random.default_rng(seed)))
+    reports = {
+        label: _measured(codec, tensors, seed, 2 if quick else _REPEATS)
+        for label, codec in {"dense": "dense", **measure.codecs}.items()
+    }
+    dense = reports.pop("dense")
+    rates = {
+        label: {
+            "bytes": dense[0].bytes_sent / report.bytes_sent,
+            "time": dense[1] / seconds,
+        }
+        for label, (report, seconds) in reports.items()
+    }
+    alike = "the same places" if measure.overlap else "independent places"
+    ratio = rates[measure.subject]["bytes"]
+    return Finding(
+        claim="",
+        paper_result="",
+        setup=f"{measure.workers} workers, {size:,} elements, {measure.density * 100:g} % of them "
+        f"not zero, at {alike}; built-in switch, in memory, one core for all",
+        measured="; ".join(
+            f"{label}: {rate['bytes']:.2f}{_TIMES} fewer bytes than dense, {rate['time']:.2f}"
+            f"{_TIMES} as fast in memory"
+            for label, rate in rates.items()
+        )
+        + ("" if all(r.exact for r, _ in reports.values()) else "; NOT EXACT"),
+        criterion=f"{measure.subject} sends at least {measure.min_ratio:g}{_TIMES} fewer bytes, "
+        "and the sums are exact"
+        if measure.min_ratio
+        else "",
+        holds=_judged(
+            ratio >= measure.min_ratio and all(r.exact is True for r, _ in reports.values()),
+            quick,
+        )
+        if measure.min_ratio
+        else None,
+        numbers=rates,
+        series=tuple(Series(label=label, y=(rate["bytes"],)) for label, rate in rates.items()),
+        axes=("", "times fewer bytes than dense"),
+    )
+
+
+def traffic(measure: Traffic, *, seed: int, quick: bool) -> Finding:
+    """Bytes of one worker; all counts reduce gradients of the same parameters."""
+    model, data = _model(measure.model)
+    counts = measure.counts[:3] if quick else measure.counts
+    gradients = _gradients(model, data, max(counts), seed)
+    series = []
+    for label, codec in measure.codecs.items():
+        sent = []
+        for count in counts:
+            summing = collective(
+                workers=count, codec=codec, layers=tuple(model.shapes.values()), seed=seed
+            )
+            for _ in range(2):  # a codec may know more about the union from the second time on
+                _, report = summing.all_reduce(gradients[:count])
+            sent.append(float(report.bytes_sent))
+        series.append(Series(label=label, x=counts, y=tuple(sent)))
+    growth = {each.label: each.y[-1] / each.y[0] for each in series}
+    return Finding(
+        claim="",
+        paper_result="",
+        setup=f"{model.title}: the gradients of a step, over the built-in switch",
+        measured=f"from {counts[0]} to {counts[-1]} workers the bytes of each grow "
+        + ", ".join(f"{ratio:.2f}{_TIMES} ({label})" for label, ratio in growth.items()),
+        criterion=f"the bytes of {measure.constant} do not grow",
+        holds=_judged(growth[measure.constant] == 1, quick),
+        numbers={"growth": growth},
+        series=tuple(series),
+        axes=("workers", "bytes sent by each"),
+        logarithmic=("x", "y"),
+    )
+
+
+def _judged(holds: bool, quick: bool) -> bool | None:
+    return None if quick else holds
+
+
+def _model(name: str) -> tuple[Model, Data]:
+    model = model_of(name)
+    return model, data_of(model, "test")
+
+
+def _selections(
+    model: Model, data: Data, codec: CodecSpec, *, workers: int, steps: int, seed: int
+) -> tuple[list[int], list[int]]:
+    """Selected by all workers together, and in the union, in the second half of a training."""
+    batch = min(model.recipe.batch_size, len(data.train) // workers)
+    schedule = Schedule(workers, steps, batch, model.recipe.learning_rate, model.recipe.momentum)
+    reducer = OfflineReducer(codec, workers, tuple(model.shapes.values()), seed)
+    few = Data(data.train, data.test.take(np.arange(1)))  # the score does not matter
+    with one_thread():
+        for _ in train(schedule, model, few, reducer, seed):
+            pass
+    return reducer.selected[steps // 2 :], reducer.unions[steps // 2 :]
+
+
+def _gradients(model: Model, data: Data, workers: int, seed: int) -> list[Vector]:
+    """Each worker's gradient after a few steps of plain training."""
+    batch = min(model.recipe.batch_size, len(data.train) // workers)
+    few = Data(data.train, data.test.take(np.arange(1)))
+    found: list[Vector] = []
+
+    def reduce(gradients: list[Vector]) -> tuple[Vector, None]:
+        found[:] = [each.copy() for each in gradients]
+        return plain_sum(gradients)
+
+    schedule = Schedule(workers, 8, batch, model.recipe.learning_rate, model.recipe.momentum)
+    with one_thread():
+        for _ in train(schedule, model, few, reduce, seed):
+            pass
+    return found
+
+
+def _with_ratio(codec: CodecSpec, ratio: float) -> CodecSpec:
+    spec = {"preset": codec} if isinstance(codec, str) else dict(codec)
+    selector: Any = spec.get("selector", {})
+    given = {"name": selector} if isinstance(selector, str) else dict(selector)
+    return {**spec, "selector": {**given, "ratio": ratio}}
+
+
+def _sparse(
+    measure: Aggregation, size: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.float32]]:
+    filled = max(1, round(measure.density * size))
+    shared = rng.choice(size, filled, replace=False)
+    for _ in range(measure.workers):
+        tensor = np.zeros(size, np.float32)
+        places = shared if measure.overlap else rng.choice(size, filled, replace=False)
+        tensor[places] = rng.standard_normal(filled, np.float32)
+        yield tensor
+
+
+def _measured(
+    codec: CodecSpec, tensors: list[NDArray[np.float32]], seed: int, repeats: int
+) -> tuple[Report, float]:
+    """The last report, and the median of the seconds after the first all-reduce, which compiles."""
+    summing = collective(workers=len(tensors), codec=codec, seed=seed)
+    seconds = []
+    for _ in range(repeats + 1):
+        _, report = summing.all_reduce(tensors)
+        seconds.append(report.seconds.encode + report.seconds.network + report.seconds.decode)
+    return report, statistics.median(seconds[1:])
+
+
+# ----------------------------------------------------------------------------
+# Codecs without a network: the words of all workers combined on the spot.
+#
+# For what a training over the switch would tell as well, but not for so many workers: how
+# selections grow together.
+
+
+class OfflineReducer:
+    """A reducer for ``training.train`` that remembers what was selected.
+
+    Args:
+        codec: what all workers use.
+        workers: how many.
+        layers: shapes of the model's layers.
+        seed: of the codec's hashes.
+
+    Attributes:
+        selected: for each all-reduce so far, elements selected by all workers together.
+        unions: for each, coordinates selected by at least one.
+    """
+
+    def __init__(
+        self, codec: CodecSpec, workers: int, layers: Sequence[Sequence[int]], seed: int = 0
+    ) -> None:
+        self._codecs = [
+            build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
+        ]
+        self.selected: list[int] = []
+        self.unions: list[int] = []
+
+    def __call__(self, gradients: list[Vector]) -> tuple[Vector, None]:
+        outcomes = self._exchange(gradients)
+        selected, union = selections(outcomes, gradients[0].size)
+        self.selected.append(selected)
+        self.unions.append(union)
+        return outcomes[0].sum, None
+
+    def _exchange(self, gradients: list[Vector]) -> list[Outcome]:
+        """All workers' exchanges in lock-step."""
+        workers = len(self._codecs)
+        exchanges = [
+            codec.exchange(gradient, workers)
+            for codec, gradient in zip(self._codecs, gradients, strict=True)
+        ]
+        outcomes: list[Outcome] = []
+        answers = None
+        while not outcomes:
+            rounds = []
+            for exchange in exchanges:
+                try:
+                    rounds.append(next(exchange) if answers is None else exchange.send(answers))
+                except StopIteration as stop:
+                    outcomes.append(stop.value)
+            answers = [
+                combine(column[0].operation, [each.words for each in column])
+                for column in zip(*rounds, strict=True)
+            ]
+        return outcomes

@@ -12,10 +12,10 @@ from typing import Any
 from innet.allreduce.report import is_exact, selections
 from innet.core.errors import InputError
 from innet.core.settings import TrainSettings
-from innet.experiments.comparison import completed, run_of_seed, trial_of, ways
+from innet.experiments.comparison import make_trial, methods, run_seed, with_recipe
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
-from innet.experiments.runs import Trial, Way, one_thread
+from innet.experiments.training import Method, Trial, one_thread
 from innet.mininet.allreduce import combined_counts, packets
 from innet.mininet.network import made, network, scratch
 from innet.mininet.settings import NetSettings
@@ -73,13 +73,13 @@ def run(
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": made(settings.pcap)})
     model = model_of(training.model, training.framework)
-    plain, compressed = ways(training, tuple(model.shapes.values()))
-    training = completed(training, model)
+    plain, compressed = methods(training, tuple(model.shapes.values()))
+    training = with_recipe(training, model)
     data = data_of(model, training.evaluate)
-    trial = trial_of(training, model=model, data=data, seed=settings.seed, watch=watch)
+    trial = make_trial(training, model=model, data=data, seed=settings.seed, watch=watch)
     folder = folder_for(out_dir, (RECORD, PLOT))
     with one_thread():
-        baseline = run_of_seed(plain, trial)
+        baseline = run_seed(plain, trial)
     trained = _on_network(settings, training, trial, compressed, inspect)
     about = {"title": model.title, "iterations_per_epoch": _epoch(trial, training)}
     record = record_of(
@@ -97,13 +97,13 @@ def _on_network(
     settings: NetSettings,
     training: TrainSettings,
     trial: Trial,
-    way: Way,
+    method: Method,
     inspect: Callable[[Any], None] | None,
 ) -> Run:
     plan = settings.plan()
     schedule = trial.schedule
-    title = f"{way.title} in Mininet"
-    name = f"{way.name}-net-seed-{trial.seed}"
+    title = f"{method.title} in Mininet"
+    name = f"{method.name}-net-seed-{trial.seed}"
     of_worker = TrainingWorkerSettings.model_validate(
         {
             **settings.of_worker().model_dump(include=set(SessionSettings.model_fields)),
@@ -112,7 +112,7 @@ def _on_network(
             "iterations": schedule.iterations,
             "batch_size": schedule.batch_size,
             "learning_rate": schedule.learning_rate,
-            "momentum": 0.0 if way.own_momentum else schedule.momentum,
+            "momentum": 0.0 if method.codec_momentum else schedule.momentum,
             "evaluate": training.evaluate,
         }
     )
@@ -152,7 +152,7 @@ def _on_network(
         codec=codec,
         elements=trial.model.size,
         metric=trial.model.metric,
-        settings={"codec": way.codec, "way": title, "seed": trial.seed} | links,
+        settings={"codec": method.codec, "method": title, "seed": trial.seed} | links,
         steps=tuple(steps),
         wall_seconds=time.perf_counter() - begun,
     )

@@ -18,8 +18,7 @@ from pydantic import Field
 
 from innet.allreduce.warm_up import warm_up
 from innet.experiments.models.model import Part, Vector, data_of, model_of
-from innet.experiments.runs import one_thread
-from innet.experiments.training import Schedule, replica
+from innet.experiments.training import Schedule, one_thread, train_replica
 from innet.processes.allreduce import check_files, main_of, summed
 from innet.processes.outcomes import save
 from innet.processes.session import joined_session
@@ -90,7 +89,9 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
             rng = np.random.default_rng(settings.seed)
             warm_up(settings.codec, rng.standard_normal(model.size, np.float32), layers)
             yield {"ready": True}
-        steps = replica(schedule, model, data, reduce, seed=settings.seed, worker=settings.worker)
+        steps = train_replica(
+            schedule, model, data, reduce, seed=settings.seed, worker=settings.worker
+        )
         for step in steps:
             if settings.outcome is not None and worker.outcome is not None:
                 save(settings.outcome, worker.outcome)

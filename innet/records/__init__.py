@@ -1,43 +1,71 @@
 """What a run leaves behind: reports, and the versioned records that plots and tables read.
 
-An all-reduce returns a ``Report``. An experiment writes an ``ExperimentRecord``: JSON with a format
-name, a version, the machine and every step of every run. Tables and plots are made from the record
-alone, so that they can be made again later and elsewhere. Records of different machines refuse to
-be merged: times of one and times of the other in one plot would compare nothing.
+An all-reduce returns a ``Report``. An experiment writes a ``Record``: JSON with a format name, a
+version, the machine and every step of every run. Tables and plots are made from the record alone,
+so that they can be made again later and elsewhere. Records of different machines refuse to be
+merged: times of one and times of the other in one plot would compare nothing.
+
+``Record.load`` reads any record; ``schema`` describes all of them.
 """
 
-from innet.records.experiment import ExperimentRecord, merge
-from innet.records.files import DEMO, FORMATS, REPRODUCE, TRAIN, VERSION, format_of
-from innet.records.machine import ACCURACY, HIT_RATE, PERPLEXITY, Machine, Metric
+from typing import Any
+
+from innet.records.record import VERSION, Machine, Record
 from innet.records.report import Report, Seconds
-from innet.records.reproduction import Finding, Reproduction, Series
-from innet.records.run import Progress, Run, Step, Watcher
-from innet.records.throughput import Measurement, Point, ThroughputRecord
+from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
+from innet.records.throughput import THROUGHPUT, Measurement, Point, ThroughputRecord
+from innet.records.training import (
+    ACCURACY,
+    DEMO,
+    HIT_RATE,
+    PERPLEXITY,
+    TRAIN,
+    Metric,
+    Progress,
+    Run,
+    Step,
+    TrainingRecord,
+    Watcher,
+    merge,
+)
 
 __all__ = [
     "ACCURACY",
     "DEMO",
-    "FORMATS",
     "HIT_RATE",
     "PERPLEXITY",
     "REPRODUCE",
+    "THROUGHPUT",
     "TRAIN",
     "VERSION",
-    "ExperimentRecord",
     "Finding",
     "Machine",
     "Measurement",
     "Metric",
     "Point",
     "Progress",
+    "Record",
     "Report",
-    "Reproduction",
+    "ReproductionRecord",
     "Run",
     "Seconds",
     "Series",
     "Step",
     "ThroughputRecord",
+    "TrainingRecord",
     "Watcher",
-    "format_of",
     "merge",
+    "schema",
 ]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of every record, and of the report that ``innet allreduce --json`` prints."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only this function needs it
+
+    every = TypeAdapter[Any](TrainingRecord | ReproductionRecord | ThroughputRecord | Report)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Records and reports of innet",
+        **every.json_schema(mode="serialization"),
+    }

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Complete the JSON schema of ``model`` from the sections "Attributes" of its docstrings."""
+    schema["description"] = _sections(model)[0]
+    for each in reversed(model.__mro__):
+        for name, text in re.findall(r"(\w+): (.+?)(?=\n\w+: |\Z)", _sections(each)[1], re.DOTALL):
+            if name in schema["properties"]:
+                schema["properties"][name]["description"] = " ".join(text.split())
+
+
+def _sections(documented: type) -> tuple[str, str]:
+    """The first paragraph of a class's docstring, and its attributes."""
+    text, _, rest = (inspect.getdoc(documented) or "").partition("\nAttributes:\n")
+    attributes = rest.partition("\n\n")[0]
+    return " ".join(text.partition("\n\n")[0].split()), inspect.cleandoc(" \n" + attributes)
+
+
 class Frozen(BaseModel):
     """Base of everything in a record: never changed once written, no unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_describe)
 
 
 class Seconds(Frozen):

@@ -1,16 +1,15 @@
-"""What became of the claims of a codec's paper: a versioned JSON file."""
+"""What became of the claims of a codec's paper."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
-from innet.records import files
-from innet.records.files import REPRODUCE
-from innet.records.machine import Machine
+from innet.records.record import Record
 from innet.records.report import Frozen
+
+REPRODUCE = "innet.reproduce"  # format of the record of ``innet reproduce``
 
 
 class Series(Frozen):
@@ -34,9 +33,9 @@ class Finding(Frozen):
 
     Attributes:
         claim: what the paper says, in our words.
-        theirs: the paper's numbers and set-up.
+        paper_result: the paper's numbers and set-up.
         setup: ours.
-        ours: what was measured, in words.
+        measured: what was measured, in words.
         criterion: what had to be seen for the claim to hold here, written down before; "" for none.
         holds: whether it was seen; None where there is no criterion, or the run was a quick one.
         numbers: what was measured, by name.
@@ -46,9 +45,9 @@ class Finding(Frozen):
     """
 
     claim: str
-    theirs: str
+    paper_result: str
     setup: str
-    ours: str
+    measured: str
     criterion: str = ""
     holds: bool | None = None
     numbers: dict[str, Any] = Field(default_factory=dict)
@@ -57,42 +56,29 @@ class Finding(Frozen):
     logarithmic: tuple[Literal["x", "y"], ...] = ()
 
 
-class Reproduction(Frozen):
+class ReproductionRecord(Record):
     """All claims of one paper.
 
     Attributes:
-        format: always ``REPRODUCE``.
-        version: of the layout.
-        innet: version of innet that wrote it.
-        created: time in UTC at which it began.
-        machine: where it ran.
+        settings: ``seeds`` of each training, and whether it was a ``quick`` run, made only to see
+            that it runs.
         codec: the preset's name.
         paper: who, where, when.
         note: how and why the settings differ from the paper's.
-        quick: whether it was run only to see that it runs.
-        seeds: of each training.
         findings: one for each claim.
         not_reproduced: what was not tried, each with the reason.
     """
 
+    formats: ClassVar[tuple[str, ...]] = (REPRODUCE,)
+
     format: Literal["innet.reproduce"] = "innet.reproduce"
-    version: int = files.VERSION
-    innet: str
-    created: AwareDatetime
-    machine: Machine
     codec: str
     paper: str
     note: str = ""
-    quick: bool
-    seeds: int
     findings: tuple[Finding, ...]
     not_reproduced: tuple[str, ...]
 
-    def save(self, path: str | Path) -> None:
-        """Writes the record; InputError where that fails."""
-        files.write(path, self, self.format)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Reproduction:
-        """Reads a record; InputError where it is none, or newer than this innet."""
-        return files.parsed(path, files.read(path, (REPRODUCE,))[1], cls)
+    @property
+    def quick(self) -> bool:
+        """Whether nothing may be judged by it."""
+        return bool(self.settings.get("quick"))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import ClassVar, Literal
 
-from pydantic import AwareDatetime
-
-from innet.records import files
-from innet.records.files import THROUGHPUT
-from innet.records.machine import Machine
+from innet.records.record import Record
 from innet.records.report import Frozen, Report
 
+THROUGHPUT = "innet.throughput"  # format of the record of ``innet experiment throughput``
 _FLOAT = 4  # bytes of a float32
 
 
@@ -25,7 +21,7 @@ class Point(Frozen):
         codec: as the person wrote it.
         values_per_packet: int32 values in each packet.
         window: chunks of a worker under way at once.
-        topology: "star" or "tree"; records of before there was a choice have stars.
+        topology: "star" or "tree".
     """
 
     switch: str
@@ -61,7 +57,7 @@ class Measurement(Frozen):
         return median(each.switch_packets / each.seconds.network for each in self.reports)
 
     @property
-    def again(self) -> int:
+    def retransmissions(self) -> int:
         """Packets that were sent again, in all rounds."""
         return sum(each.retransmissions for each in self.reports)
 
@@ -71,24 +67,17 @@ class Measurement(Frozen):
         return all(each.exact is True for each in self.reports)
 
 
-class ThroughputRecord(Frozen):
+class ThroughputRecord(Record):
     """A sweep, finished or not.
 
     Attributes:
-        format, version: what this is.
-        innet: version of innet that wrote it.
-        created: when it began, UTC.
-        machine: where it runs.
         settings: what all points share.
         measurements: in the order in which they were made.
     """
 
-    format: str = THROUGHPUT
-    version: int = files.VERSION
-    innet: str
-    created: AwareDatetime
-    machine: Machine
-    settings: dict[str, Any]
+    formats: ClassVar[tuple[str, ...]] = (THROUGHPUT,)
+
+    format: Literal["innet.throughput"] = "innet.throughput"
     measurements: tuple[Measurement, ...] = ()
 
     def at(self, point: Point) -> Measurement | None:
@@ -107,20 +96,3 @@ class ThroughputRecord(Frozen):
 
     def with_measurement(self, measurement: Measurement) -> ThroughputRecord:
         return self.model_copy(update={"measurements": (*self.measurements, measurement)})
-
-    def save(self, path: Path) -> None:
-        """Write the record as JSON, in one go.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        files.write(path, self, self.format)
-
-    @classmethod
-    def load(cls, path: Path) -> ThroughputRecord:
-        """What ``save`` wrote.
-
-        Raises:
-            InputError: no such file, or no such record.
-        """
-        return files.parsed(path, files.read(path, (THROUGHPUT,))[1], cls)

@@ -7,11 +7,19 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from innet import kernels
 from innet.core.errors import InputError, MissingToolError
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingToolError(
+        "PyTorch",
+        "innet.torch and for training other models than digits-cnn",
+        f"Install it by: pip install 'innet[torch]' ({error}).",
+    ) from error
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """They are coded as float32, which holds all their values."""
@@ -57,15 +65,6 @@ def to_arrays(state: Any) -> Any:
 
 # ----------------------------------------------------------------------------
 # One flat vector as PyTorch's parameters, and autograd's gradient as one flat vector.
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingToolError(
-        "PyTorch",
-        "innet.torch and for training other models than digits-cnn",
-        f"Install it by: pip install 'innet[torch]' ({error}).",
-    ) from error
 
 __all__ = ["Loss", "Parameters", "gradient_of", "tensor", "torch", "views"]
 

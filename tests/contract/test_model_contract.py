@@ -11,7 +11,7 @@ import pytest
 
 from innet.core.errors import ConfigError, MissingToolError, UnknownNameError
 from innet.core.registry import Registry
-from innet.experiments.models import interactions, mnist5k, text
+from innet.experiments.models import charlm, mnist5k, ncf
 from innet.experiments.models.model import MODELS
 from innet.experiments.training import Schedule, plain_sum, train
 
@@ -141,11 +141,14 @@ def test_a_framework_that_a_model_does_not_have(name):
         MODELS.get(name)("numpy")
 
 
+FILES = ("charlm", "mnist5k", "ncf")
+
+
 @pytest.mark.parametrize("name", ["charlm", "mnist5k-cnn", "ncf"])
 def test_without_torch_the_remedy_is_named(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "torch", None)  # makes its import fail
-    for module in ("charlm", "mnist5k", "ncf", "flat"):
-        monkeypatch.delitem(sys.modules, f"innet.torch.{module}", raising=False)
+    for module in ("innet.torch.tensors", *(f"innet.experiments.models.{each}" for each in FILES)):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     fresh = Registry("model", "innet.models")
     fresh.register(name, MODELS._targets[name])
     with pytest.raises(MissingToolError, match=r"for innet\.torch .*pip install 'innet\[torch\]'"):
@@ -161,23 +164,23 @@ def test_without_mlxtend_the_remedy_is_named(monkeypatch):
 def test_without_the_helps_topics_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(MissingToolError, match="libpython3-stdlib"):
-        text.load()
+        charlm.load()
 
 
 class TestText:
     def test_targets_are_the_characters_that_follow(self):
-        data = text.load()
+        data = charlm.load()
         np.testing.assert_array_equal(data.train.inputs[:, 1:], data.train.targets[:, :-1])
-        assert data.train.inputs.max() < len(text.ALPHABET) == 96
+        assert data.train.inputs.max() < len(charlm.ALPHABET) == 96
 
     def test_characters_beyond_the_alphabet_are_question_marks(self):
-        codes = text.encode("a“\t")
-        assert [text.ALPHABET[code] for code in codes] == ["a", "?", "?"]
+        codes = charlm.encode("a“\t")
+        assert [charlm.ALPHABET[code] for code in codes] == ["a", "?", "?"]
 
 
 class TestInteractions:
     def test_what_is_held_out_is_never_trained_on(self):
-        test, validation = interactions.load("test"), interactions.load("validation")
+        test, validation = ncf.load("test"), ncf.load("validation")
         np.testing.assert_array_equal(test.train.inputs, validation.train.inputs)
         trained = set(map(tuple, test.train.inputs[:, :2].tolist()))
         for judged in (test.test.inputs, validation.test.inputs):
@@ -185,20 +188,20 @@ class TestInteractions:
         assert (test.test.inputs[:, 1] != validation.test.inputs[:, 1]).all()
 
     def test_rivals_and_negatives_were_not_taken(self):
-        data = interactions.load("test")
+        data = ncf.load("test")
         taken = set(map(tuple, data.train.inputs[:, :2].tolist()))
         for rows in (data.train.inputs[:2000], data.test.inputs[:200]):
             pairs = {(user, item) for user, _, *others in rows.tolist() for item in others}
             assert not pairs & taken
 
     def test_popularity_alone_ranks_far_worse_than_the_planted_liking_could(self):
-        data = interactions.load("validation")
-        popularity = np.bincount(data.train.inputs[:, 1], minlength=interactions.ITEMS)
-        share = interactions.hit_rate(popularity[data.test.inputs[:, 1:]].astype(np.float32))
+        data = ncf.load("validation")
+        popularity = np.bincount(data.train.inputs[:, 1], minlength=ncf.ITEMS)
+        share = ncf.hit_rate(popularity[data.test.inputs[:, 1:]].astype(np.float32))
         assert 0.4 < share < 0.6
 
     def test_ties_do_not_count_as_hits(self):
-        assert interactions.hit_rate(np.zeros((5, 100), np.float32)) == 0
+        assert ncf.hit_rate(np.zeros((5, 100), np.float32)) == 0
         ranked = np.tile(np.arange(100, dtype=np.float32), (2, 1))
         ranked[0, 0], ranked[1, 0] = 89.5, 90.5
-        assert interactions.hit_rate(ranked) == 0.5
+        assert ncf.hit_rate(ranked) == 0.5

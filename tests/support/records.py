@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from innet.records import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step
+from innet.records import DEMO, Machine, Report, Run, Seconds, Step, TrainingRecord
 
 MACHINE = Machine(
     cpu="Example CPU", cores=2, system="Linux x86_64", python="CPython 3.11", numpy="2", numba="0"
@@ -70,7 +70,7 @@ def a_run(
     )
 
 
-def a_record(**changes: Any) -> ExperimentRecord:
+def a_record(**changes: Any) -> TrainingRecord:
     """The record of a demonstration: three runs, two of them over the network."""
     fields: dict[str, Any] = {
         "format": DEMO,
@@ -86,4 +86,4 @@ def a_record(**changes: Any) -> ExperimentRecord:
     }
     fields |= changes
     fields["runs"] = tuple(fields["runs"])
-    return ExperimentRecord(**fields)
+    return TrainingRecord(**fields)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.registry import Registry
-from innet.experiments.samples import Data, Samples
 from innet.records import Metric
 
 Vector = NDArray[np.float32]
@@ -29,6 +28,36 @@ the training, to choose hyper-parameters by.
 
 Gradient = Callable[[Vector, NDArray[Any], NDArray[Any]], tuple[float, Vector]]
 """(parameters, inputs, targets) to the batch's mean loss and its gradient, float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs and targets, arrays of n samples each; what a sample is, is the model's affair."""
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def take(self, rows: NDArray[np.int64]) -> Samples:
+        """The samples at ``rows``, in that order."""
+        return Samples(self.inputs[rows], self.targets[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What a model trains on, and what it is judged by and never trains on."""
+
+    train: Samples
+    test: Samples
+
+
+def split(samples: Samples, seed: int, one_in: int) -> Data:
+    """One sample in ``one_in`` is kept for testing, chosen by chance; the same for equal seeds."""
+    order = np.random.default_rng(seed).permutation(len(samples))
+    held_out = len(samples) // one_in
+    return Data(train=samples.take(order[held_out:]), test=samples.take(order[:held_out]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +110,10 @@ class Model:
 
 
 MODELS: Registry[Callable[[str | None], Model]] = Registry("model", "innet.models")
-MODELS.register("digits-cnn", "innet.experiments.models.digits:model")
-MODELS.register("mnist5k-cnn", "innet.experiments.models.torch_mnist5k:model")
-MODELS.register("charlm", "innet.experiments.models.torch_charlm:model")
-MODELS.register("ncf", "innet.experiments.models.torch_ncf:model")
+MODELS.register("digits-cnn", "innet.experiments.models.digits_cnn:model")
+MODELS.register("mnist5k-cnn", "innet.experiments.models.mnist5k:model")
+MODELS.register("charlm", "innet.experiments.models.charlm:model")
+MODELS.register("ncf", "innet.experiments.models.ncf:model")
 
 
 def model_of(name: str, framework: str | None = None) -> Model:
@@ -130,7 +159,7 @@ def data_of(model: Model, part: Part) -> Data:
     if not isinstance(data, Data):
         raise InputError(
             f"the data of model {model.name!r} are of type {type(data).__name__}; load must return "
-            "an innet.experiments.samples.Data."
+            "an innet.experiments.models.model.Data."
         )
     for what, samples in (("train", data.train), ("test", data.test)):
         counts = len(samples.inputs), len(samples.targets)

@@ -13,7 +13,7 @@ from innet.core.settings import AllReduceSettings, load_toml
 from innet.mininet.files import commands
 from innet.processes.settings import mapping_in
 from innet.programs.catalog import LIST
-from innet.records import DEMO, ExperimentRecord
+from innet.records import DEMO, TrainingRecord
 from innet.service.process import key_of
 from innet.tools import stf_syntax
 from innet.tools.files import read_commands
@@ -62,7 +62,7 @@ def test_a_record(saved, tmp_path):
     record = a_record()
     record.save(tmp_path / "demo.json")
     text = (tmp_path / "demo.json").read_text()
-    assert ExperimentRecord.load(saved("edited.json", text), DEMO) == record
+    assert TrainingRecord.load(saved("edited.json", text), DEMO) == record
 
 
 def test_a_list_of_programs(saved, tmp_path):

@@ -11,8 +11,8 @@ import innet
 from innet.codecs import build_codec
 from innet.codecs.selectors.scalecom import rate_of
 from innet.core.errors import ConfigError, InputError, StateError
-from innet.experiments.models import cnn, digits
-from innet.experiments.runs import OverNetwork, Trial
+from innet.experiments.models import digits_cnn
+from innet.experiments.training import NetworkReducer, Trial
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
 SIZES = tuple(math.prod(shape) for shape in SHAPES)
@@ -78,15 +78,17 @@ def test_training_tells_the_networks_layers():
     settings = innet.core.settings.TrainingSettings(workers=2)
     made = []
 
-    class Summing:
+    class AllReducer:
         def __init__(self, **arguments):
             made.append(arguments)
 
         def all_reduce(self, gradients):
             return gradients[0], None
 
-    OverNetwork("scalecom", Trial(settings, None, 0, digits.model(), None, Summing, print))
-    assert made[0]["layers"] == tuple(cnn.SHAPES.values())
+    NetworkReducer(
+        "scalecom", Trial(settings, None, 0, digits_cnn.model(), None, AllReducer, print)
+    )
+    assert made[0]["layers"] == tuple(digits_cnn.SHAPES.values())
 
 
 @pytest.mark.parametrize("layers", [[], [0], [3, -1], [()], [(3, 0)], [2.0], [True], ["ab"]])

@@ -19,9 +19,9 @@ from innet.codecs.carriers.lhc import Lhc
 from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
-from innet.experiments.models import cnn, digits
-from innet.records import TRAIN, ExperimentRecord
-from innet.report.tables import training_table
+from innet.experiments.models import digits_cnn
+from innet.experiments.tables import training_table
+from innet.records import TRAIN, TrainingRecord
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
 
@@ -36,9 +36,9 @@ def result(tmp_path_factory):
 
 
 def test_every_codec_and_seed_is_in_the_record(result):
-    loaded = ExperimentRecord.load(result.record_path, TRAIN)
+    loaded = TrainingRecord.load(result.record_path, TRAIN)
     assert loaded == result.record
-    found = [(run.settings["way"], run.settings["seed"]) for run in loaded.runs]
+    found = [(run.settings["method"], run.settings["seed"]) for run in loaded.runs]
     names = ("plain float32", "exact", "topk", "dgc")
     assert found == [(name, seed) for seed in (7, 8) for name in names]
     codecs = [run.settings.get("codec") for run in loaded.runs[:4]]
@@ -65,30 +65,30 @@ def test_the_table_has_a_row_for_each_way(result):
 
 
 def test_a_codec_with_momentum_has_none_in_the_optimiser():
-    ways = comparison.ways(TrainSettings(codecs=("topk", "dgc")))
-    assert [way.own_momentum for way in ways] == [False, False, True]
+    methods = comparison.methods(TrainSettings(codecs=("topk", "dgc")))
+    assert [method.codec_momentum for method in methods] == [False, False, True]
 
 
 def test_one_preset_with_other_parameters_is_another_way():
     denser = {"preset": "topk", "selector": {"ratio": 0.05}}
-    names = [way.name for way in comparison.ways(TrainSettings(codecs=("topk", denser)))]
+    names = [method.name for method in comparison.methods(TrainSettings(codecs=("topk", denser)))]
     assert names == ["plain", "topk", "topk(ratio=0.05)"]
     fewer = {"preset": "topk", "selector": {"k": 9}}
-    names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser, fewer)))]
+    names = [method.name for method in comparison.methods(TrainSettings(codecs=(denser, fewer)))]
     assert names[1:] == [f"topk({each})" for each in ("ratio=0.05", "k=9")]
-    names = [way.name for way in comparison.ways(TrainSettings(codecs=(denser,)))]
+    names = [method.name for method in comparison.methods(TrainSettings(codecs=(denser,)))]
     assert names == ["plain", "topk"]
 
 
 @pytest.mark.parametrize("codecs", [("topk", "topk"), ("plain",), ("topkk",)])
 def test_codecs_that_cannot_be_compared(codecs):
     with pytest.raises(InnetError):
-        comparison.ways(TrainSettings(codecs=codecs))
+        comparison.methods(TrainSettings(codecs=codecs))
 
 
 def test_a_codec_given_twice_is_named():
     with pytest.raises(ConfigError, match=r"topk.* is given twice"):
-        comparison.ways(TrainSettings(codecs=("topk", "topk")))
+        comparison.methods(TrainSettings(codecs=("topk", "topk")))
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_framework_of_another_distribution_computes_the_gradients(tmp_path, mo
 
     def gradient(*arguments):
         calls.append(len(arguments))
-        return cnn.gradient(*arguments)
+        return digits_cnn.gradient(*arguments)
 
-    monkeypatch.setitem(digits.FRAMEWORKS._loaded, "mine", gradient)  # as an entry point would
+    monkeypatch.setitem(digits_cnn.FRAMEWORKS._loaded, "mine", gradient)  # as an entry point would
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["dense"]\nbatch_size = 600\nworkers = 2\nepochs = 1\n')
     arguments = ["train", "--framework", "mine", "--config", str(config), "-o", str(tmp_path)]
@@ -133,7 +133,7 @@ def test_parameters_for_each_layer_are_of_the_models_layers(tmp_path):
     spec = {"preset": "scalecom", "selector": {"rates": rates, "first_dense": False}}
     settings = TrainSettings(codecs=(spec,), **QUICK)
     made = comparison.run(settings, tmp_path, created=NOW)
-    sizes = [math.prod(shape) for shape in cnn.SHAPES.values()]
+    sizes = [math.prod(shape) for shape in digits_cnn.SHAPES.values()]
     chosen = sum(-(-size // rate) for size, rate in zip(sizes, rates, strict=True))
     (step,) = made.record.runs[1].steps
     assert step.selected == QUICK["workers"] * chosen
@@ -166,40 +166,40 @@ def test_repairs_are_compiled_before_anything_is_timed(tmp_path, monkeypatch, co
 
 
 def test_what_was_trained_before_another_diverged_is_kept(tmp_path, monkeypatch):
-    of_seed = comparison.run_of_seed
+    of_seed = comparison.run_seed
 
-    def diverging(way, trial):
-        if way.name == "thc":
+    def diverging(method, trial):
+        if method.name == "thc":
             raise DivergedError("the training diverged: the loss of iteration 1 is nan.")
-        return of_seed(way, trial)
+        return of_seed(method, trial)
 
-    monkeypatch.setattr(comparison, "run_of_seed", diverging)
+    monkeypatch.setattr(comparison, "run_seed", diverging)
     settings = TrainSettings(codecs=("dense", "thc", "topk"), **QUICK)
     path = tmp_path / comparison.RECORD
     said = rf"thc, seed 7: the training diverged: .* nan\. What .* before it is in {path}\."
     with pytest.raises(DivergedError, match=said):
         comparison.run(settings, tmp_path, created=NOW)
-    kept = ExperimentRecord.load(path, TRAIN)
-    assert [run.settings["way"] for run in kept.runs] == ["plain float32", "dense"]
+    kept = TrainingRecord.load(path, TRAIN)
+    assert [run.settings["method"] for run in kept.runs] == ["plain float32", "dense"]
     assert "dense" in str(training_table(kept).columns[0]._cells)
 
 
 def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
-    of_seed = comparison.run_of_seed
+    of_seed = comparison.run_seed
 
-    def interrupted(way, trial):
-        if way.name == "topk":
+    def interrupted(method, trial):
+        if method.name == "topk":
             raise KeyboardInterrupt
-        return of_seed(way, trial)
+        return of_seed(method, trial)
 
-    monkeypatch.setattr(comparison, "run_of_seed", interrupted)
+    monkeypatch.setattr(comparison, "run_seed", interrupted)
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
     done = CliRunner().invoke(app, ["train", "--config", str(config), "-o", str(tmp_path)])
     path = tmp_path / comparison.RECORD
     assert done.exit_code == 130
     assert f"What was trained before is in {path}." in done.output
-    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+    assert [run.settings["method"] for run in TrainingRecord.load(path, TRAIN).runs] == [
         "plain float32"
     ]
 
@@ -208,14 +208,14 @@ def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
     "error", [InputError("the integers are none."), MemoryError(), ZeroDivisionError("x / 0")]
 )
 def test_what_was_trained_before_a_codec_failed_is_kept(tmp_path, monkeypatch, error):
-    of_seed = comparison.run_of_seed
+    of_seed = comparison.run_seed
 
-    def failing(way, trial):
-        if way.name == "topk":
+    def failing(method, trial):
+        if method.name == "topk":
             raise error
-        return of_seed(way, trial)
+        return of_seed(method, trial)
 
-    monkeypatch.setattr(comparison, "run_of_seed", failing)
+    monkeypatch.setattr(comparison, "run_seed", failing)
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
     done = CliRunner().invoke(app, ["train", "--config", str(config), "-o", str(tmp_path)])
@@ -224,24 +224,24 @@ def test_what_was_trained_before_a_codec_failed_is_kept(tmp_path, monkeypatch, e
     assert done.exit_code == 1
     assert error.__notes__ == [said]  # which a traceback shows; these two are told without one
     assert (said in done.output) == isinstance(error, (InputError, MemoryError))
-    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+    assert [run.settings["method"] for run in TrainingRecord.load(path, TRAIN).runs] == [
         "plain float32"
     ]
 
 
 def test_what_was_trained_before_a_termination_is_kept(tmp_path, monkeypatch, capsys):
-    of_seed, save = comparison.run_of_seed, comparison.saved
+    of_seed, save = comparison.run_seed, comparison.saved
 
-    def terminated(way, trial):
-        if way.name == "topk":
+    def terminated(method, trial):
+        if method.name == "topk":
             signal.raise_signal(signal.SIGTERM)
-        return of_seed(way, trial)
+        return of_seed(method, trial)
 
     def terminated_again(*arguments):  # as by timeout, which tells the process and its group
         signal.raise_signal(signal.SIGTERM)
         return save(*arguments)
 
-    monkeypatch.setattr(comparison, "run_of_seed", terminated)
+    monkeypatch.setattr(comparison, "run_seed", terminated)
     monkeypatch.setattr(comparison, "saved", terminated_again)
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["topk"]\nbatch_size = 400\nworkers = 2\nepochs = 1\n')
@@ -255,7 +255,7 @@ def test_what_was_trained_before_a_termination_is_kept(tmp_path, monkeypatch, ca
     said = capsys.readouterr().err
     assert f"What was trained before is in {path}." in said
     assert said.endswith("terminated.\n")
-    assert [run.settings["way"] for run in ExperimentRecord.load(path, TRAIN).runs] == [
+    assert [run.settings["method"] for run in TrainingRecord.load(path, TRAIN).runs] == [
         "plain float32"
     ]
 

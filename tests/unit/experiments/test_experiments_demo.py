@@ -13,7 +13,7 @@ from support.summing import OracleSumming
 from innet.core.errors import InputError, MissingToolError, UnknownNameError
 from innet.core.settings import DemoSettings
 from innet.experiments import demo
-from innet.records import DEMO, ExperimentRecord, Progress
+from innet.records import DEMO, Progress, TrainingRecord
 from innet.wire.scapy_layers import read_pcap
 
 CREATED = datetime(2030, 1, 2, tzinfo=UTC)
@@ -31,7 +31,7 @@ def finished(tmp_path_factory: Any) -> tuple[demo.DemoResult, list[Progress], li
         made.append(OracleSumming(**arguments))
         return made[-1]
 
-    def draw(record: ExperimentRecord, path: Path) -> None:
+    def draw(record: TrainingRecord, path: Path) -> None:
         path.write_text(record.format)
 
     result = demo.run(
@@ -47,7 +47,7 @@ def finished(tmp_path_factory: Any) -> tuple[demo.DemoResult, list[Progress], li
 
 def test_record_on_disk_is_the_result(finished: Any) -> None:
     result = finished[0]
-    assert ExperimentRecord.load(result.record_path, DEMO) == result.record
+    assert TrainingRecord.load(result.record_path, DEMO) == result.record
     assert result.record.created == CREATED
     assert result.record.settings == SHORT.model_dump(mode="json")
     assert [run.name for run in result.record.runs] == ["plain", "dense", "topk"]
@@ -94,7 +94,7 @@ def test_the_record_is_kept_where_no_capture_can_be_written(
     monkeypatch.setattr("innet.wire.scapy_layers.write_pcap", write_pcap)
     with pytest.raises(InputError, match="no room"):
         demo.run(SHORT, tmp_path, created=CREATED, make=OracleSumming)
-    assert len(ExperimentRecord.load(tmp_path / demo.RECORD, DEMO).runs) == 3
+    assert len(TrainingRecord.load(tmp_path / demo.RECORD, DEMO).runs) == 3
 
 
 def test_capture_holds_the_first_all_reduce_of_the_last_way(finished: Any) -> None:
@@ -111,7 +111,7 @@ def test_plot_is_drawn_from_the_record(finished: Any) -> None:
 
 
 def test_without_matplotlib_it_goes_on_and_says_how_to_get_it(tmp_path: Path) -> None:
-    def draw(record: ExperimentRecord, path: Path) -> None:
+    def draw(record: TrainingRecord, path: Path) -> None:
         raise MissingToolError("matplotlib", "the plot", "pip install 'innet[plot]'")
 
     settings = DemoSettings(iterations=1)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from innet.core.errors import InputError
-from innet.experiments.models.digits import model as digits
-from innet.experiments.runs import one_thread
-from innet.experiments.training import Schedule, plain_sum, replica, train
+from innet.experiments.models.digits_cnn import model as digits
+from innet.experiments.training import Schedule, one_thread, plain_sum, train, train_replica
 from innet.records import Report, Seconds
 
 WORKERS = 3
@@ -65,7 +64,7 @@ def test_replicas_are_the_training():
 
     def one(worker):
         reduce = table.reduce(worker)
-        return list(replica(SCHEDULE, model, data, reduce, seed=1, worker=worker))
+        return list(train_replica(SCHEDULE, model, data, reduce, seed=1, worker=worker))
 
     with one_thread(), concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         steps = list(pool.map(one, range(WORKERS)))
@@ -82,4 +81,4 @@ def test_divergence_is_told():
     model = digits("numpy")
     wild = Schedule(workers=1, iterations=9, batch_size=40, learning_rate=1e9, momentum=0.0)
     with pytest.raises(InputError, match="diverged"):
-        list(replica(wild, model, model.load(), lambda g: (g, NOTHING), seed=1, worker=0))
+        list(train_replica(wild, model, model.load(), lambda g: (g, NOTHING), seed=1, worker=0))

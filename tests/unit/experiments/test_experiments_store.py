@@ -6,12 +6,11 @@ import pytest
 
 from innet.core.errors import DivergedError, InputError
 from innet.core.settings import TrainSettings
-from innet.experiments import store as store_module
-from innet.experiments.comparison import ways
-from innet.experiments.store import Store
+from innet.experiments import comparison as store_module
+from innet.experiments.comparison import Store, methods
 
 QUICK = TrainSettings(codecs=("dense", "topk"), workers=2, batch_size=300, epochs=1)
-PLAIN, DENSE, TOPK = ways(QUICK)
+PLAIN, DENSE, TOPK = methods(QUICK)
 
 
 def test_a_run_is_made_once(tmp_path):
@@ -30,7 +29,7 @@ def test_a_run_is_made_once(tmp_path):
 
 def test_whatever_matters_is_another_run(tmp_path):
     store = Store(tmp_path)
-    denser = ways(QUICK.model_copy(update={"codecs": ({"preset": "topk", "carrier": "dense"},)}))
+    denser = methods(QUICK.model_copy(update={"codecs": ({"preset": "topk", "carrier": "dense"},)}))
     paths = {
         store.path(QUICK, PLAIN, 0),
         store.path(QUICK, DENSE, 0),
@@ -69,11 +68,11 @@ def test_where_nothing_can_be_kept_nothing_is_trained(tmp_path):
 def test_a_divergence_is_remembered(tmp_path, monkeypatch):
     tried = []
 
-    def diverging(way, trial):
+    def diverging(method, trial):
         tried.append(trial.seed)
         raise DivergedError("the training diverged: the loss of iteration 2 is nan.")
 
-    monkeypatch.setattr(store_module, "run_of_seed", diverging)
+    monkeypatch.setattr(store_module, "run_seed", diverging)
     for _ in range(2):
         with pytest.raises(DivergedError, match="iteration 2 is nan"):
             Store(tmp_path).run(QUICK, PLAIN, 0)

@@ -16,8 +16,9 @@ from innet.cli import app
 from innet.core.errors import InnetError, InputError
 from innet.core.settings import ThroughputSettings
 from innet.experiments import throughput
+from innet.experiments.plots import draw_throughput
+from innet.experiments.tables import throughput_table
 from innet.records.throughput import Point, ThroughputRecord
-from innet.report.throughput import draw_throughput, throughput_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL = ThroughputSettings(workers=(1, 2), windows=(4, 16), size=2000, rounds=2)
@@ -46,7 +47,7 @@ def test_every_combination_is_measured_once(tmp_path):
     for each in record.measurements:
         assert len(each.reports) == 2
         assert each.exact
-        assert each.again == 0
+        assert each.retransmissions == 0
         assert each.goodput > 0
         first = each.reports[0]
         assert first.workers == each.point.workers
@@ -193,7 +194,7 @@ def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):
 def panels(record, tmp_path, monkeypatch):
     """The panels that were drawn."""
     drawn = []
-    monkeypatch.setattr("innet.report.throughput.save", lambda figure, _: drawn.append(figure))
+    monkeypatch.setattr("innet.experiments.plots.save", lambda figure, _: drawn.append(figure))
     draw_throughput(record, tmp_path / "t.png")
     return drawn[0].axes
 

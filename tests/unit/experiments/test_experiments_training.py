@@ -10,11 +10,19 @@ import pytest
 from support.records import a_report
 
 from innet.core.errors import ConfigError, InputError
-from innet.experiments.models import cnn
-from innet.experiments.models import digits as digits_cnn
+from innet.experiments.models import digits_cnn
 from innet.experiments.models.model import MODELS, data_of, model_of
-from innet.experiments.samples import Data, Samples, batches, shards, steps_per_epoch
-from innet.experiments.training import Schedule, plain_sum, replica, train
+from innet.experiments.training import (
+    Data,
+    Samples,
+    Schedule,
+    batches,
+    plain_sum,
+    shards,
+    steps_per_epoch,
+    train,
+    train_replica,
+)
 from innet.records import Report
 
 
@@ -98,7 +106,7 @@ class TestTraining:
         computed, reduced = [], []
 
         def gradient(*args: np.ndarray) -> tuple[float, np.ndarray]:
-            result = cnn.gradient(*args)
+            result = digits_cnn.gradient(*args)
             computed.append(result[1])
             return result
 
@@ -155,7 +163,7 @@ class TestTraining:
         with pytest.raises(InputError, match=r"diverged: .*Choose a learning_rate below 1e\+06"):
             list(train(schedule, MODEL, digits, plain_sum, 0))
 
-    @pytest.mark.parametrize("by", ["train", "replica"])
+    @pytest.mark.parametrize("by", ["train", "train_replica"])
     @pytest.mark.parametrize(
         ("change", "match"),
         [
@@ -194,7 +202,7 @@ class TestTraining:
         if by == "train":
             steps = train(schedule, model, digits, plain_sum, 0)
         else:
-            steps = replica(schedule, model, digits, lambda x: (x, None), seed=0, worker=0)
+            steps = train_replica(schedule, model, digits, lambda x: (x, None), seed=0, worker=0)
         with pytest.raises(InputError, match=match):
             next(steps)
 

@@ -18,9 +18,8 @@ from innet.codecs import build_codec
 from innet.codecs.presets import PRESETS
 from innet.core.errors import ConfigError, DivergedError, InputError, UnknownNameError
 from innet.core.settings import validate
-from innet.experiments import measures, reproduce
+from innet.experiments import reproduce
 from innet.experiments.models.model import MODELS
-from innet.experiments.offline import Offline
 from innet.experiments.papers import (
     Aggregation,
     BuildUp,
@@ -32,8 +31,10 @@ from innet.experiments.papers import (
     paper_of,
     papers,
 )
-from innet.records import PERPLEXITY, Reproduction
-from innet.report.reproduction import reproduction_figure, reproduction_table
+from innet.experiments.plots import reproduction_figure
+from innet.experiments.reproduce import OfflineReducer
+from innet.experiments.tables import reproduction_table
+from innet.records import PERPLEXITY, ReproductionRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOPK = {"preset": "topk", "selector": {"ratio": 0.01}, "carrier": "dense"}
@@ -45,7 +46,7 @@ TRAINED = {
     "workers": 2,
     "batch_size": 300,
     "epochs": 1,
-    "most_lost": 60,
+    "max_score_drop": 60,
 }
 A_PAPER = {
     "paper": "Somebody, 2030",
@@ -53,10 +54,10 @@ A_PAPER = {
     "note": "A\nnote.",
     "not_reproduced": ["the moon: too far"],
     "claims": [
-        {"claim": "it learns", "theirs": "much", "measure": TRAINED},
+        {"claim": "it learns", "paper_result": "much", "measure": TRAINED},
         {
             "claim": "it is small",
-            "theirs": "very",
+            "paper_result": "very",
             "measure": {
                 "kind": "aggregation",
                 "codecs": {"lhc": "lhc"},
@@ -65,7 +66,7 @@ A_PAPER = {
                 "density": 0.01,
                 "overlap": True,
                 "subject": "lhc",
-                "least_ratio": 2.0,
+                "min_ratio": 2.0,
             },
         },
     ],
@@ -98,7 +99,7 @@ def test_every_claim_can_be_measured(name):
             assert getattr(measure, label, next(iter(getattr(measure, "codecs", {"": 0})))) in (
                 getattr(measure, "codecs", {"": 0})
             )
-        assert getattr(measure, "least_ratio", None) is None or measure.codecs
+        assert getattr(measure, "min_ratio", None) is None or measure.codecs
 
 
 def test_what_cannot_be_tried_is_said_with_the_reason():
@@ -114,7 +115,7 @@ def test_a_codec_without_claims_is_told_with_those_that_have_some():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"most_lost": -1}, "most_lost"),
+        ({"max_score_drop": -1}, "max_score_drop"),
         ({"kind": "guess"}, "kind|guess"),
         ({"worker": 4}, "worker"),
     ],
@@ -128,7 +129,7 @@ def test_mistakes_in_the_data_are_named(change, message):
 def test_offline_sums_are_those_of_the_collective():
     rng = np.random.default_rng(0)
     gradients = [rng.standard_normal(500).astype(np.float32) for _ in range(3)]
-    reducer = Offline({**TOPK, "carrier": "lhc"}, 3, [(500,)])
+    reducer = OfflineReducer({**TOPK, "carrier": "lhc"}, 3, [(500,)])
     first, _ = reducer(gradients)
     # 3 workers with 5 elements each: what is sent is in the sum, all else is zero.
     assert reducer.selected == [15]
@@ -141,23 +142,23 @@ def test_offline_sums_are_those_of_the_collective():
 
 
 def test_the_union_of_topk_builds_up_and_a_shared_one_does_not(monkeypatch):
-    monkeypatch.setattr(measures, "_STEPS", 2)
+    monkeypatch.setattr(reproduce, "_STEPS", 2)
     codecs = {"topk": TOPK, "scalecom": SHARED}
     measure = BuildUp(
         kind="build-up", model="digits-cnn", counts=(1, 4, 16), codecs=codecs, constant="scalecom"
     )
-    found = measures.build_up(measure, seed=0, quick=False)
+    found = reproduce.build_up(measure, seed=0, quick=False)
     assert found.holds is True
     assert found.numbers["growth"]["scalecom"] == 1
     assert found.numbers["growth"]["topk"] > 4
     assert [series.x for series in found.series] == [(1, 4, 16)] * 2
     wrong = measure.model_copy(update={"constant": "topk"})
-    assert measures.build_up(wrong, seed=0, quick=False).holds is False
-    assert measures.build_up(measure, seed=0, quick=True).holds is None
+    assert reproduce.build_up(wrong, seed=0, quick=False).holds is False
+    assert reproduce.build_up(measure, seed=0, quick=True).holds is None
 
 
 def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
-    monkeypatch.setattr(measures, "_STEPS", 1)
+    monkeypatch.setattr(reproduce, "_STEPS", 1)
     measure = Share(
         kind="share",
         model="digits-cnn",
@@ -166,13 +167,13 @@ def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
         targets=(0.01, 0.1),
         within=1.01,
     )
-    found = measures.share(measure, seed=0, quick=False)
+    found = reproduce.share(measure, seed=0, quick=False)
     assert found.holds is True  # top-k selects exactly what is wanted, rounded down
     assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
     threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
-    assert measures.share(threshold, seed=0, quick=False).holds is False
-    monkeypatch.setattr(measures, "_selections", lambda *_, **__: ([1], [1]))  # far too few
-    assert measures.share(measure, seed=0, quick=False).holds is False
+    assert reproduce.share(threshold, seed=0, quick=False).holds is False
+    monkeypatch.setattr(reproduce, "_selections", lambda *_, **__: ([1], [1]))  # far too few
+    assert reproduce.share(measure, seed=0, quick=False).holds is False
 
 
 def test_times_are_of_the_same_gradient_side_by_side():
@@ -182,13 +183,13 @@ def test_times_are_of_the_same_gradient_side_by_side():
         codecs=codecs,
         elements=20000,
         subject="topk",
-        least_ratio={"threshold": 1e9},
+        min_ratio={"threshold": 1e9},
     )
-    found = measures.speed(measure, seed=0, quick=False)
+    found = reproduce.speed(measure, seed=0, quick=False)
     assert found.holds is False
     assert found.numbers["ratios"]["topk"] == 1
     assert all(seconds > 0 for seconds in found.numbers["seconds"].values())
-    assert measures.speed(measure, seed=0, quick=True).setup.startswith("2,000 elements")
+    assert reproduce.speed(measure, seed=0, quick=True).setup.startswith("2,000 elements")
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -201,9 +202,9 @@ def test_bytes_are_compared_with_dense_ones(overlap):
         density=0.02,
         overlap=overlap,
         subject="lhc",
-        least_ratio=10.0,
+        min_ratio=10.0,
     )
-    found = measures.aggregation(measure, seed=0, quick=False)
+    found = reproduce.aggregation(measure, seed=0, quick=False)
     assert found.holds is overlap  # four times as many are in the union where places differ
     assert found.numbers["lhc"]["bytes"] > 2
 
@@ -216,7 +217,7 @@ def test_bytes_by_the_number_of_workers():
         codecs={"scalecom": "scalecom", "topk": {"preset": "topk"}},
         constant="scalecom",
     )
-    found = measures.traffic(measure, seed=0, quick=False)
+    found = reproduce.traffic(measure, seed=0, quick=False)
     assert found.holds is True
     assert found.numbers["growth"]["topk"] > 2
 
@@ -235,30 +236,32 @@ class TestComparing:
         assert reproduce._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
 
     @pytest.mark.parametrize(
-        ("most_lost", "least_compression", "holds"),
+        ("max_score_drop", "min_compression", "holds"),
         [(3, 0, True), (1, 0, False), (3, 2.5, True), (3, 2.6, False), (1, 2.5, False)],
     )
-    def test_a_training_must_lose_little_and_save_bytes(self, most_lost, least_compression, holds):
+    def test_a_training_must_lose_little_and_save_bytes(
+        self, max_score_drop, min_compression, holds
+    ):
         report = a_report(bytes_sent=100, bytes_dense=250)
 
         def run(score):
             step = a_run(report=report).steps[0].model_copy(update={"score": score})
             return a_run(steps=[step], report=report)
 
-        changes = {"most_lost": most_lost, "least_compression": least_compression}
+        changes = {"max_score_drop": max_score_drop, "min_compression": min_compression}
         measure = validate(Training, TRAINED | changes)
         effort = reproduce.Effort()
         found = reproduce._compared(measure, [run(0.9)], [run(0.88)], "a model", effort)
         assert found.holds is holds
-        assert ("fewer bytes" in found.criterion) is (least_compression > 0)
+        assert ("fewer bytes" in found.criterion) is (min_compression > 0)
 
     def test_a_paper_from_beginning_to_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
         effort = reproduce.Effort(seeds=2, seed=5)
         record, path = reproduce.run("topk", tmp_path, effort=effort, created=NOW)
-        assert Reproduction.load(path) == record
+        assert ReproductionRecord.load(path) == record
         trained, small = record.findings
-        assert (trained.claim, trained.theirs, trained.holds) == ("it learns", "much", True)
+        assert (trained.claim, trained.paper_result, trained.holds) == ("it learns", "much", True)
         assert trained.numbers["exact"] is True
         assert len(trained.numbers["lost"]) == 2
         assert trained.numbers["selected"] == pytest.approx(0.01, rel=2e-3)
@@ -308,7 +311,7 @@ class TestComparing:
         record, _ = reproduce.run("topk", tmp_path, effort=reproduce.Effort(), created=NOW)
         (found,) = record.findings
         assert found.holds is False
-        assert "iteration 3" in found.ours
+        assert "iteration 3" in found.measured
 
     def test_a_file_that_cannot_be_written_is_told_first(self, tmp_path):
         (tmp_path / "reproduce-topk.json").mkdir()
@@ -336,7 +339,8 @@ class TestCommand:
         made = CliRunner().invoke(app, arguments)
         assert made.exit_code == 0, made.stderr
         record = json.loads(made.stdout)
-        assert (record["format"], record["quick"], record["seeds"]) == ("innet.reproduce", True, 1)
+        assert record["format"] == "innet.reproduce"
+        assert record["settings"] == {"quick": True, "seeds": 1}
         assert [finding["holds"] for finding in record["findings"]] == [None, None]
         plot = tmp_path / "again.png"
         path = str(tmp_path / "reproduce-topk.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +12,24 @@ from pydantic import ValidationError
 from support.records import a_record, a_report, a_run
 
 from innet.core.errors import InputError
-from innet.records import DEMO, ExperimentRecord, Machine, Report, Run, Seconds, Step, merge
+from innet.records import (
+    DEMO,
+    TRAIN,
+    Finding,
+    Machine,
+    Measurement,
+    Point,
+    Record,
+    Report,
+    ReproductionRecord,
+    Run,
+    Seconds,
+    Step,
+    ThroughputRecord,
+    TrainingRecord,
+    merge,
+    schema,
+)
 
 
 class TestReport:
@@ -88,22 +106,21 @@ class TestFile:
     def test_round_trip(self, tmp_path: Any) -> None:
         record = a_record()
         record.save(tmp_path / "record.json")
-        assert ExperimentRecord.load(tmp_path / "record.json") == record
-        assert ExperimentRecord.load(tmp_path / "record.json", DEMO) == record
+        assert TrainingRecord.load(tmp_path / "record.json") == record
+        assert TrainingRecord.load(tmp_path / "record.json", DEMO) == record
         assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
     def test_format_and_version_come_first_and_always(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 2)
+        assert (document["format"], document["version"]) == ("innet.demo", 3)
 
-    def test_records_of_version_1_are_read(self, tmp_path: Any) -> None:
-        record = a_record()
-        record.save(tmp_path / "record.json")
-        old = (tmp_path / "record.json").read_text().replace('"score"', '"accuracy"')
-        (tmp_path / "old.json").write_text(old.replace('"version": 2', '"version": 1', 1))
-        assert ExperimentRecord.load(tmp_path / "old.json").runs == record.runs
+    def test_every_field_is_written_whether_it_is_the_default_or_not(self, tmp_path: Any) -> None:
+        a_record().save(tmp_path / "record.json")
+        document = json.loads((tmp_path / "record.json").read_text())
+        assert document["runs"][0]["steps"][0].keys() == Step.model_fields.keys()
+        assert document == json.loads(a_record().model_dump_json(round_trip=True))
 
     def test_time_is_kept_in_utc(self) -> None:
         east = datetime(2030, 1, 1, 5, tzinfo=timezone(timedelta(hours=5)))
@@ -117,7 +134,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 3}, "version 3; this innet reads up to version 2. Use a newer innet"),
+            ({"version": 4}, "version 4; this innet reads up to version 3. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"version": 0}, "its version is 0"),
@@ -133,14 +150,14 @@ class TestFile:
         a_record().save(path)
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
         with pytest.raises(InputError) as caught:
-            ExperimentRecord.load(path)
+            TrainingRecord.load(path)
         assert message in str(caught.value)
         assert "record.json" in str(caught.value)
 
     def test_runs_have_steps_and_names_of_their_own(self) -> None:
         with pytest.raises(ValidationError, match="at least one step"):
             a_run(steps=())
-        with pytest.raises(ValidationError, match="each a name of its own"):
+        with pytest.raises(ValidationError, match="each with a unique name"):
             a_record(runs=[a_run(name="a"), a_run(name="a")])
 
     @pytest.mark.parametrize(
@@ -152,22 +169,125 @@ class TestFile:
         path = tmp_path / "record.json"
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"record\.json is no (JSON|record)"):
-            ExperimentRecord.load(path)
+            TrainingRecord.load(path)
 
     def test_the_wrong_experiment(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
         with pytest.raises(InputError, match=r"format 'innet\.demo'; needed is innet\.train"):
-            ExperimentRecord.load(tmp_path / "record.json", "innet.train")
+            TrainingRecord.load(tmp_path / "record.json", "innet.train")
 
     def test_no_file_and_no_folder(self, tmp_path: Any) -> None:
         with pytest.raises(InputError, match=r"cannot read .*absent\.json"):
-            ExperimentRecord.load(tmp_path / "absent.json")
+            TrainingRecord.load(tmp_path / "absent.json")
         with pytest.raises(InputError, match=r"cannot write .*record\.json"):
             a_record().save(tmp_path / "absent" / "record.json")
 
     def test_unknown_run_is_named_with_those_there_are(self) -> None:
         with pytest.raises(InputError, match="no run 'x'; it has plain, dense, topk"):
             a_record().run("x")
+
+
+class TestFamily:
+    """One loader for all records, and one schema."""
+
+    def every(self) -> list[Record]:
+        shared = a_record().model_dump(include={"innet", "created", "machine"})
+        point = Point(switch="memory", workers=2, codec="lhc", values_per_packet=64, window=8)
+        finding = Finding(claim="c", paper_result="p", setup="s", measured="m")
+        return [
+            a_record(),
+            a_record(format=TRAIN),
+            ThroughputRecord(
+                **shared, measurements=(Measurement(point=point, reports=(a_report(),)),)
+            ),
+            ReproductionRecord(
+                **shared, codec="lhc", paper="A 2024", findings=(finding,), not_reproduced=("n",)
+            ),
+        ]
+
+    def test_any_record_is_loaded_as_what_it_is(self, tmp_path: Any) -> None:
+        for record in self.every():
+            record.save(tmp_path / "record.json")
+            loaded = Record.load(tmp_path / "record.json")
+            assert type(loaded) is type(record)
+            assert loaded == record
+
+    def test_a_class_reads_only_its_own(self, tmp_path: Any) -> None:
+        a_record().save(tmp_path / "record.json")
+        with pytest.raises(InputError, match=r"'innet\.demo'; needed is innet\.throughput"):
+            ThroughputRecord.load(tmp_path / "record.json")
+
+    def test_numbers_beyond_json_are_null(self, tmp_path: Any) -> None:
+        report = a_report(max_abs_error=math.inf)
+        a_record(runs=[a_run("dense", report=report)], settings={"x": math.inf}).save(
+            tmp_path / "record.json"
+        )
+        loaded = TrainingRecord.load(tmp_path / "record.json")
+        assert loaded.runs[0].steps[0].max_abs_error is None
+        assert loaded.settings == {"x": None}
+
+    def test_every_field_in_the_schema_is_described(self) -> None:
+        document = schema()
+        models = document["$defs"]
+        assert {each["$ref"].rpartition("/")[2] for each in document["anyOf"]} == {
+            "Report",
+            "ReproductionRecord",
+            "ThroughputRecord",
+            "TrainingRecord",
+        }
+        for name, model in models.items():
+            assert model["description"], name
+            for field, described in model["properties"].items():
+                assert described.get("description"), f"{name}.{field}"
+        report = models["Report"]["properties"]
+        assert report["rounds"]["description"] == (
+            "exchanges one after the other that it took; a codec may need several."
+        )
+        assert report["retransmissions"]["default"] == 0
+        assert "compression" in report
+
+    def test_what_is_written_fits_the_schema(self) -> None:
+        models = schema()["$defs"]
+        for record in self.every():
+            document = json.loads(record.model_dump_json())
+            assert document.keys() == models[type(record).__name__]["properties"].keys()
+
+
+class TestOlderVersions:
+    def old(self, tmp_path: Any, version: int, document: dict[str, Any]) -> Record:
+        path = tmp_path / "old.json"
+        path.write_text(json.dumps(document | {"version": version}))
+        return Record.load(path)
+
+    def test_version_1_knew_accuracies_only(self, tmp_path: Any) -> None:
+        text = a_record().model_dump_json(exclude_defaults=True, round_trip=True)
+        document = json.loads(text.replace('"score"', '"accuracy"'))
+        assert self.old(tmp_path, 1, document) == a_record()
+
+    def test_version_2_had_other_names(self, tmp_path: Any) -> None:
+        codec = {"selector": "topk", "quantiser": "fixed", "feedback": "residual"}
+        run = a_run("dense").model_copy(update={"settings": {"way": "dense", "codec": codec}})
+        document = json.loads(a_record(runs=[run]).model_dump_json(round_trip=True))
+        loaded = self.old(tmp_path, 2, document)
+        assert isinstance(loaded, TrainingRecord)
+        assert loaded.version == 3
+        assert loaded.runs[0].settings == {
+            "method": "dense",
+            "codec": {"selector": "topk", "quantizer": "fixed", "error_feedback": "residual"},
+        }
+
+    def test_version_2_of_a_sweep_named_the_transport_fabric(self, tmp_path: Any) -> None:
+        sweep = TestFamily().every()[2]
+        text = sweep.model_dump_json(round_trip=True).replace('"transport"', '"fabric"')
+        assert self.old(tmp_path, 2, json.loads(text)) == sweep
+
+    def test_version_2_of_a_reproduction_had_no_settings(self, tmp_path: Any) -> None:
+        now = TestFamily().every()[3].model_copy(update={"settings": {"quick": True, "seeds": 1}})
+        document = json.loads(now.model_dump_json(round_trip=True))
+        document |= document.pop("settings")
+        (finding,) = document["findings"]
+        finding |= {"theirs": finding.pop("paper_result"), "ours": finding.pop("measured")}
+        assert self.old(tmp_path, 2, document) == now
 
 
 class TestMerge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from innet.report.topology import draw_plan, layout
+from innet.experiments.plots import draw_plan, layout
 from innet.topology import Request, make_plan, plan_jobs
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from support.records import a_record, a_report, a_run
 
+from innet.experiments import tables
+from innet.experiments.tables import demo_table, report_table
 from innet.records import ACCURACY, PERPLEXITY, Seconds, Step
-from innet.report import tables
-from innet.report.tables import demo_table, report_table
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 

@@ -12,8 +12,8 @@ import pytest
 from support.records import a_record, a_report, a_run
 
 from innet.core.errors import InputError, MissingToolError
+from innet.experiments.plots import demo_figure, draw_demo
 from innet.records import Step
-from innet.report.plots import demo_figure, draw_demo
 
 pytest.importorskip("matplotlib")
 
@@ -102,7 +102,8 @@ def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_back_end_of_another_environment_does_no_harm(tmp_path: Path) -> None:
     """As where a notebook calls innet of another environment than its own."""
     draw = (
-        "import sys; from innet.report import figures as f; f.save(f.new_figure(1, 1), sys.argv[1])"
+        "import sys; from innet.experiments import plots; "
+        "plots.save(plots.new_figure(1, 1), sys.argv[1])"
     )
     picture = tmp_path / "empty.png"
     subprocess.run(

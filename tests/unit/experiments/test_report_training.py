@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
+from innet.experiments import plots
+from innet.experiments.plots import draw_training, training_figure
+from innet.experiments.tables import cells, methods_of, spread_of_scores, title
 from innet.records import PERPLEXITY, TRAIN, Metric
-from innet.report import plots
-from innet.report.plots import draw_training, training_figure
-from innet.report.tables import cells, spread_of_scores, title, ways_of
 
 pytest.importorskip("matplotlib")
 
@@ -21,8 +21,8 @@ def a_training(metric=None, seeds=3):
     """Plain sums and top-k; the runs of a seed are a tenth better than those of the one before."""
     runs = []
     for seed in range(seeds):
-        for way, report in (("plain float32", None), ("topk", a_report(bytes_sent=28400))):
-            run = a_run(way, report=report)
+        for method, report in (("plain float32", None), ("topk", a_report(bytes_sent=28400))):
+            run = a_run(method, report=report)
             steps = [
                 step.model_copy(
                     update={
@@ -33,9 +33,9 @@ def a_training(metric=None, seeds=3):
                 for step in run.steps
             ]
             changes = {
-                "name": f"{way}-{seed}",
+                "name": f"{method}-{seed}",
                 "steps": tuple(steps),
-                "settings": {"way": way, "seed": seed},
+                "settings": {"method": method, "seed": seed},
             }
             runs.append(run.model_copy(update=changes | ({"metric": metric} if metric else {})))
     settings = {"title": "something learns", "workers": 4, "epochs": 2, "iterations_per_epoch": 11}
@@ -47,11 +47,11 @@ def test_a_title_says_how_many_workers_there_are(workers, said):
     record = a_training()
     record = record.model_copy(update={"settings": {**record.settings, "workers": workers}})
     expected = f"something learns: {said}, epochs: 2, seeds: 3"
-    assert title(record, ways_of(record)) == expected
+    assert title(record, methods_of(record)) == expected
 
 
 def test_runs_are_grouped_by_their_way_to_sum():
-    plain, topk = ways_of(a_training())
+    plain, topk = methods_of(a_training())
     assert (plain.title, topk.title) == ("plain float32", "topk")
     assert (plain.measured, topk.measured) == (False, True)
     assert topk.compression == pytest.approx(10)
@@ -61,7 +61,7 @@ def test_runs_are_grouped_by_their_way_to_sum():
 
 
 def test_a_loss_that_ran_away_does_not_fill_the_table():
-    _, topk = ways_of(a_training())
+    _, topk = methods_of(a_training())
     steps = [step.model_copy(update={"loss": 1.5e26}) for step in topk.runs[0].steps]
     away = replace(topk, runs=(topk.runs[0].model_copy(update={"steps": tuple(steps)}),))
     assert cells(away, 11)[1] == "1.5e+26"
@@ -70,7 +70,7 @@ def test_a_loss_that_ran_away_does_not_fill_the_table():
 def test_lines_are_means_and_bands_deviations():
     record = a_training()
     score, traffic, loss, final = training_figure(record).axes
-    runs = ways_of(record)[1].runs
+    runs = methods_of(record)[1].runs
     scores = np.array(
         [[100 * step.score for step in run.steps if step.score is not None] for run in runs]
     )
@@ -112,9 +112,9 @@ def test_scores_with_their_spread():
 @pytest.mark.parametrize("less", [2, 25])
 def test_every_number_at_a_logarithmic_axis_has_its_unit(less):
     record = a_training()
-    dense = a_run("dense", report=a_report()).model_copy(update={"settings": {"way": "dense"}})
+    dense = a_run("dense", report=a_report()).model_copy(update={"settings": {"method": "dense"}})
     other = a_run("lhc", report=a_report(bytes_sent=284_000 // less)).model_copy(
-        update={"settings": {"way": "lhc"}}
+        update={"settings": {"method": "lhc"}}
     )
     figure = training_figure(record.model_copy(update={"runs": (dense, other)}))
     _, traffic, _, final = figure.axes
@@ -152,18 +152,18 @@ def test_plain_sums_that_were_evaluated_once_are_seen():
     assert [(len(line.get_xdata()), line.get_marker()) for line in score.lines] == [(1, "o")] * 2
 
 
-def names_of_points(ratios, ways):
+def names_of_points(ratios, methods):
     """The panel of final scores, and where it names ways to sum, of so many times fewer bytes."""
     record = a_training(seeds=1)
     plain, topk = record.runs
     named = [plain]
-    for ratio, way in zip(ratios, ways, strict=True):
+    for ratio, method in zip(ratios, methods, strict=True):
         steps = [
             step.model_copy(update={"bytes_sent": step.bytes_dense // ratio}) for step in topk.steps
         ]
-        settings = {"way": way, "seed": 0}
+        settings = {"method": method, "seed": 0}
         named.append(
-            topk.model_copy(update={"name": way, "settings": settings, "steps": tuple(steps)})
+            topk.model_copy(update={"name": method, "settings": settings, "steps": tuple(steps)})
         )
     figure = training_figure(record.model_copy(update={"runs": tuple(named)}))
     figure.draw_without_rendering()
@@ -173,17 +173,17 @@ def names_of_points(ratios, ways):
 
 def test_names_of_points_stay_within_the_picture():
     ratios = (10, 90)  # the right one of two points, and the left one
-    ways = [f"a codec of many parts, sent {ratio} times fewer bytes" for ratio in ratios]
-    frame, boxes = names_of_points(ratios, ways)
-    assert len(boxes) == len(ways)
+    methods = [f"a codec of many parts, sent {ratio} times fewer bytes" for ratio in ratios]
+    frame, boxes = names_of_points(ratios, methods)
+    assert len(boxes) == len(methods)
     for box in boxes:
         assert frame.x0 <= box.x0 < box.x1 <= frame.x1
 
 
 def test_names_of_points_that_coincide_can_be_read():
-    ways = ["dense", "lhc", "exact", "sketched-sgd", "block", "sidco-e", "topk"]
-    _, boxes = names_of_points((1, 1, 1, 9, 9, 10, 10), ways)
-    assert len(boxes) == len(ways)
+    methods = ["dense", "lhc", "exact", "sketched-sgd", "block", "sidco-e", "topk"]
+    _, boxes = names_of_points((1, 1, 1, 9, 9, 10, 10), methods)
+    assert len(boxes) == len(methods)
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 

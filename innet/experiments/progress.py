@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from innet.experiments import tables
 from innet.records import Metric, Step
 from innet.records import Progress as Event
-from innet.report import tables
 
 _LINES_PER_RUN = 10  # where there is no terminal
 

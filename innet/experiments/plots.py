@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import math
 import os
 import statistics
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
@@ -16,13 +18,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from innet.core.errors import InputError, MissingToolError
 from innet.core.files import whole
-from innet.records import ExperimentRecord, Metric, Run
-from innet.report import tables
-from innet.report.tables import Way, title, ways_of
+from innet.experiments import tables
+from innet.experiments.tables import Method, methods_of, title
+from innet.records import (
+    Finding,
+    Measurement,
+    Metric,
+    ReproductionRecord,
+    Run,
+    ThroughputRecord,
+    TrainingRecord,
+)
+from innet.records.throughput import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from innet.topology import Plan, SharedPlan
 
 # Okabe and Ito's palette: told apart with any common color blindness. Lines differ in their
 # dashes too, for print in grey. The run without packets is a broad pale band below the others,
@@ -44,7 +57,7 @@ def new_figure(width: float, height: float) -> Figure:
     """
     try:
         _import_matplotlib()
-        # Without pyplot: no window, no state shared with the caller's own plots.
+        # Without pyplot: no window, no state shared with the caller's own
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional
         from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - optional
     except ImportError:
@@ -140,10 +153,6 @@ def smooth(values: Sequence[float]) -> list[float]:
 # ----------------------------------------------------------------------------
 # The demonstration's picture: what was learned, and what it cost, from the record alone.
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 _STEPS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
 
 
@@ -161,7 +170,7 @@ class _Line:
         return self.run.summed_by_network
 
 
-def draw_demo(record: ExperimentRecord, path: str | Path) -> None:
+def draw_demo(record: TrainingRecord, path: str | Path) -> None:
     """Draws accuracy and loss over iterations and over bytes, and bytes and times as bars.
 
     Args:
@@ -175,7 +184,7 @@ def draw_demo(record: ExperimentRecord, path: str | Path) -> None:
     save(demo_figure(record), path)
 
 
-def demo_figure(record: ExperimentRecord) -> Figure:
+def demo_figure(record: TrainingRecord) -> Figure:
     """The picture as a matplotlib figure, for those who want it in another form.
 
     Raises:
@@ -196,7 +205,7 @@ def demo_figure(record: ExperimentRecord) -> Figure:
     return figure
 
 
-def _title(record: ExperimentRecord) -> str:
+def _title(record: TrainingRecord) -> str:
     networked = [run for run in record.runs if run.summed_by_network]
     exact = sum(run.exact_steps for run in networked)
     steps = sum(len(run.steps) for run in networked)
@@ -208,20 +217,20 @@ def _title(record: ExperimentRecord) -> str:
     )
 
 
-def _lines(record: ExperimentRecord) -> list[_Line]:
+def _lines(record: TrainingRecord) -> list[_Line]:
     """The runs with their style. A run without packets is shown as if it sent dense float32."""
     dense = next((run for run in record.runs if run.summed_by_network), None)
     result, drawn = [], 0
     for run in record.runs:
         sent = [step.bytes_sent for step in run.steps]
-        style = style(drawn)
+        look = style(drawn)
         if run.summed_by_network:
             drawn += 1
         else:
-            style = {"color": BAND, "linewidth": 6, "solid_capstyle": "round"}
+            look = {"color": BAND, "linewidth": 6, "solid_capstyle": "round"}
             if dense is not None:
                 sent = [dense.steps[0].bytes_dense] * len(run.steps)
-        result.append(_Line(run, style, list(accumulate(sent))))
+        result.append(_Line(run, look, list(accumulate(sent))))
     return result
 
 
@@ -347,15 +356,11 @@ def _label(line: _Line) -> str:
 # ----------------------------------------------------------------------------
 # The picture of ``innet train``: all seeds of each way to sum.
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 # Of a name at a point, in points: a letter's width, and a line's height.
 _LETTER, _LINE = 4.0, 9.0
 
 
-def draw_training(record: ExperimentRecord, path: str | Path) -> None:
+def draw_training(record: TrainingRecord, path: str | Path) -> None:
     """Draws scores and losses of all seeds, over iterations and over bytes.
 
     Raises:
@@ -365,33 +370,33 @@ def draw_training(record: ExperimentRecord, path: str | Path) -> None:
     save(training_figure(record), path)
 
 
-def training_figure(record: ExperimentRecord) -> Figure:
+def training_figure(record: TrainingRecord) -> Figure:
     """Lines are means over the seeds, bands their standard deviations.
 
     Raises:
         MissingToolError: matplotlib is not installed.
     """
-    ways = ways_of(record)
+    methods = methods_of(record)
     figure = new_figure(13, 7)
     (score, traffic), (loss, final) = figure.subplots(2, 2)
-    styles = _styles(ways)
-    _draw_scores(score, ways, styles, by_bytes=False)
-    _draw_scores(traffic, ways, styles, by_bytes=True)
-    _draw_losses(loss, ways, styles)
-    _draw_final(final, ways, styles)
-    figure.suptitle(title(record, ways), fontsize=13)
+    styles = _styles(methods)
+    _draw_scores(score, methods, styles, by_bytes=False)
+    _draw_scores(traffic, methods, styles, by_bytes=True)
+    _draw_losses(loss, methods, styles)
+    _draw_final(final, methods, styles)
+    figure.suptitle(title(record, methods), fontsize=13)
     figure.legend(
-        score.lines, [way.title for way in ways], loc="outside right center", frameon=False
+        score.lines, [method.title for method in methods], loc="outside right center", frameon=False
     )
     return figure
 
 
-def _styles(ways: Sequence[Way]) -> list[dict[str, Any]]:
+def _styles(methods: Sequence[Method]) -> list[dict[str, Any]]:
     """How each way is drawn; the one without packets as a broad pale line below the others."""
     result: list[dict[str, Any]] = []
     sent = 0
-    for way in ways:
-        if way.measured:
+    for method in methods:
+        if method.measured:
             result.append(style(sent))
             sent += 1
         else:
@@ -400,14 +405,14 @@ def _styles(ways: Sequence[Way]) -> list[dict[str, Any]]:
 
 
 def _draw_scores(
-    axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]], by_bytes: bool
+    axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]], by_bytes: bool
 ) -> None:
-    metric = ways[0].metric
-    for way, style in zip(ways, styles, strict=True):
-        if by_bytes and not way.measured:
+    metric = methods[0].metric
+    for method, style in zip(methods, styles, strict=True):
+        if by_bytes and not method.measured:
             continue
         lines = []
-        for run in way.runs:
+        for run in method.runs:
             sent = accumulate(step.bytes_sent for step in run.steps)
             lines.append(
                 [
@@ -423,14 +428,14 @@ def _draw_scores(
     axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
     if not by_bytes:
         axes.locator_params(axis="x", integer=True)
-    elif any(way.measured for way in ways):
+    elif any(method.measured for method in methods):
         log_scale(axes, "x", bytes_tick)
     plain(axes)
 
 
-def _draw_losses(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]]) -> None:
-    for way, style in zip(ways, styles, strict=True):
-        lines = [smooth([step.loss for step in run.steps]) for run in way.runs]
+def _draw_losses(axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]]) -> None:
+    for method, style in zip(methods, styles, strict=True):
+        lines = [smooth([step.loss for step in run.steps]) for run in method.runs]
         _band(axes, range(1, len(lines[0]) + 1), lines, style)
     log_scale(axes)
     axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
@@ -439,24 +444,24 @@ def _draw_losses(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any
     plain(axes)
 
 
-def _draw_final(axes: Axes, ways: Sequence[Way], styles: Sequence[dict[str, Any]]) -> None:
+def _draw_final(axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]]) -> None:
     """The last scores over the compression; bars reach a standard deviation either way."""
-    metric = ways[0].metric
+    metric = methods[0].metric
     names: list[tuple[str, tuple[float, float]]] = []
-    for way, style in zip(ways, styles, strict=True):
-        scores = [metric.factor * each for each in way.scores()]
+    for method, style in zip(methods, styles, strict=True):
+        scores = [metric.factor * each for each in method.scores()]
         if not scores:
             continue
         mean = statistics.fmean(scores)
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        if not way.measured:
+        if not method.measured:
             axes.axhspan(mean - deviation, mean + deviation, color=BAND, alpha=0.5, lw=0)
             axes.axhline(mean, color=BAND)
             continue
         axes.errorbar(
-            way.compression, mean, deviation, fmt="o", color=style["color"], capsize=3, ms=4
+            method.compression, mean, deviation, fmt="o", color=style["color"], capsize=3, ms=4
         )
-        names.append((way.title, (way.compression, mean)))
+        names.append((method.title, (method.compression, mean)))
     log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
     _name_points(axes, names)
     axes.set_xlabel("compression against float32 in packets (grey: plain float32)")
@@ -527,3 +532,300 @@ def _band(
 
 def _axis(metric: Metric) -> str:
     return f"{metric.name}, %" if metric.unit == "share" else metric.name
+
+
+# ----------------------------------------------------------------------------
+# What became of a paper's claims, as a table and as a picture.
+
+_COLUMNS = 2  # panels beside each other
+
+
+def draw_reproduction(record: ReproductionRecord, path: str | Path) -> None:
+    """Draws a panel for each claim.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    save(reproduction_figure(record), path)
+
+
+def reproduction_figure(record: ReproductionRecord) -> Figure:
+    """The panels as a matplotlib figure.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    drawn = [finding for finding in record.findings if finding.series]
+    columns = min(_COLUMNS, max(1, len(drawn)))
+    rows = max(1, -(-len(drawn) // columns))
+    figure = new_figure(6.5 * columns, 3.8 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, finding in zip(panels, drawn, strict=False):
+        _draw(axes, finding)
+    for axes in panels[len(drawn) :]:
+        axes.set_visible(False)
+    figure.suptitle(f"{record.codec}: {record.paper}", fontsize=12)
+    return figure
+
+
+def _draw(axes: Axes, finding: Finding) -> None:
+    if finding.series[0].x:
+        _draw_lines(axes, finding)
+    else:
+        _draw_bars(axes, finding)
+    mark = {True: "holds here: ", False: "does not hold here: ", None: ""}[finding.holds]
+    axes.set_title(f"{mark}{finding.claim}", fontsize=8, loc="left", wrap=True)
+    plain(axes)
+
+
+def _draw_lines(axes: Axes, finding: Finding) -> None:
+    for place, series in enumerate(finding.series):
+        look = style(place)
+        axes.plot(series.x, series.y, **look, marker="o", markersize=3, label=series.label)
+        if series.spread:
+            edges = list(zip(series.y, series.spread, strict=True))
+            axes.fill_between(
+                series.x,
+                [mean - around for mean, around in edges],
+                [mean + around for mean, around in edges],
+                color=look["color"],
+                alpha=0.15,
+                lw=0,
+            )
+    if "x" in finding.logarithmic:
+        axes.set_xscale("log", base=2 if finding.axes[0] == "workers" else 10)
+        axes.xaxis.set_major_formatter("{x:g}")
+    if "y" in finding.logarithmic:
+        log_scale(axes)
+    axes.set_xlabel(finding.axes[0])
+    axes.set_ylabel(finding.axes[1])
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_bars(axes: Axes, finding: Finding) -> None:
+    values = [series.y[0] for series in finding.series]
+    colors = [style(place)["color"] for place in range(len(values))]
+    bars = axes.barh(range(len(values)), values, color=colors)
+    axes.bar_label(bars, [f"{value:.3g}" for value in values], padding=4)
+    axes.set_yticks(range(len(values)), [series.label for series in finding.series])
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(values) * 1.2)
+    axes.set_xlabel(finding.axes[1])
+
+
+# ----------------------------------------------------------------------------
+# Tables and plots of throughput sweeps.
+
+_NAMES = {
+    "memory": "built-in, in memory",
+    "builtin": "built-in, in Mininet",
+    "bmv2": "simple_switch, in Mininet",
+}
+_MARKERS = "os^Dv"
+_LABELS = 12  # of four digits, side by side below a panel
+_LONG_LABEL = 34  # characters: three such are wider than the figure
+_VARIED = {
+    "window": "packets of each worker under way at once",
+    "workers": "workers",
+    "values_per_packet": "values per packet",
+}
+
+
+def draw_throughput(record: ThroughputRecord, path: Path) -> None:
+    """Goodput and packet rates over what the sweep varied most, a line for each of the rest.
+
+    Raises:
+        InputError: nothing was measured yet, or the file cannot be written.
+        MissingToolError: matplotlib is not installed.
+    """
+    if not record.measurements:
+        raise InputError("the record has no measurement to draw.")
+    figure = new_figure(10, 4)
+    axis = _throughput_axis(record)
+    left, right = figure.subplots(1, 2)
+    _throughput_draw(left, record, axis, lambda each: each.goodput / 1e6)
+    left.set_ylabel("goodput of each worker, MB/s")
+    _throughput_draw(right, record, axis, lambda each: each.packet_rate / 1e3)
+    switches = "all switches" if tables.has_trees(record) else "the switch"
+    right.set_ylabel(f"packets into {switches}, 1000/s")
+    handles, labels = left.get_legend_handles_labels()
+    columns = min(len(labels), 3 if max(map(len, labels)) < _LONG_LABEL else 2)
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(4 + 0.2 * max(0, rows - 2))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3)
+    save(figure, path)
+
+
+def _throughput_axis(record: ThroughputRecord) -> str:
+    """The varied number that has most values."""
+
+    def variety(name: str) -> int:
+        return len({getattr(each.point, name) for each in record.measurements})
+
+    return max(_VARIED, key=variety)
+
+
+def _throughput_draw(
+    axes: Axes, record: ThroughputRecord, axis: str, of: Callable[[Measurement], float]
+) -> None:
+    lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    varied = [
+        name
+        for name in Point.model_fields
+        if name not in (axis, "switch")
+        and len({getattr(each.point, name) for each in record.measurements}) > 1
+    ]
+    for each in record.measurements:
+        rest = ", ".join(_words(name, getattr(each.point, name)) for name in varied)
+        line = lines.setdefault((each.point.switch, rest), [])
+        line.append((int(getattr(each.point, axis)), of(each)))
+    switches = list(dict.fromkeys(switch for switch, _ in lines))
+    others = list(dict.fromkeys(rest for _, rest in lines))
+    for (switch, other), found in lines.items():
+        x, y = zip(*sorted(found), strict=True)
+        label = ", ".join(filter(None, [_NAMES.get(switch, switch), other]))
+        look = _look(switches.index(switch), others.index(other), one=len(switches) == 1)
+        axes.plot(x, y, label=label, **look)
+    ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
+    axes.set_xscale("log", base=2)
+    labeled = _apart(ticks)
+    axes.set_xticks(ticks, [str(tick) if tick in labeled else "" for tick in ticks])
+    log_scale(axes)
+    axes.minorticks_off()
+    axes.set_xlabel(_VARIED[axis])
+    plain(axes)
+
+
+def _apart(ticks: Sequence[int]) -> set[int]:
+    """Those whose labels have room beside each other on an axis of logarithms; powers of two are
+    taken before others.
+    """
+    least = math.log2(ticks[-1] / ticks[0]) / _LABELS
+    taken: set[int] = set()
+    for tick in sorted(ticks, key=lambda tick: (tick & (tick - 1) != 0, tick)):
+        if all(abs(math.log2(tick / other)) >= least for other in taken):
+            taken.add(tick)
+    return taken
+
+
+def _look(switch: int, other: int, *, one: bool) -> dict[str, Any]:
+    """A color for each switch, if there are several, and dashes, then markers, for the rest."""
+    look = style(other if one else switch) | {"linestyle": DASHES[other % len(DASHES)]}
+    alike = len(COLORS) * len(DASHES) if one else len(DASHES)
+    return look | {"marker": _MARKERS[other // alike % len(_MARKERS)]}
+
+
+def _words(name: str, value: object) -> str:
+    """What a point says of itself beside the axis."""
+    if name == "workers":
+        return f"{value} worker" + ("" if value == 1 else "s")
+    if name == "values_per_packet":
+        return f"{value} values per packet"
+    return f"window {value}" if name == "window" else str(value)
+
+
+# ----------------------------------------------------------------------------
+# Pictures of plans: switches, hosts and cables, level by level.
+
+_SWITCH, _WORKER, _SERVER, _IDLE = COLORS[0], COLORS[2], COLORS[1], "#aaaaaa"
+
+
+def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
+    """Draw a plan's network into a PNG file: the root above, hosts below. What no job
+    uses is grey and thin.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    from innet.topology import SharedPlan  # noqa: PLC0415 - no other picture needs it
+
+    places = layout(plan)
+    columns = [column for column, _ in places.values()]
+    width = max(6.0, 1.1 * (1 + max(columns) - min(columns)))
+    depth = 1 + max(level for _, level in places.values())
+    figure = new_figure(width, 1.2 + 1.1 * depth)
+    axes = figure.subplots()
+    hosts = {host.name for host in plan.hosts}
+    idle = {switch.name for switch in plan.switches if not switch.commands}
+    for a, b in plan.links:
+        if {a.node, b.node} & idle:
+            _line(axes, places[a.node], places[b.node], 0.4)
+            continue
+        _line(axes, places[a.node], places[b.node], 1.5)
+        for end, other in ((a, b), (b, a)):
+            if end.node not in hosts:
+                _port(axes, end.port, places[end.node], places[other.node])
+    for switch in plan.switches:
+        label = f"{switch.name}\n{switch.program.name}"
+        color = _IDLE if switch.name in idle else _SWITCH
+        _box(axes, label, places[switch.name], color, "square,pad=0.5")
+    jobs = plan.jobs if isinstance(plan, SharedPlan) else (plan,)
+    for job in jobs:
+        for host in job.hosts:
+            role = f"worker {host.worker}" if host.role == "worker" else "parameter server"
+            if len(jobs) > 1:
+                role = f"job {job.job.number}\n{role}"
+            color = _WORKER if host.role == "worker" else _SERVER
+            _box(axes, f"{host.name}\n{role}", places[host.name], color, "round,pad=0.4")
+    axes.set_xlim(min(columns) - 0.8, max(columns) + 0.8)
+    axes.set_ylim(-depth + 0.4, 0.6)
+    axes.axis("off")
+    save(figure, path)
+
+
+def layout(plan: Plan | SharedPlan) -> dict[str, tuple[float, int]]:
+    """Where each node goes: (column, level). Hosts stand in a row, switches above their middle."""
+    neighbors: dict[str, list[str]] = defaultdict(list)
+    for a, b in plan.links:
+        neighbors[a.node].append(b.node)
+        neighbors[b.node].append(a.node)
+    hosts = {host.name for host in plan.hosts}
+    height = {host.name: 0 for host in plan.hosts if host.role == "worker"}
+    order = list(height)
+    for node in order:
+        for other in neighbors[node]:
+            if other not in height and other not in hosts:
+                height[other] = height[node] + 1
+                order.append(other)
+    bottom = max(height.values())
+    columns = {host.name: float(column) for column, host in enumerate(plan.hosts)}
+    switches = sorted((node for node in order if node not in hosts), key=height.__getitem__)
+    for level, row in itertools.groupby(switches, key=height.__getitem__):
+        names = list(row)
+        for node in names:
+            below = [columns[each] for each in neighbors[node] if height.get(each, level) < level]
+            columns[node] = sum(below) / len(below) if below else 0.0
+        _spread(names, columns, len(hosts))
+    return {node: (columns[node], bottom - height.get(node, 0)) for node in columns}
+
+
+def _spread(names: list[str], columns: dict[str, float], width: int) -> None:
+    """Nodes of one level that would cover each other stand apart, over the whole width."""
+    names = sorted(names, key=columns.__getitem__)
+    places = [columns[name] for name in names]
+    if any(right - left < 1 for left, right in itertools.pairwise(places)):
+        share = max(1.0, width / len(names))
+        for number, name in enumerate(names):
+            columns[name] = (number + 0.5) * share - 0.5
+
+
+def _line(axes: Axes, a: tuple[float, int], b: tuple[float, int], width: float) -> None:
+    axes.plot([a[0], b[0]], [-a[1], -b[1]], color="#888888", linewidth=width, zorder=1)
+
+
+def _port(axes: Axes, number: int, own: tuple[float, int], other: tuple[float, int]) -> None:
+    at = (own[0] + 0.3 * (other[0] - own[0]), -(own[1] + 0.3 * (other[1] - own[1])))
+    axes.annotate(
+        str(number), at, fontsize=7, ha="center", va="center",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )  # fmt: skip
+
+
+def _box(axes: Axes, text: str, place: tuple[float, int], color: str, shape: str) -> None:
+    axes.text(
+        place[0], -place[1], text, ha="center", va="center", fontsize=8, color="white", zorder=2,
+        bbox={"boxstyle": shape, "facecolor": color, "edgecolor": "none"},
+    )  # fmt: skip

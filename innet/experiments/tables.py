@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from innet.records import ExperimentRecord, Metric, Report, Run
+from innet.records import (
+    Finding,
+    Metric,
+    Report,
+    ReproductionRecord,
+    Run,
+    ThroughputRecord,
+    TrainingRecord,
+)
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SMALL = 0.995  # below, all three digits are behind the point
@@ -99,7 +107,7 @@ def _three_digits(number: float) -> str:
 _NOT_SENT = "-"
 
 
-def demo_table(record: ExperimentRecord) -> Table:
+def demo_table(record: TrainingRecord) -> Table:
     """The runs of a demonstration side by side, one column for each."""
     workers = several(record.settings.get("workers"), "worker")
     table = Table(
@@ -173,7 +181,7 @@ def _switch_time(report: Report) -> float:
     return report.seconds.network if report.seconds.switch is None else report.seconds.switch
 
 
-def _explanation(record: ExperimentRecord) -> str:
+def _explanation(record: TrainingRecord) -> str:
     per_packet = record.settings.get("values_per_packet", "?")
     machine = record.machine
     return (
@@ -247,7 +255,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Method:
     """All runs of one way to sum: one for each seed, of one metric and of equal length."""
 
     title: str
@@ -277,21 +285,21 @@ class Way:
         return [statistics.fmean(step.loss for step in run.steps[-last:]) for run in self.runs]
 
 
-def ways_of(record: ExperimentRecord) -> list[Way]:
+def methods_of(record: TrainingRecord) -> list[Method]:
     """The record's runs by their way to sum, in order of appearance."""
     groups: dict[str, list[Run]] = {}
     for run in record.runs:
-        groups.setdefault(str(run.settings.get("way", run.title)), []).append(run)
-    return [Way(title, tuple(runs)) for title, runs in groups.items()]
+        groups.setdefault(str(run.settings.get("method", run.title)), []).append(run)
+    return [Method(title, tuple(runs)) for title, runs in groups.items()]
 
 
-def training_table(record: ExperimentRecord) -> Table:
+def training_table(record: TrainingRecord) -> Table:
     """Score, loss and traffic of each way in the record."""
-    ways = ways_of(record)
+    methods = methods_of(record)
     last = int(record.settings.get("iterations_per_epoch", 1))
     part = "validation set" if record.settings.get("evaluate") == "validation" else "test set"
     table = Table(
-        title=title(record, ways),
+        title=title(record, methods),
         caption=(
             f"Scores on the {part}. Loss: mean of the last epoch's batches. ±: standard deviation "
             "over the seeds. Bytes: by each worker in one run, headers included; compression is "
@@ -303,28 +311,28 @@ def training_table(record: ExperimentRecord) -> Table:
         caption_justify="left",
     )
     table.add_column("")
-    for name in (ways[0].metric.name.capitalize(), "Loss", "Bytes", "Compression", "Exact"):
+    for name in (methods[0].metric.name.capitalize(), "Loss", "Bytes", "Compression", "Exact"):
         table.add_column(name, justify="right")
-    for way in ways:
-        table.add_row(way.title, *cells(way, last))
+    for method in methods:
+        table.add_row(method.title, *cells(method, last))
     return table
 
 
-def cells(way: Way, last: int) -> tuple[str, ...]:
+def cells(method: Method, last: int) -> tuple[str, ...]:
     """Score, loss, bytes, compression and exact sums of one way, for people."""
     learned = (
-        spread_of_scores(way.scores(), way.metric),
-        spread(way.losses(last), _loss),
+        spread_of_scores(method.scores(), method.metric),
+        spread(method.losses(last), _loss),
     )
-    if not way.measured:
+    if not method.measured:
         return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
-    sent = sum(run.total("bytes_sent") for run in way.runs)
-    exact = sum(run.exact_steps for run in way.runs)
-    steps = sum(len(run.steps) for run in way.runs)
+    sent = sum(run.total("bytes_sent") for run in method.runs)
+    exact = sum(run.exact_steps for run in method.runs)
+    steps = sum(len(run.steps) for run in method.runs)
     return (
         *learned,
-        size(sent / len(way.runs)),
-        times(way.compression),
+        size(sent / len(method.runs)),
+        times(method.compression),
         f"{count(exact)} of {count(steps)}",
     )
 
@@ -349,12 +357,90 @@ def spread(values: Sequence[float], text: Callable[[float], str]) -> str:
     return f"{mean} ± {text(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
-def title(record: ExperimentRecord, ways: Sequence[Way]) -> str:
+def title(record: TrainingRecord, methods: Sequence[Method]) -> str:
     """What learns what, and how: of a training's record."""
     settings = record.settings
-    seeds = max(len(way.runs) for way in ways)
+    seeds = max(len(method.runs) for method in methods)
     return (
         f"{settings.get('title', 'a CNN learns handwritten digits')}: "
         f"{several(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
         f"seeds: {seeds}"
     )
+
+
+# ----------------------------------------------------------------------------
+# The table of ``innet reproduce``: a paper's claims, one by one.
+
+
+def reproduction_table(record: ReproductionRecord) -> Table:
+    """Claim by claim: what the paper says, what was seen here, and what was not tried."""
+    quick = ", a quick run: nothing is judged" if record.quick else ""
+    table = Table(
+        title=f"{record.codec}: {record.paper}{quick}",
+        caption=record.note.replace("\n", " ").strip(),
+        box=SIMPLE_HEAD,
+        show_header=False,
+        title_style="bold",
+        caption_justify="left",
+    )
+    table.add_column(style="bold")
+    table.add_column()
+    for finding in record.findings:
+        table.add_row("claim", finding.claim)
+        table.add_row("paper_result", finding.paper_result)
+        table.add_row("measured", finding.measured)
+        table.add_row("set-up", finding.setup)
+        table.add_row("holds here", verdict(finding), end_section=True)
+    for reason in record.not_reproduced:
+        table.add_row("not tried", reason)
+    return table
+
+
+def verdict(finding: Finding) -> str:
+    """Whether the claim holds here, and what that would have taken."""
+    if finding.holds is None:
+        word = "not judged"
+        return f"{word} ({finding.criterion})" if finding.criterion else word
+    return f"{'yes' if finding.holds else 'NO'} ({finding.criterion})"
+
+
+# ----------------------------------------------------------------------------
+# The table of ``innet experiment throughput``.
+
+
+def throughput_table(record: ThroughputRecord) -> Table:
+    """A line for each point."""
+    wrong = sum(not each.exact for each in record.measurements)
+    table = Table(
+        box=None,
+        padding=(0, 1, 0, 0),
+        caption=f"{wrong} points had wrong sums." if wrong else "All sums were exact.",
+        caption_justify="left",
+    )
+    shaped = has_trees(record)
+    topology = ["topology"] if shaped else []
+    for column in ("switch", "workers", *topology, "codec", "values", "window"):
+        table.add_column(column, no_wrap=True)
+    for column in ("goodput", "of\nbmv2", "packets\nin", "sent\nagain"):  # for 80 columns
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in record.measurements:
+        point = each.point
+        ratio = record.ratio(each)
+        table.add_row(
+            point.switch,
+            str(point.workers),
+            *([point.topology] if shaped else []),
+            point.codec,
+            str(point.values_per_packet),
+            str(point.window),
+            f"{size(each.goodput)}/s",
+            "" if ratio is None else times(ratio),
+            rate(each.packet_rate),
+            count(each.retransmissions),
+        )
+    return table
+
+
+def has_trees(record: ThroughputRecord) -> bool:
+    """Whether a sweep varies the topology."""
+    return any(each.point.topology != "star" for each in record.measurements)

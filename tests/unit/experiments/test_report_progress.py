@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 from support.records import a_report
 
+from innet.experiments.progress import ProgressDisplay
 from innet.records import Progress, Step
-from innet.report.progress import ProgressDisplay
 
 
 def feed(display: ProgressDisplay, iterations: int, exact: bool = True, sent: bool = True) -> None:

@@ -17,10 +17,10 @@ from innet.protocol.admission import Job
 from innet.switch.jit.runtime.core import (
     copy,
     get,
-    hidden,
     load8,
     load16,
     load32,
+    opaque,
     put,
     store8,
     store16,
@@ -120,7 +120,7 @@ def header_sum(data: Any, start: int) -> Any:
 def packet_sum(data: Any, start: int, values: int) -> Any:
     """The sum of the 16-bit words of an innet header and its values, not folded."""
     total = 0
-    words = hidden(INNET // 4 + values)
+    words = opaque(INNET // 4 + values)
     for k in range(words):
         total += load32(data, start + 4 * k)
     return total
@@ -179,7 +179,7 @@ def combine(  # noqa: PLR0917 - a kernel
 ) -> Any:
     """Put a packet's values into a slot, whose own begin at ``row``; OVERFLOW or 0."""
     signs = np.uint32(0)
-    values = hidden(values)
+    values = opaque(values)
     if fresh:
         for k in range(values):
             put(sums, row + k, load32(data, at + 4 * k))
@@ -231,7 +231,7 @@ def answer(  # noqa: PLR0917 - a kernel
     store16(out, head + 26, get(pool, held + EXPONENT))
     store16(out, head + 30, 0)
     start = head + INNET
-    values = hidden(values)
+    values = opaque(values)
     for k in range(values):
         store32(out, start + 4 * k, get(sums, row + k))
     store16(out, head + 30, folded(packet_sum(out, head, values)))

@@ -14,11 +14,11 @@ from innet.switch import ir
 from innet.switch.engine import allocate_registers
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.ir.text import StatementText, Text
+from innet.switch.ir.tree import walk
 from innet.switch.jit import JitEngine, lowered
 from innet.switch.jit.emit.program import emit
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import roll
-from innet.switch.jit.tree import walk
 
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import Switch, ir
-from innet.switch.jit.tree import walk
+from innet.switch.ir.tree import walk
 from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merged
 
 

@@ -14,7 +14,7 @@ from support.engines import check_random_traffic
 
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
-from innet.switch.jit.tree import rebuild
+from innet.switch.ir.tree import rebuild
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

@@ -1,9 +1,9 @@
 """Compiled programs on disk: the emitted module, to be read, and its machine code, to be run.
 
-Both are named by everything that decides what they say: the program, the sources of the emitter,
-the versions of Python, NumPy, Numba and LLVM, and the processor. They are put in place by renaming
-and are never changed, so that processes may share the directory; each has a digest of itself, so
-that one that was damaged is noticed before it runs.
+Both are named by everything that decides what they say: the program, the sources of the JIT
+(``decisive_sources``), the versions of Python, NumPy, Numba and LLVM, and the processor. They are
+put in place by renaming and never changed, so that processes may share the directory. Each ends
+with a digest of itself, so that a damaged one is noticed before it runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 from innet.core.errors import ProgramError
 from innet.switch import engine, ir
 from innet.switch.jit.native import MachineCode, Native
-from innet.switch.state import entries, hash_index, hashes, meters
 
 
 def directory() -> Path:
@@ -71,19 +70,33 @@ _SETTINGS = (
 )
 
 
-#: What else emitted code depends on, beside all of this package and of ``ir``.
-_DECISIVE = (engine, entries, hash_index, hashes, meters, hashes, entries)
+#: The sources that decide what is emitted and compiled, below ``innet/switch``. Everything that
+#: ``lower``, ``emit`` and ``runtime`` import must be among them, or old machine code would go on
+#: being used after a change.
+_SOURCES = (
+    "engine.py",
+    "interpreter/expressions.py",
+    "state/entries.py",
+    "state/hash_index.py",
+    "state/hashes.py",
+    "state/meters.py",
+)
+_FOLDERS = ("ir", "jit")
+
+
+def decisive_sources() -> list[Path]:
+    """The files of innet of which any change makes compiled programs out of date."""
+    root = Path(str(engine.__file__)).parent
+    folders = (path for folder in _FOLDERS for path in (root / folder).rglob("*.py"))
+    return sorted([*(root / name for name in _SOURCES), *folders])
 
 
 @cache
 def _environment() -> str:
     """Everything but the program that decides about compiled code."""
     digest = hashlib.sha256()
-    package = Path(__file__).parent
-    shared = [Path(str(module.__file__)) for module in _DECISIVE]
-    shared += Path(str(ir.__file__)).parent.glob("*.py")
     try:
-        for source in sorted([*package.glob("*.py"), *shared]):
+        for source in decisive_sources():
             digest.update(source.read_bytes())
     except OSError as error:
         raise ProgramError(
@@ -114,37 +127,37 @@ def load(program: ir.Program) -> Native | None:
         source, code = _read(path), _read(path.with_suffix(".code"))
         if source is None or code is None:
             return None
-        _loaded[path] = Native(unpacked(code))
+        _loaded[path] = Native(deserialize(code))
     return _loaded[path]
 
 
-def keep(program: ir.Program, source: str, compiled: MachineCode) -> Native:
+def store(program: ir.Program, source: str, compiled: MachineCode) -> Native:
     """Store a program for other processes and load it into this one."""
     path = module_path(program)
     _write(path, source.encode())
-    _write(path.with_suffix(".code"), packed(compiled))
+    _write(path.with_suffix(".code"), serialize(compiled))
     _loaded[path] = Native(compiled)
     return _loaded[path]
 
 
-def packed(compiled: MachineCode) -> bytes:
+def serialize(compiled: MachineCode) -> bytes:
     """Compiled code as bytes: a line of JSON, then the object file."""
-    return json.dumps(compiled.described()).encode() + b"\n" + compiled.code
+    return json.dumps(compiled.header()).encode() + b"\n" + compiled.code
 
 
-def unpacked(data: bytes) -> MachineCode:
-    """What ``packed`` made bytes of."""
+def deserialize(data: bytes) -> MachineCode:
+    """What ``serialize`` made bytes of."""
     head, _, code = data.partition(b"\n")
-    described = json.loads(head)
+    header = json.loads(head)
     for name in ("arguments", "returned"):
-        described[name] = tuple((dtype, dimensions) for dtype, dimensions in described[name])
-    return MachineCode(**described, code=code)
+        header[name] = tuple((dtype, dimensions) for dtype, dimensions in header[name])
+    return MachineCode(**header, code=code)
 
 
 _DIGEST = b"\n# sha256 of all above: "
 
 
-def _signed(data: bytes) -> bytes:
+def _with_digest(data: bytes) -> bytes:
     return data + _DIGEST + hashlib.sha256(data).hexdigest().encode() + b"\n"
 
 
@@ -155,7 +168,7 @@ def _read(path: Path) -> bytes | None:
     except OSError:
         return None
     data, _, _ = found.rpartition(_DIGEST)
-    return data if found == _signed(data) else None
+    return data if found == _with_digest(data) else None
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -164,7 +177,7 @@ def _write(path: Path, data: bytes) -> None:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
-            file.write(_signed(data))
+            file.write(_with_digest(data))
         Path(temporary).replace(path)
     except OSError:
         if temporary:

@@ -1,8 +1,13 @@
-"""From a program to machine code: emitted, then compiled by Numba, which is imported with this."""
+"""From a program to machine code: can it be compiled, its source, its machine code.
+
+Numba is imported with this module, which takes longer than to load what was compiled before. So
+the engine imports it only where ``cache`` has nothing.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +17,11 @@ import numba
 from innet.core.errors import InputError, UnsupportedError
 from innet.switch import ir
 from innet.switch.engine import allocate_registers
+from innet.switch.ir.tree import walk
+from innet.switch.jit.codegen import machine_code
 from innet.switch.jit.emit.program import Emitted, emit
 from innet.switch.jit.native import MachineCode
-from innet.switch.jit.object_code import machine_code
-from innet.switch.jit.unsupported import structural_reasons
+from innet.switch.jit.traits import ALGORITHMS
 
 
 def reasons_against(program: ir.Program) -> list[str]:
@@ -35,7 +41,7 @@ def source_of(program: ir.Program) -> str:
     Raises:
         UnsupportedError: it uses something that the emitter does not have.
     """
-    return _emitted(_Identity(program)).source
+    return _emitted(_ByFingerprint(program)).source
 
 
 def compiled(source: str, path: Path) -> MachineCode:
@@ -54,14 +60,14 @@ def compiled(source: str, path: Path) -> MachineCode:
     return machine_code(module["process"], module["GROWTH"])
 
 
-class _Identity:
+class _ByFingerprint:
     """A program as a key: equal when the programs say the same."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and (
+        return isinstance(other, _ByFingerprint) and (
             self.program.fingerprint == other.program.fingerprint
         )
 
@@ -70,7 +76,7 @@ class _Identity:
 
 
 @lru_cache(maxsize=4)
-def _emitted(identity: _Identity) -> Emitted:
+def _emitted(identity: _ByFingerprint) -> Emitted:
     emitted = emit(identity.program, allocate_registers(identity.program))
     try:
         ast.parse(emitted.source)
@@ -80,3 +86,47 @@ def _emitted(identity: _Identity) -> Emitted:
             f"the compiled engine cannot have expressions or conditions nested so deeply: {error}"
         ) from None
     return emitted
+
+
+# ── What the JIT does not have ───────────────────────────────────────────────────────────────────
+
+
+def structural_reasons(program: ir.Program) -> list[str]:
+    """Each construct with the place where it is used; empty when the program can be emitted."""
+    reasons: dict[str, None] = {f"the extern instance {name}": None for name in program.externs}
+    for place, tree in _places(program):
+        for node in walk(tree):
+            if isinstance(node, ir.ExternCall):
+                reasons[f"the primitive {node.name} ({place})"] = None
+    for reason in _others(program):
+        reasons[reason] = None
+    return list(reasons)
+
+
+def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
+    for state in program.parser.states:
+        yield f"parser state {state.name}", state
+    for action in program.actions:
+        yield f"action {action.name}", action
+    yield "deparser", program.deparser.operations
+    for conditional in program.conditionals:
+        yield f"condition {conditional.name}", conditional
+    for checksum in program.checksums:
+        yield f"checksum {checksum.name}", checksum
+
+
+def _others(program: ir.Program) -> Iterator[str]:
+    for field_list in program.field_lists:
+        for part in field_list.elements:
+            if isinstance(part, ir.FieldRef) and not program.headers[part.header].metadata:
+                yield f"a field list with a packet's header ({program.name_of(part)})"
+    used = {
+        node.calculation
+        for node in walk((program.actions, program.checksums))
+        if isinstance(node, ir.Hash | ir.Checksum)
+    }
+    used.update(range(len(program.calculations), len(program.hashes)))
+    for index in sorted(used):
+        calculation = program.hashes[index]
+        if calculation.algorithm not in ALGORITHMS:
+            yield f"the hash algorithm {calculation.algorithm} ({calculation.name})"

@@ -26,12 +26,12 @@ from innet.switch.jit.tables.arrays import (
 )
 from innet.switch.jit.traits import (
     STATISTICS,
-    decoded,
-    digests,
-    draws,
-    hashes_with_state,
-    looked_up,
-    queues,
+    decode_digests,
+    needs_queue,
+    searched_tables,
+    stateful_hashes,
+    uses_digests,
+    uses_random,
 )
 
 if TYPE_CHECKING:
@@ -62,17 +62,17 @@ class JitEngine:
         self.source_path = cache.module_path(program)
         self._growth = native.compiled.growth
         self._frame = native.frame()
-        self._queues = queues(program)
+        self._queues = needs_queue(program)
         self._program = program
         self._state = state
         self._fixed: list[NDArray[Any]] = [
             *(_integers(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
-            *([state.random_state.view(np.int64)] if draws(program) else []),
+            *([state.random_state.view(np.int64)] if uses_random(program) else []),
             *(each.reshape(-1) for meter in state.meters for each in (meter.rates, meter.cells)),
         ]
         self._hashes: list[NDArray[np.int64]] = []
-        self._tables: dict[int, list[Argument]] = {i: [] for i in looked_up(program)}
+        self._tables: dict[int, list[Argument]] = {i: [] for i in searched_tables(program)}
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
         self._replicas = replica_arrays(state.replication)
@@ -115,7 +115,7 @@ class JitEngine:
 
         None where packets come round, or send digests, which takes Python in between.
         """
-        if self._queues or digests(self._program):
+        if self._queues or uses_digests(self._program):
             return None
         return Embedding(self, packets)
 
@@ -171,7 +171,7 @@ class JitEngine:
     def _learn(self, digests: list[NDArray[np.int64]]) -> None:
         """Take over what emitted code returned besides packets."""
         for words in digests:
-            self._state.digests.extend(decoded(self._program, words))
+            self._state.digests.extend(decode_digests(self._program, words))
 
     def _refresh(self) -> None:
         """Take over what the control plane changed since the last batch."""
@@ -185,7 +185,7 @@ class JitEngine:
                     self._program, table, state.profile_of(table.table)
                 )
                 self._versions[index] = table.version
-        self._hashes = [state.hashes[i].words() for i in hashes_with_state(self._program)]
+        self._hashes = [state.hashes[i].words() for i in stateful_hashes(self._program)]
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
@@ -241,7 +241,7 @@ def _compiled(program: ir.Program) -> Native:
     """Compile a program and keep it."""
     compiler = _compiler()
     source = compiler.source_of(program)
-    return cache.keep(program, source, compiler.compiled(source, cache.module_path(program)))
+    return cache.store(program, source, compiler.compiled(source, cache.module_path(program)))
 
 
 def _compiler() -> Any:

@@ -1,8 +1,9 @@
-"""The form between the program and the emitted source: structured statements.
+"""The JIT's intermediate form, between a program's IR and emitted source: structured statements.
 
-``lower_*.py`` make it from the program: jumps and pipeline nodes become ``If`` and ``Dispatch``,
-action parameters become ``Argument``, operations on headers become operations on fields.
-``vectorize.py`` rolls runs of like statements into ``Loop``. ``emit_*.py`` write it as Python.
+``lower/`` makes it from ``innet.switch.ir``: jumps and pipeline nodes become ``If`` and
+``Dispatch``, action parameters become ``Argument``, operations on headers become operations on
+fields. ``lower/vectorize.py`` rolls runs of like statements into ``Loop``. ``analysis.py`` asks
+which fields matter. ``emit/`` writes it as Python.
 
 Expressions are those of ``innet.switch.ir`` without ``Local`` and without anything that is found at
 run time, and with the few below. All nodes are immutable and compare by structure, which is what
@@ -15,6 +16,10 @@ from dataclasses import dataclass
 
 from innet.switch import ir
 
+#: Stands for the position of a header's first byte where a field's number is expected.
+START = -2
+#: Stands for the present width of a header's varbit field, in bits.
+WIDTH = -3
 #: No position in ``data`` and no width of a varbit field is greater, in bits.
 LAST_BIT = 1 << 48
 
@@ -53,7 +58,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class Affine:
     """In a ``Loop``: the number ``first + step * k``; ``last`` bounds its range."""
 
     first: int
@@ -72,7 +77,7 @@ class Peek:
 
 
 @dataclass(frozen=True, slots=True)
-class VariablePlace:
+class VarbitOffset:
     """Where in ``data`` varbit field ``field`` of ``header`` begins, in bits; -1: it is all 0."""
 
     header: int
@@ -80,7 +85,7 @@ class VariablePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class VariableWidth:
+class VarbitWidth:
     """How many bits the varbit field of ``header`` has now."""
 
     header: int
@@ -116,7 +121,7 @@ class ActionIs:
 
 
 @dataclass(frozen=True, slots=True)
-class InSet:
+class InValueSet:
     """A member of a parser value set equals the key in ``words`` where ``masks`` have ones (a
     boolean). Words have 64 bits, the lowest comes first.
     """
@@ -139,18 +144,18 @@ Expression = (
     | Argument
     | Scalar
     | Lane
-    | Counting
+    | Affine
     | Peek
-    | VariablePlace
-    | VariableWidth
+    | VarbitOffset
+    | VarbitWidth
     | HashValue
     | Hit
     | EntryIndex
     | ActionIs
-    | InSet
+    | InValueSet
     | Flag
 )
-Target = ir.FieldRef | Lane | Scalar | VariablePlace | VariableWidth
+Target = ir.FieldRef | Lane | Scalar | VarbitOffset | VarbitWidth
 
 
 # ── Statements ───────────────────────────────────────────────────────────────────────────────────
@@ -209,7 +214,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class Random:
     """A random number of ``low`` .. ``high``, both below 2**64 and in this order, to a variable."""
 
     target: Scalar
@@ -265,7 +270,7 @@ class Dispatch:
 class Extract:
     """Take a header of fixed size from the packet, or stop the region with PacketTooShort.
 
-    ``checked``: a ``Need`` before it made sure of the bytes.
+    ``checked``: a ``RequireBytes`` before it made sure of the bytes.
     """
 
     header: int
@@ -273,7 +278,7 @@ class Extract:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractVariable:
+class ExtractVarbit:
     """Take a header whose varbit field has ``bits`` bits; errors as ``ir.Extract`` says."""
 
     header: int
@@ -281,21 +286,21 @@ class ExtractVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequireBytes:
     """Stop the region with PacketTooShort unless ``bytes`` are left in the packet."""
 
     bytes: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class Advance:
     """Move the parser's position."""
 
     bytes: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class ParserError:
     """Stop the region with a parser error."""
 
     code: Expression
@@ -328,17 +333,17 @@ Statement = (
     | RegisterRead
     | RegisterWrite
     | Count
-    | Draw
+    | Random
     | ExecuteMeter
     | If
     | Loop
     | Lookup
     | Dispatch
     | Extract
-    | ExtractVariable
-    | Need
-    | Skip
-    | Fail
+    | ExtractVarbit
+    | RequireBytes
+    | Advance
+    | ParserError
     | Stop
     | Goto
     | Blocks
@@ -347,7 +352,7 @@ Body = tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Program:
     """A whole program: what happens to a packet, in order.
 
     ``parser`` and ``verify`` run once for a packet, ``ingress`` too; ``egress`` and ``update`` once

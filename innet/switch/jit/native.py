@@ -53,7 +53,7 @@ class MachineCode:
     needs_numba: bool
     code: bytes
 
-    def described(self) -> dict[str, Any]:
+    def header(self) -> dict[str, Any]:
         """All but the code, as JSON knows it."""
         names = [each.name for each in fields(self) if each.name != "code"]
         return {name: value for name, value in asdict(self).items() if name in names}

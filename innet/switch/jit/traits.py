@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import Statistics
 from innet.switch.state.entries import words_of
+from innet.switch.state.hashes import RESULT_BITS
 
 #: Position of each counter in the array that emitted code counts in.
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
@@ -23,24 +24,28 @@ STATISTICS = {name: position for position, name in enumerate(Statistics().as_dic
 NO_SESSION, NONE = -2, -1
 
 #: CRCs whose table is an argument, since the control plane may change it.
-CUSTOM = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
+CUSTOM_CRCS = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
 #: Algorithms that take an argument of their own: a table, a key, a count.
-_WITH_STATE = (*CUSTOM, "toeplitz", "round_robin")
+_WITH_STATE = (*CUSTOM_CRCS, "toeplitz", "round_robin")
+#: Algorithms that remember what they were given, which emitted code has no place for.
+_REMEMBERING = ("round_robin_consistent",)
+#: Algorithms that emitted code has.
+ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
 
 _WORD = (1 << 64) - 1
 
 
-def queues(program: ir.Program) -> bool:
+def needs_queue(program: ir.Program) -> bool:
     """Whether packets come by again, which makes emitted code a loop around a queue."""
     return _uses(program, ir.Clone | ir.Resubmit | ir.Recirculate)
 
 
-def draws(program: ir.Program) -> bool:
+def uses_random(program: ir.Program) -> bool:
     """Whether a program calls random()."""
     return _uses(program, ir.Random)
 
 
-def digests(program: ir.Program) -> bool:
+def uses_digests(program: ir.Program) -> bool:
     """Whether a program sends digests."""
     return _uses(program, ir.Digest)
 
@@ -54,19 +59,19 @@ def _uses(program: ir.Program, kinds: Any) -> bool:
     return any(isinstance(operation, kinds) for body in bodies for operation in body)
 
 
-def looked_up(program: ir.Program) -> list[int]:
+def searched_tables(program: ir.Program) -> list[int]:
     """The tables whose entries or default can change, which emitted code must look at."""
-    return [i for i, table in enumerate(program.tables) if fixed_default(table) is None]
+    return [i for i, table in enumerate(program.tables) if constant_action(table) is None]
 
 
-def fixed_default(table: ir.Table) -> ir.ActionEntry | None:
+def constant_action(table: ir.Table) -> ir.ActionEntry | None:
     """The one entry that a table without keys always runs, when nothing can change it."""
     if table.keys or not (table.default_action_const and table.default_entry_const):
         return None
     return table.default
 
 
-def hashes_with_state(program: ir.Program) -> list[int]:
+def stateful_hashes(program: ir.Program) -> list[int]:
     """The numbers of the hashes that have an argument."""
     return [i for i, each in enumerate(program.hashes) if each.algorithm in _WITH_STATE]
 
@@ -76,8 +81,10 @@ def digest_words(program: ir.Program, reference: ir.FieldRef) -> int:
     return words_of(program.field(reference).width)
 
 
-def decoded(program: ir.Program, words: NDArray[np.int64]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(learn list, values) of each digest in a buffer that ``emit_digests`` describes."""
+def decode_digests(
+    program: ir.Program, words: NDArray[np.int64]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(learn list, values) of each digest in a buffer that ``emit.packet`` describes."""
     left = iter(words.tolist())
     for number in left:
         values = []

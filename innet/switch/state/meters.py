@@ -70,7 +70,7 @@ class MeterState:
     def execute(self, index: int, size: int, clock: int) -> int:
         """The color of a packet of ``size`` bytes at ``clock`` microseconds.
 
-        ``jit.runtime_meters.meter_colour`` does the same.
+        ``jit.runtime.externs.execute_meter`` does the same.
         """
         cell = self.cells[index]
         if not cell[CONFIGURED]:

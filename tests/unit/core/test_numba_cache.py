@@ -16,7 +16,7 @@ import pytest
 from numba.core.typed_passes import NativeLowering
 
 from innet.core.numba_cache import njit, undisturbed
-from innet.switch.jit.pipeline import StraightPipeline
+from innet.switch.jit.codegen import StraightPipeline
 
 ROOT = Path(__file__).parents[3]
 

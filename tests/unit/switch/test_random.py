@@ -9,7 +9,7 @@ import pytest
 from numba import njit
 
 from innet.switch import Switch
-from innet.switch.jit.runtime import random
+from innet.switch.jit.runtime import externs
 from innet.switch.state.hashes import next_word, uniform
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "jit_digests.json"
@@ -21,12 +21,12 @@ def state(word: int) -> np.ndarray:
 
 @njit
 def compiled_word(found):
-    return random.next_word(found)
+    return externs.next_word(found)
 
 
 @njit
 def compiled_number(found, low, high):
-    return random.uniform(found, low, high)
+    return externs.uniform(found, low, high)
 
 
 def test_the_words_are_those_of_splitmix64() -> None:

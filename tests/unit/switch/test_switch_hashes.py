@@ -13,8 +13,8 @@ from support.switch_cases import CASES, program
 
 from innet.core.errors import ControlError, UnsupportedError
 from innet.switch import Switch
-from innet.switch.jit.emit.hashes import ALGORITHMS
 from innet.switch.jit.runtime import hashes
+from innet.switch.jit.traits import ALGORITHMS
 from innet.switch.state.hashes import (
     RESULT_BITS,
     CrcParameters,

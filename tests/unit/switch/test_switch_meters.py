@@ -14,7 +14,7 @@ from support.switch_cases import program
 from innet.core.errors import ControlError, ProgramError
 from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
-from innet.switch.jit.runtime.meters import meter_colour
+from innet.switch.jit.runtime.externs import execute_meter
 from innet.switch.state.meters import MAX_TOKENS, MeterState, Rate
 
 
@@ -69,7 +69,7 @@ def test_time_that_goes_backwards_adds_nothing():
 
 @njit
 def compiled(rates, cells, count, index, amount, clock):
-    return meter_colour(rates, cells, count, index, amount, clock)
+    return execute_meter(rates, cells, count, index, amount, clock)
 
 
 RATES = st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -68,6 +69,30 @@ def test_settings_of_numba_are_part_of_the_name(tmp_path: Path) -> None:
     warm, packets, other = finish(start(tmp_path, NUMBA_OPT="1"))
     assert (warm, packets) == (0, 1)
     assert other != path
+
+
+def test_every_source_that_decides_is_part_of_the_name() -> None:
+    """A change of what lowers, emits or is called by emitted code must not find old code."""
+    sources = set(cache.decisive_sources())
+    package = Path(cache.__file__).parent
+    host_only = {package / "engine.py", package / "inline.py", *package.glob("tables/*.py")}
+    decisive = set(package.rglob("*.py")) - host_only
+    assert {package / "emit/program.py", package / "runtime/core.py"} < decisive <= sources
+    for path in decisive:
+        for found in ast.walk(ast.parse(path.read_text())):
+            if isinstance(found, ast.ImportFrom) and str(found.module).startswith("innet.switch"):
+                for name in found.names:
+                    assert imported(f"{found.module}.{name.name}", str(found.module)) in sources
+
+
+def imported(*names: str) -> Path:
+    """The source of the first of these names that is a module."""
+    for name in names:
+        path = ROOT.joinpath(*name.split("."))
+        for source in (path / "__init__.py", path.with_suffix(".py")):
+            if source.is_file():
+                return source
+    raise AssertionError(names)
 
 
 def test_processes_at_the_same_time(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from innet.switch.jit import cache, compiler, object_code
+from innet.switch.jit import cache, codegen, compiler
 from innet.switch.jit.native import MachineCode, Native, address_of
 
 SOURCE = """
@@ -41,7 +41,7 @@ def test_what_is_known_of_it(made: MachineCode) -> None:
     assert made.arguments == (("int64", 1), ("int64", 0), ("uint8", 2))
     assert made.returned == (("int64", 0), ("int64", 1), ("uint8", 2))
     assert not made.needs_numba
-    assert cache.unpacked(cache.packed(made)) == made
+    assert cache.deserialize(cache.serialize(made)) == made
 
 
 def test_arrays_that_were_passed_come_back(made: MachineCode) -> None:
@@ -104,7 +104,7 @@ def test_wrong_arguments_go_no_further(made: MachineCode, wrong: list[int]) -> N
 
 def test_calls_into_a_runtime_unknown_to_innet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a version of Numba may make it that has the memory of arrays in another way."""
-    monkeypatch.setattr(object_code, "_OWN_RUNTIME", frozenset())
+    monkeypatch.setattr(codegen, "_OWN_RUNTIME", frozenset())
     made = compiler.compiled(SOURCE, Path("made.py"))
     assert made.needs_numba
     frame = Native(made).frame()

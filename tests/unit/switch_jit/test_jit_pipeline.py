@@ -12,7 +12,7 @@ from numba import int64, njit
 
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
-from innet.switch.jit.pipeline import StraightPipeline
+from innet.switch.jit.codegen import StraightPipeline
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "as_bmv2_lengths.json"
 

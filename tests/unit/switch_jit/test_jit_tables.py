@@ -15,11 +15,9 @@ from support.tables import random_match, table_of
 from innet.core.errors import ControlError
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
-from innet.switch.jit.runtime import box_tree as search
-from innet.switch.jit.runtime import core, prefixes
+from innet.switch.jit.runtime import lookups
 from innet.switch.jit.tables import box_tree
-from innet.switch.jit.tables.arrays import replica_arrays, table_arguments
-from innet.switch.jit.tables.prefixes import copied
+from innet.switch.jit.tables.arrays import replica_arrays, sample_step, table_arguments
 from innet.switch.state.entries import is_direct, key_words
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation, RuntimeEntry, TableState
@@ -34,26 +32,26 @@ def base() -> ir.Program:
 
 @njit
 def exact(keys: Any, rows: Any, seed: Any, key: Any) -> Any:
-    return core.find_exact(keys, rows, seed, key)
+    return lookups.find_exact(keys, rows, seed, key)
 
 
 @njit
 def prefix(
     entries: Any, sample: Any, rows: Any, parents: Any, key: Any, step: Any, apart: Any, width: Any
 ) -> Any:
-    return prefixes.find_prefix(entries, sample, rows, parents, key, step, apart, width)
+    return lookups.find_prefix(entries, sample, rows, parents, key, step, apart, width)
 
 
 @njit
 def masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
-    return masks.find_masked(entries, masks, best, rows, key)
+    return lookups.find_by_mask(entries, masks, best, rows, key)
 
 
 @njit
 def covering(
     entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: Any, starts: Any
 ) -> Any:
-    return search.find_covering(entries, order, heads, bounds, key, words, starts)
+    return lookups.find_in_boxes(entries, order, heads, bounds, key, words, starts)
 
 
 def signed(value: int) -> int:
@@ -68,7 +66,7 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
     match state.table.match:
         case KIND.LPM:
             width = next(part.width for part in state.table.keys if part.match is KIND.LPM)
-            return int(prefix(*rest, words, copied(packing), packing.prefix_apart, width))
+            return int(prefix(*rest, words, sample_step(packing), packing.prefix_apart, width))
         case KIND.TERNARY | KIND.RANGE:
             entries, *hashed, order, heads, bounds = rest
             if hashed and len(hashed[1]):
@@ -238,7 +236,7 @@ def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
         matches = [ir.TernaryMatch(0, 0), ir.RangeMatch(low, high)]
         with contextlib.suppress(ControlError):
             state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(9)))
-    order, heads, bounds = box_tree.cover_arrays(state.columns)
+    order, heads, bounds = box_tree.box_arrays(state.columns)
     entries = {entry.index + 1: entry for entry in state}
     ranks = {entry.index + 1: rank for rank, entry in enumerate(state.ordered())}
     assert sorted(order.tolist()) == sorted(entries)

@@ -8,11 +8,11 @@ import pytest
 
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
+from innet.switch.ir.tree import rebuild, walk
 from innet.switch.jit import lowered
+from innet.switch.jit.compiler import structural_reasons
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import instantiate, roll
-from innet.switch.jit.tree import rebuild, walk
-from innet.switch.jit.unsupported import structural_reasons
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = [
@@ -85,7 +85,7 @@ def test_runs_of_every_kind() -> None:
     }
     assert register_strides >= {-1, 0, 1}
     assert any(isinstance(node, lowered.If) for loop in found for node in walk(loop))
-    assert any(isinstance(node, lowered.Counting) for loop in found for node in walk(loop))
+    assert any(isinstance(node, lowered.Affine) for loop in found for node in walk(loop))
 
 
 def assignments(fields: list[tuple[int, int]]) -> lowered.Body:

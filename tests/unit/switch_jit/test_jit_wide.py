@@ -13,7 +13,7 @@ from numba import njit
 
 from innet.switch import ir
 from innet.switch.interpreter.expressions import OPERATORS
-from innet.switch.jit.runtime import core, wide, wide_functions
+from innet.switch.jit.runtime import core, wide
 
 WIDTHS = [128, 192, 1024]
 KEPT = 77
@@ -22,7 +22,6 @@ KEPT = 77
 KERNEL = """
 from numba import njit
 from innet.switch.jit.runtime.wide import *
-from innet.switch.jit.runtime.wide_functions import *
 
 @njit(error_model="numpy")
 def kernel(numbers, amount, out):
@@ -137,5 +136,5 @@ def test_overflow_wraps_around(value: int, other: int) -> None:
 
 
 def test_all_names_are_there() -> None:
-    for module in (wide, wide_functions):
+    for module in (wide, wide):
         assert all(hasattr(module, name) for name in module.__all__)

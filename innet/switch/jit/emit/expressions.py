@@ -1,4 +1,4 @@
-"""Expressions of the plan as Python source; ``arithmetic`` has the operations on them."""
+"""Lowered expressions as Python source; ``arithmetic`` has the operations on them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
+from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value, counting, literal, truncated
-from innet.switch.jit.layout import WIDTH, Layout
-from innet.switch.jit.register_places import RegisterPlaces
+from innet.switch.jit.emit.layout import Layout, RegisterLayout
+from innet.switch.jit.lowered import WIDTH
 from innet.switch.state.entries import NO_ACTION, entry_index, equal_words, found_row, row_actions
+from innet.switch.state.hashes import RESULT_BITS
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
 
@@ -27,19 +29,19 @@ class Expressions:
     Args:
         layout: where fields live.
         hash_value: writes what a calculation needs and returns its value.
-        places: where registers are.
+        registers: where they are.
     """
 
     def __init__(
         self,
         layout: Layout,
         hash_value: Callable[[int], Value],
-        places: RegisterPlaces,
+        registers: RegisterLayout,
     ) -> None:
         self.layout = layout
         self.program = layout.program
         self.hash_value = hash_value
-        self.places = places
+        self.registers = registers
 
     # ── Integers ──
 
@@ -57,13 +59,13 @@ class Expressions:
                 return self._argument(node)
             case lowered.Scalar(name, low, high):
                 return arithmetic.variable(name, low, high)
-            case lowered.Counting(first, step, last):
+            case lowered.Affine(first, step, last):
                 return Value(f"({counting(first, step)})", min(first, last), max(first, last))
             case lowered.Peek(offset, width):
                 return _peek(offset, width)
-            case lowered.VariablePlace(header, field):
+            case lowered.VarbitOffset(header, field):
                 return Value(self.layout.name(header, field), -1, lowered.LAST_BIT)
-            case lowered.VariableWidth(header):
+            case lowered.VarbitWidth(header):
                 return Value(self.layout.name(header, WIDTH), 0, lowered.LAST_BIT)
             case lowered.EntryIndex(table):
                 size = self.program.tables[table].max_size
@@ -155,7 +157,7 @@ class Expressions:
         field = self.program.field(reference)
         if not field.signed:
             return 0, (1 << field.width) - 1
-        high = 1 << (field.width if reference in self.layout.wild else field.width - 1)
+        high = 1 << (field.width if reference in self.layout.overflowing else field.width - 1)
         return -(1 << (field.width - 1)), high - 1
 
     # ── Booleans ──
@@ -183,10 +185,10 @@ class Expressions:
             case lowered.ActionIs(table, position):
                 number = NO_ACTION if position < 0 else position
                 return f"(t{table}_action == {number})"
-            case lowered.InSet(value_set, words, masks):
+            case lowered.InValueSet(value_set, words, masks):
                 key = "".join(f"{self.data(word).text}, " for word in words)
                 ones = "".join(f"{literal(mask)}, " for mask in masks)
-                return f"in_set(vs{value_set}, ({key}), ({ones}))"
+                return f"in_value_set(vs{value_set}, ({key}), ({ones}))"
             case lowered.Flag(name):
                 return name
             case _:
@@ -217,7 +219,7 @@ class Expressions:
         if low <= value.low and value.high <= high:
             return value.at(bits)
         wrapped = arithmetic.cast(ir.DataOperator.TWO_COMP_MOD, value, field.width)
-        if reference not in self.layout.wild:
+        if reference not in self.layout.overflowing:
             return wrapped.at(bits)
         if bits == 64 and value.signed:
             inside = f"{literal(low)} <= {value.text} <= {literal(high)}"
@@ -239,3 +241,54 @@ def _peek(offset: int, width: int) -> Value:
         return parts[0] if bits == 64 else f"words(({', '.join(parts)}))"
 
     return Value(at(64), 0, (1 << width) - 1, at)
+
+
+# ── Values above a signed field's range ──────────────────────────────────────────────────────────
+#
+# Writing 200 to an ``int<8>`` leaves 200 in simple_switch, not -56 (see ``ir``: "Values"). p4c puts
+# a cast before nearly every such write. So the few fields for which it cannot be excluded are found
+# here, and all others are plain two's complement.
+
+
+def find_overflowing_fields(
+    bodies: tuple[lowered.Body, ...], layout: Layout, registers: RegisterLayout
+) -> None:
+    """Set ``layout.overflowing``: the least set of signed fields closed under assignments."""
+    program = layout.program
+
+    def hash_value(calculation: int) -> Value:
+        width = RESULT_BITS[program.hashes[calculation].algorithm]
+        return Value("", 0, (1 << width) - 1)
+
+    expressions = Expressions(layout, hash_value, registers)
+    while True:
+        more: set[Any] = {
+            node.target
+            for node in walk(bodies)
+            if isinstance(node, lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter)
+            and _overflows(program, expressions, node)
+        }
+        if more <= layout.overflowing:
+            return
+        layout.overflowing |= more
+
+
+def _overflows(
+    program: ir.Program,
+    expressions: Expressions,
+    write: lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter,
+) -> bool:
+    """Whether a write to a signed field may leave a value above the field's range in it."""
+    target = write.target
+    if not isinstance(target, ir.FieldRef):
+        return False
+    field = program.field(target)
+    if not field.signed or field.saturating:
+        return False
+    if isinstance(write, lowered.RegisterRead):
+        high = expressions.registers.highest(write.register)
+    elif isinstance(write, lowered.ExecuteMeter):
+        high = program.meters[write.meter].rates
+    else:
+        high = expressions.data(write.value).high
+    return high >= 1 << (field.width - 1)

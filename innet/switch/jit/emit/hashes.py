@@ -12,29 +12,24 @@ from itertools import groupby
 
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.jit.emit.bytes import (
+from innet.switch.jit.emit.expressions import Expressions, Value, literal
+from innet.switch.jit.emit.headers import (
     Bits,
     Part,
     emit_stores,
     field_bits,
     header_parts,
-    variable_bits,
+    varbit_bits,
 )
-from innet.switch.jit.emit.expressions import Expressions, Value, literal
+from innet.switch.jit.emit.layout import SHORTEST_RUN
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.layout import SHORTEST_RUN
-from innet.switch.jit.traits import CUSTOM, hashes_with_state
+from innet.switch.jit.traits import ALGORITHMS, CUSTOM_CRCS, stateful_hashes
 from innet.switch.state.hashes import RESULT_BITS
-
-#: Algorithms that remember what they were given, which emitted code has no place for.
-_REMEMBERING = ("round_robin_consistent",)
-#: Algorithms that emitted code has.
-ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
 
 
 def hash_arguments(program: ir.Program) -> list[tuple[str, str]]:
     """(name, Numba type) of what the hashes of a program need, in order."""
-    return [(f"h{index}", "int64[::1]") for index in hashes_with_state(program)]
+    return [(f"h{index}", "int64[::1]") for index in stateful_hashes(program)]
 
 
 def emit_hash(
@@ -75,7 +70,7 @@ def emit_hash(
 
 
 def _call(algorithm: str, number: int, size: str) -> str:
-    if algorithm in CUSTOM:
+    if algorithm in CUSTOM_CRCS:
         return f"crc_of(scratch, {size}, h{number}, {RESULT_BITS[algorithm]})"
     if algorithm == "toeplitz":
         return f"toeplitz(scratch, {size}, h{number})"
@@ -155,7 +150,7 @@ def _write(
 def _append(writer: Writer, expressions: Expressions, name: str, part: Input) -> None:
     """Append one input to the scratch buffer, of which ``name`` counts the bits."""
     if isinstance(part, ir.FieldRef) and _is_variable(expressions.program, part):
-        place = variable_bits(expressions, part)
+        place = varbit_bits(expressions, part)
         writer.line(f"{name} = append_from(scratch, {name}, {place})")
         return
     for bits in _bits(expressions, part):

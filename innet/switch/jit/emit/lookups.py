@@ -9,7 +9,7 @@ from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value
 from innet.switch.jit.emit.expressions import Expressions
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.tables.prefixes import copied
+from innet.switch.jit.tables.arrays import sample_step
 from innet.switch.state.entries import (
     KeyWords,
     Piece,
@@ -25,9 +25,9 @@ from innet.switch.state.entries import (
 
 #: What ``find_prefix`` searches besides the entries.
 _PREFIXES = ("sample", "rows", "parents")
-#: What ``find_masked`` searches besides the entries.
+#: What ``find_by_mask`` searches besides the entries.
 _MASKED = ("masks", "best", "rows")
-#: What ``find_covering`` searches besides the entries.
+#: What ``find_in_boxes`` searches besides the entries.
 _COVERING = ("order", "heads", "bounds")
 #: What holds actions, and rows of tables of few keys.
 _NARROW = ("actions", "places")
@@ -95,14 +95,14 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.LPM:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_PREFIXES))
             width = next(part.width for part in table.keys if part.match is ir.MatchKind.LPM)
-            shape = f"{copied(packing)}, {packing.prefix_apart}, {width}"
+            shape = f"{sample_step(packing)}, {packing.prefix_apart}, {width}"
             found = f"find_prefix({arrays}, {key}, {shape})"
         case ir.MatchKind.TERNARY:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
-            covering = _find_covering(index, fields, packing, words)
-            found = f"find_masked({arrays}, {key}) if len(t{index}_best) else {covering}"
+            covering = _find_in_boxes(index, fields, packing, words)
+            found = f"find_by_mask({arrays}, {key}) if len(t{index}_best) else {covering}"
         case ir.MatchKind.RANGE:
-            found = _find_covering(index, fields, packing, words)
+            found = _find_in_boxes(index, fields, packing, words)
         case _ if is_direct(table):
             found = f"get(t{index}_places, {words[0]})"
         case _:
@@ -118,12 +118,12 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
 
-def _find_covering(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
+def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
     """Source of a look-up in a tree of entries with masks and ranges."""
     arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_COVERING))
     key = ", ".join([*words, *(_piece(fields, piece) for piece in packing.ranges)])
     starts = (*(True for _ in words), *packing.starts)
-    return f"find_covering({arrays}, ({key},), {len(words)}, {starts})"
+    return f"find_in_boxes({arrays}, ({key},), {len(words)}, {starts})"
 
 
 def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:

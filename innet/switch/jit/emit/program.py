@@ -1,6 +1,7 @@
 """The whole emitted module: one function that runs a batch of packets through a program.
 
-Its shape, with names as in the emitted source:
+``emit`` lowers a program, rolls its runs into loops, lays out its fields, and writes the module.
+The function of most programs is ``PlainLoop``'s. Its shape, with names as in the emitted source:
 
     while i < len(length):                   # packets, in arrival order
         if produced + room > len(out_length): break     # the caller comes back with a new buffer
@@ -11,7 +12,7 @@ Its shape, with names as in the emitted source:
         for copy in range(first_copy, last_copy):
             ... egress, update checksums, deparse to out[produced]
 
-Programs whose packets come by again have another one (``emit_queue``).
+Programs that clone, resubmit or recirculate have another one (``queue.QueueLoop``).
 """
 
 from __future__ import annotations
@@ -23,38 +24,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.jit import lowered, pipeline
-from innet.switch.jit.emit.arrival import Arrival
-from innet.switch.jit.emit.copies import Copies
-from innet.switch.jit.emit.expressions import Expressions, Value
+from innet.switch.engine import DROP_PORT, InstanceType
+from innet.switch.ir.tree import mentions, walk
+from innet.switch.jit import codegen, lowered
+from innet.switch.jit.analysis import live_fields, passthrough_runs, written_fields
+from innet.switch.jit.emit.expressions import Expressions, Value, find_overflowing_fields
 from innet.switch.jit.emit.hashes import emit_hash, hash_arguments
+from innet.switch.jit.emit.headers import emit_clear_varbits
+from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
 from innet.switch.jit.emit.lookups import lookup_arguments
-from innet.switch.jit.emit.queue import SENT, Queue
+from innet.switch.jit.emit.packet import ENDLESS, PacketSteps
+from innet.switch.jit.emit.queue import SENT, QueueLoop
 from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.layout import Layout
-from innet.switch.jit.liveness import live_fields
 from innet.switch.jit.lower.actions import LONGEST
+from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import roll
-from innet.switch.jit.passthrough import untouched_runs
-from innet.switch.jit.ranges import find_wild_fields
-from innet.switch.jit.register_places import RegisterPlaces
+from innet.switch.jit.lowered import WIDTH
 from innet.switch.jit.runtime import (
-    bits,
-    box_tree,
     core,
+    externs,
     hashes,
-    masks,
-    meters,
-    prefixes,
+    lookups,
     queue,
-    random,
     wide,
-    wide_functions,
 )
-from innet.switch.jit.traits import digests, draws, looked_up, queues
-from innet.switch.jit.tree import mentions, walk
+from innet.switch.jit.traits import needs_queue, searched_tables, uses_digests, uses_random
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,71 +69,75 @@ class Emitted:
 def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str, str]]:
     """(name, Numba type) of the emitted function's arguments, in order."""
     arguments = [
-        ("packets" if queues(program) else "data", "uint8[:, ::1]"),
+        ("packets" if needs_queue(program) else "data", "uint8[:, ::1]"),
         ("length", "int32[::1]"),
         ("port", "int32[::1]"),
     ]
-    if not queues(program):
+    if not needs_queue(program):
         arguments.append(("first", "int64"))
     arguments.append(("out", "uint8[:, ::1]"))
     arguments += [(name, "int32[::1]") for name in SENT]
     arguments += [("statistics", "int64[::1]"), ("clock", "int64")]
-    if not queues(program):
+    if not needs_queue(program):
         arguments.append(("room", "int64"))
     names = ["group_start", "replica_port", "replica_rid"]
-    names += ["sessions"] if queues(program) else []
+    names += ["sessions"] if needs_queue(program) else []
     arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):
         dtype = "int64" if group.matrix.dtype.itemsize == 8 else group.matrix.dtype.name
         arguments.append((f"r{number}", f"{dtype}[::1]"))
     arguments += [(f"c{number}", "int64[::1]") for number in range(len(program.counters))]
-    if draws(program):
+    if uses_random(program):
         arguments.append(("random_state", "int64[::1]"))
     for number in range(len(program.meters)):
         arguments += [(f"m{number}_rates", "float64[::1]"), (f"m{number}_cells", "int64[::1]")]
     arguments += hash_arguments(program)
-    for index in looked_up(program):
+    for index in searched_tables(program):
         arguments += lookup_arguments(program, index)
     arguments += [(f"vs{number}", "int64[::1]") for number in range(len(program.value_sets))]
     return arguments
 
 
 def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
-    """The module of a program of which ``unsupported`` names nothing structural.
+    """The module of a program against which ``compiler.structural_reasons`` says nothing.
 
     ``groups`` are the ``RegisterGroup``s of the switch's state, for their shapes.
 
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
-    rolled = lowered.Plan(*(roll(program, body) for body in lower_program(program).bodies))
-    return _Emitter(program, rolled, groups).emit()
+    rolled = lowered.Program(*(roll(program, body) for body in lower_program(program).bodies))
+    return _ModuleWriter(program, rolled, groups).emit()
 
 
-class _Emitter:
-    def __init__(self, program: ir.Program, rolled: lowered.Plan, groups: tuple[Any, ...]) -> None:
+class _ModuleWriter:
+    """Analyzes a lowered program, then writes its module."""
+
+    def __init__(
+        self, program: ir.Program, rolled: lowered.Program, groups: tuple[Any, ...]
+    ) -> None:
         self.program = program
-        self.plan = rolled
         self.groups = groups
         self.bodies = rolled.bodies
-        self.queueing = queues(program)
         self.writer = Writer()
-        untouched = untouched_runs(program, self.bodies)
+        # Which fields need a variable, and where fields and registers are.
+        passthrough = passthrough_runs(program, self.bodies)
         copied = {
             ir.FieldRef(header, field)
-            for header, runs in untouched.items()
+            for header, runs in passthrough.items()
             for first, last in runs
             for field in range(first, last + 1)
         }
-        self.live = live_fields(program, self.bodies, copied)
-        self.layout = Layout(program, self.bodies, self.live, untouched)
-        places = RegisterPlaces(program, tuple(tuple(group.registers) for group in groups))
-        find_wild_fields(self.bodies, self.layout, places)
-        self.expressions = Expressions(self.layout, self._hash, places)
-        self.statements = Statements(self.writer, self.layout, self.expressions)
-        self.queue = Queue(self.statements, rolled, self._scratch_bytes())
-        self.arrival = Arrival(self.statements, rolled)
-        self.copies = Copies(self.statements, rolled)
+        live = live_fields(program, self.bodies, copied)
+        self.layout = Layout(program, self.bodies, live, passthrough)
+        registers = RegisterLayout(program, tuple(tuple(group.registers) for group in groups))
+        find_overflowing_fields(self.bodies, self.layout, registers)
+        # Who writes what.
+        self.expressions = Expressions(self.layout, self._hash, registers)
+        statements = Statements(self.writer, self.layout, self.expressions)
+        steps = PacketSteps(statements, rolled)
+        self.queue = QueueLoop(steps, self._scratch_bytes()) if needs_queue(program) else None
+        self.loop = self.queue or PlainLoop(steps, self._scratch_bytes())
 
     def _hash(self, calculation: int) -> Value:
         kept = f"min(size - at, {LONGEST.name})" if mentions(self.bodies, LONGEST) else "size - at"
@@ -145,33 +145,10 @@ class _Emitter:
         return emit_hash(self.writer, self.expressions, payload, calculation)
 
     def emit(self) -> Emitted:
+        """The module."""
         arguments = argument_types(self.program, self.groups)
-        names = ", ".join(name for name, _ in arguments)
-        if self.queueing:
-            self.writer.line(f"@njit({_OPTIONS})")
-            self.queue.rows.keep()
-            self.writer.blank()
-            self.writer.blank()
-        self.writer.line(f"@njit(SIGNATURE, {_OPTIONS})")
-        start = len(self.writer.lines) + 1
-        with self.writer.block(f"def process({names}):"):
-            if digests(self.program):
-                self.writer.line("digests = np.empty(0, np.int64)")
-                self.writer.line("digested = int64(0)")
-            for array in self.layout.arrays:
-                self.writer.line(f"{array.name} = np.empty({array.count}, np.{array.dtype})")
-            if self.queueing:
-                self.queue.body()
-            else:
-                self._function()
-            returned = ", ".join(name for name, _ in self._returned())
-            self.writer.line(f"return {returned}")
-        lines = self.writer.lines
-        counts = sorted(self.writer.counts)
-        lines[start:start] = [f"    lanes_{count} = hidden({count})" for count in counts]
-        scratch = [text for text in lines if "scratch" in text]
-        if all(text.lstrip().startswith(_SCRATCH) for text in scratch):
-            lines[:] = [text for text in lines if text not in scratch]
+        self._functions([name for name, _ in arguments])
+        self._drop_unused_scratch()
         body = self.writer.source()
         types = ", ".join(kind for _, kind in arguments)
         returned_types = ", ".join(kind for _, kind in self._returned())
@@ -188,60 +165,58 @@ class _Emitter:
         loops = sum(isinstance(node, lowered.Loop) for node in walk(self.bodies))
         return Emitted("\n".join(head) + "\n" + body, loops)
 
-    def _function(self) -> None:
+    def _functions(self, arguments: list[str]) -> None:
+        """``process``, and before it what it calls of its own."""
         line = self.writer.line
-        if self.program.hashes:
-            line(f"scratch = np.empty({self._scratch_bytes()} + data.shape[1], np.uint8)")
-        line("stride = data.shape[1]")
-        line("out_stride = out.shape[1]")
-        line("produced = 0")
-        line("i = first")
-        with self.writer.block("while i < len(length):"):
-            with self.writer.block("if produced + room > len(out_length):"):
-                line("break")
-            line("base = i * stride")
-            line("size = int64(length[i])")
-            line("arrived = int64(port[i])")
-            line("i += 1")
-            self._packet()
+        if self.queue:
+            line(f"@njit({_OPTIONS})")
+            self.queue.rows.emit_keep()
+            self.writer.blank()
+            self.writer.blank()
+        line(f"@njit(SIGNATURE, {_OPTIONS})")
+        start = len(self.writer.lines) + 1
+        with self.writer.block(f"def process({', '.join(arguments)}):"):
+            if uses_digests(self.program):
+                line("digests = np.empty(0, np.int64)")
+                line("digested = int64(0)")
+            for array in self.layout.arrays:
+                line(f"{array.name} = np.empty({array.count}, np.{array.dtype})")
+            self.loop.emit()
+            line(f"return {', '.join(name for name, _ in self._returned())}")
+        # The lengths of the loops over arrays, which only now are all known.
+        lengths = [
+            f"    lanes_{count} = opaque({count})" for count in sorted(self.writer.loop_counts)
+        ]
+        self.writer.lines[start:start] = lengths
+
+    def _drop_unused_scratch(self) -> None:
+        """Remove the scratch buffer where it is only made: no hash needs its bytes in a row."""
+        lines = self.writer.lines
+        scratch = [text for text in lines if "scratch" in text]
+        if all(text.lstrip().startswith("scratch = ") for text in scratch):
+            lines[:] = [text for text in lines if text not in scratch]
 
     def _returned(self) -> list[tuple[str, str]]:
         """(source, Numba type) of what the function returns."""
         returned = [("i", "int64"), ("produced", "int64")]
-        if self.queueing:
+        if self.queue:
             returned = [("produced", "int64"), ("out", "uint8[:, ::1]")]
             returned += [(name, "int32[::1]") for name in SENT]
-        if digests(self.program):
+        if uses_digests(self.program):
             returned.append(("digests[:digested]", "int64[::1]"))
         return returned
-
-    # ── One packet ──
-
-    def _packet(self) -> None:
-        self.arrival.count()
-        self.arrival.zero()
-        self.arrival.set_ingress_port()
-        self.arrival.set_received()
-        self.arrival.parse()
-        self.arrival.set_parser_error()
-        self.arrival.zero_arrays_of_absent_headers()
-        self.arrival.verify()
-        self.writer.line("# ingress")
-        self.statements.pipeline(self.plan.ingress)
-        self.statements.drop_failed(self.plan.ingress, "dropped_ingress")
-        self.copies.emit()
 
     # ── Sizes ──
 
     def _sizes(self) -> list[str]:
         sizes = [f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"]
-        if self.queueing:
+        if self.queue:
             sizes.append(f"ROW = {self.queue.row.width}  # words of a packet that waits")
         return sizes
 
     def _growth(self) -> int:
         """Headers that may be added or get another's varbit, and headers emitted more than once."""
-        kinds = (lowered.SetValid, lowered.VariableWidth)
+        kinds = (lowered.SetValid, lowered.VarbitWidth)
         added = {node.header for node in walk(self.bodies) if isinstance(node, kinds)}
         order = list(self.program.deparser.order)
         repeated = [header for i, header in enumerate(order) if header in order[:i]]
@@ -258,43 +233,184 @@ class _Emitter:
 
     def _scratch_bytes(self) -> int:
         """Enough for every field of the program and a vector register beyond."""
-        bits = 0
+        core = 0
         for calculation in self.program.hashes:
             for part in calculation.inputs:
                 match part:
                     case ir.FieldRef(_, ir.VALID):
-                        bits += 1
+                        core += 1
                     case ir.FieldRef():
                         field = self.program.field(part)
-                        bits += self._widest_variable() if field.variable else field.width
+                        core += self._widest_variable() if field.variable else field.width
                     case ir.HeaderRef(header):
-                        bits += self._most_bits(header)
+                        core += self._most_bits(header)
                     case ir.CalculationConstant(_, width):
-                        bits += width
-        return bits // 8 + 64
+                        core += width
+        return core // 8 + 64
 
 
-_SCRATCH = "scratch = "
-#: Of each emitted function. Neither Python nor C calls it through Numba (see ``object_code``).
+# ── The loop of programs whose packets pass once ─────────────────────────────────────────────────
+
+
+class PlainLoop:
+    """Writes the function's body: each packet through the pipeline, its copies through egress.
+
+    Args:
+        steps: of a packet.
+        scratch: how many bytes hashes need besides a packet's own.
+    """
+
+    def __init__(self, steps: PacketSteps, scratch: int) -> None:
+        self.steps = steps
+        self.scratch = scratch
+        self.lowered = steps.lowered
+        self.writer = steps.writer
+        self.layout = steps.layout
+        self.program = steps.program
+        self.field_text = steps.expressions.field_text
+
+    def emit(self) -> None:
+        """All packets of a batch, as far as there is room for what leaves."""
+        line = self.writer.line
+        if self.program.hashes:
+            line(f"scratch = np.empty({self.scratch} + data.shape[1], np.uint8)")
+        line("stride = data.shape[1]")
+        line("out_stride = out.shape[1]")
+        line("produced = 0")
+        line("i = first")
+        with self.writer.block("while i < len(length):"):
+            with self.writer.block("if produced + room > len(out_length):"):
+                line("break")
+            line("base = i * stride")
+            line("size = int64(length[i])")
+            line("arrived = int64(port[i])")
+            line("i += 1")
+            self._ingress()
+            self.steps.digest()
+            self._traffic_manager()
+            self._egress()
+
+    def _ingress(self) -> None:
+        steps = self.steps
+        steps.receive()
+        steps.reset()
+        steps.set_ingress_port()
+        steps.set_packet_length()
+        steps.set_ingress_timestamp()
+        steps.parse()
+        steps.set_parser_error()
+        steps.zero_arrays_of_absent_headers()
+        steps.verify()
+        steps.ingress()
+
+    # ── Where a packet goes ──
+
+    def _traffic_manager(self) -> None:
+        """Drop the packet, or say which copies of it there are: ``first_copy`` to ``last_copy``."""
+        group = self.program.standard.mcast_grp
+        if group is None:
+            self._unicast()
+        else:
+            name = self.field_text(group)
+            with self.writer.block(f"if {name} != 0:"):
+                self._multicast(name)
+            with self.writer.block("else:"):
+                self._unicast()
+        self._drop_by_priority()
+
+    def _multicast(self, group: str) -> None:
+        steps = self.steps
+        steps.find_copies(group)
+        with self.writer.block("if copies == 0:"):
+            steps.count("unknown_groups")
+            self.writer.line("continue")
+        if steps.uses(LONGEST):
+            # What ingress truncated is not cut in the copies.
+            self.writer.line(f"{LONGEST.name} = {ENDLESS}")
+        steps.set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
+
+    def _unicast(self) -> None:
+        line = self.writer.line
+        spec = self.field_text(self.program.standard.egress_spec)
+        with self.writer.block(f"if {spec} == {DROP_PORT}:"):
+            self.steps.count("dropped_ingress")
+            line("continue")
+        line("copies = 0")
+        line("first_copy = 0")
+        line("last_copy = 1")
+        self.steps.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
+
+    def _drop_by_priority(self) -> None:
+        """simple_switch has one queue per port and drops what asks for another."""
+        priority = self.program.standard.priority
+        if priority is None or priority not in self.steps.live:
+            return
+        with self.writer.block(f"if {self.field_text(priority)} != 0:"):
+            self.steps.count("dropped_ingress", "last_copy - first_copy")
+            self.writer.line("continue")
+
+    # ── Egress ──
+
+    def _egress(self) -> None:
+        line, steps = self.writer.line, self.steps
+        line("# egress")
+        line(f"leaves = {self.field_text(self.program.standard.egress_spec)}")
+        # Each copy starts from what ingress left.
+        saved = self._saved_between_copies()
+        for name in saved:
+            line(f"{name}_kept = {name}")
+        arrays = self._arrays_saved_between_copies()
+        for array in arrays:
+            line(f"{array.name}_kept = {array.name}.copy()")
+        with self.writer.block("for copy_number in range(first_copy, last_copy):"):
+            for name in saved:
+                line(f"{name} = {name}_kept")
+            for array in arrays:
+                line(f"{array.name}[:] = {array.name}_kept")
+            with self.writer.block("if copies > 0:"):
+                line("leaves = replica_port[copy_number]")
+                rid = self.program.standard.egress_rid
+                steps.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
+                emit_clear_varbits(self.writer, steps.expressions)
+            steps.set_egress_metadata()
+            steps.egress()
+            steps.update()
+            steps.deparse("produced * out_stride")
+            steps.send()
+
+    def _saved_between_copies(self) -> list[str]:
+        """Variables that egress changes and that the next copy must find as ingress left them."""
+        if self.program.standard.mcast_grp is None:
+            return []
+        bodies = (self.lowered.egress, self.lowered.update)
+        fields, headers = written_fields(bodies)
+        names = [
+            self.layout.name(field.header, field.field)
+            for field in sorted(fields, key=lambda field: (field.header, field.field))
+            if (field in self.steps.live or field.field == WIDTH)
+            and self.layout.array(field.header, field.field) is None
+        ]
+        names += [self.layout.name(header, ir.VALID) for header in sorted(headers)]
+        names += [each.name for each in (PACKET_LENGTH, LONGEST) if mentions(bodies, each)]
+        return names + [scalar.name for scalar in packet_scalars(self.program, bodies)]
+
+    def _arrays_saved_between_copies(self) -> list[ArrayVariable]:
+        if self.program.standard.mcast_grp is None:
+            return []
+        fields, _ = written_fields((self.lowered.egress, self.lowered.update))
+        written = {self.layout.array(field.header, field.field) for field in fields}
+        return [array for array in self.layout.arrays if array in written]
+
+
+# ── The head of the module ───────────────────────────────────────────────────────────────────────
+
+#: Of each emitted function. Neither Python nor C calls it through Numba (see ``codegen``).
 _OPTIONS = (
     'boundscheck=False, error_model="numpy", nogil=True, no_cpython_wrapper=True, '
     "no_cfunc_wrapper=True, pipeline_class=StraightPipeline"
 )
 #: Where emitted code imports from.
-_MODULES = (
-    pipeline,
-    core,
-    bits,
-    box_tree,
-    hashes,
-    masks,
-    meters,
-    prefixes,
-    queue,
-    random,
-    wide,
-    wide_functions,
-)
+_MODULES = (codegen, core, externs, hashes, lookups, queue, wide)
 
 
 def _imports(body: str) -> list[str]:

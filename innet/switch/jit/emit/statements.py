@@ -1,4 +1,8 @@
-"""Statements of the plan as Python source."""
+"""Lowered statements as Python source.
+
+``Statements`` writes bodies; ``expressions`` gives the source of what they compute, ``headers``,
+``lookups`` and ``hashes`` write what takes more than a line.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,23 @@ from typing import Any
 
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
+from innet.switch.ir.tree import rebuild, walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
-from innet.switch.jit.emit.bytes import emit_extract, emit_loads
 from innet.switch.jit.emit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.emit.headers import emit_extract_varbit, emit_loads
+from innet.switch.jit.emit.layout import Layout
 from innet.switch.jit.emit.lookups import emit_lookup
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.layout import Layout
 from innet.switch.jit.lower.actions import FAILED, LEAVING, may_fail
 from innet.switch.jit.traits import STATISTICS
-from innet.switch.jit.tree import rebuild, walk
 
 #: More bytes than there are, but not so many that computing with it overflows.
 _HUGE = 1 << 62
 
 
 class Statements:
-    """Writes bodies of a plan."""
+    """Writes the bodies of a lowered program."""
 
     def __init__(self, writer: Writer, layout: Layout, expressions: Expressions) -> None:
         self.writer = writer
@@ -40,10 +44,10 @@ class Statements:
         """A body that ``Stop`` and parser errors leave."""
         leaves = (
             lowered.Stop,
-            lowered.Fail,
-            lowered.Need,
+            lowered.ParserError,
+            lowered.RequireBytes,
             lowered.Extract,
-            lowered.ExtractVariable,
+            lowered.ExtractVarbit,
         )
         blocks = len(body) == 1 and isinstance(body[0], lowered.Blocks)
         if may_fail(body):
@@ -65,9 +69,13 @@ class Statements:
         """After a region: a packet for which an assertion was false goes no further."""
         if may_fail(body):
             with self.writer.block(f"if {FAILED}:"):
-                self.writer.line(f"statistics[{STATISTICS['failed_assertions']}] += 1")
-                self.writer.line(f"statistics[{STATISTICS[dropped]}] += 1")
+                self.count("failed_assertions")
+                self.count(dropped)
                 self.writer.line("continue")
+
+    def count(self, name: str, by: str = "1") -> None:
+        """Add to one of the switch's statistics."""
+        self.writer.line(f"statistics[{STATISTICS[name]}] += {by}")
 
     def set_field(self, reference: ir.FieldRef | None, text: str, low: int, high: int) -> None:
         """The switch itself writes ``text``, of range low .. high, if the program has the field."""
@@ -89,7 +97,7 @@ class Statements:
                 self._register(statement)
             case lowered.Count(counter, index):
                 self._count(counter, self.expressions.data(index))
-            case lowered.Draw(target, low, high):
+            case lowered.Random(target, low, high):
                 least, most = (self.expressions.data(bound).text for bound in (low, high))
                 # int64(): Numba compiles a callee anew for each number that it is told.
                 line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
@@ -125,13 +133,13 @@ class Statements:
                 emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")
-            case lowered.ExtractVariable():
-                emit_extract(self.writer, self.expressions, statement)
-            case lowered.Need(size):
+            case lowered.ExtractVarbit():
+                emit_extract_varbit(self.writer, self.expressions, statement)
+            case lowered.RequireBytes(size):
                 self._need(self._bytes(self.expressions.data(size)))
-            case lowered.Skip(size):
+            case lowered.Advance(size):
                 line(f"at += {self.expressions.data(size).text}")
-            case lowered.Fail(code):
+            case lowered.ParserError(code):
                 self._fail(self.expressions.data(code).text)
             case _:
                 raise AssertionError(f"{type(statement).__name__} has no source")
@@ -163,7 +171,7 @@ class Statements:
     def _store(self, target: Any, value: Value) -> None:
         line = self.writer.line
         match target:
-            case lowered.VariablePlace() | lowered.VariableWidth():
+            case lowered.VarbitOffset() | lowered.VarbitWidth():
                 line(f"{self.expressions.data(target).text} = {value.text}")
             case lowered.Scalar(name, low, high):
                 line(f"{name} = {value.at(Value(name, low, high).bits)}")
@@ -208,13 +216,13 @@ class Statements:
 
     def _access(self, statement: Any, index: str) -> None:
         """Read or write a cell whose index is in bounds."""
-        places = self.expressions.places
+        registers = self.expressions.registers
         register, stride = statement.register, statement.stride
         if isinstance(statement, lowered.RegisterRead):
-            self._store(statement.target, places.read(register, stride, index))
+            self._store(statement.target, registers.read(register, stride, index))
         else:
             value = self.expressions.data(statement.value)
-            self.writer.line(places.write(register, stride, index, value))
+            self.writer.line(registers.write(register, stride, index, value))
 
     def _named(self, text: str, stem: str) -> str:
         """A variable that holds ``text``, which is a variable itself where it can be."""
@@ -237,7 +245,7 @@ class Statements:
         with self.writer.block(f"if {_inside(name, index, array.size)}:"):
             color = self.writer.fresh("color")
             arrays = f"m{meter}_rates, m{meter}_cells"
-            call = f"meter_colour({arrays}, {array.rates}, {name}, {amount}, clock)"
+            call = f"execute_meter({arrays}, {array.rates}, {name}, {amount}, clock)"
             self.writer.line(f"{color} = {call}")
             if self._is_live(target):
                 self._store(target, Value(color, 0, array.rates))
@@ -329,7 +337,7 @@ class Statements:
         index, size = shared.pop()
         varying = (
             lowered.Lane,
-            lowered.Counting,
+            lowered.Affine,
             lowered.HashValue,
             lowered.Peek,
             ir.RegisterElement,

@@ -12,7 +12,7 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 0
-        self.counts: set[int] = set()
+        self.loop_counts: set[int] = set()
         self._numbers: dict[str, int] = {}
 
     def line(self, text: str) -> None:
@@ -35,9 +35,9 @@ class Writer:
     def lanes(self, count: int) -> AbstractContextManager[None]:
         """A block that runs for k = 0 .. count-1, in vectors where it can.
 
-        ``lanes_<count>`` holds the number; see ``runtime.hidden``.
+        ``lanes_<count>`` holds the number; see ``runtime.core.opaque``.
         """
-        self.counts.add(count)
+        self.loop_counts.add(count)
         return self.block(f"for k in range(lanes_{count}):")
 
     def fresh(self, stem: str) -> str:

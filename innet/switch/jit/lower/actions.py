@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.control_flow import structure
+from innet.switch.jit.lower.expressions import Arguments, Resolver, act
 from innet.switch.jit.lower.headers import (
-    PACKET_LENGTH,
     add_header,
     copy_field,
     copy_header,
+    copy_stack,
     copy_union,
+    copy_union_stack,
     remove_header,
+    shift,
 )
-from innet.switch.jit.lower.requests import lower_random, lower_request
-from innet.switch.jit.lower.stacks import copy_stack, copy_union_stack, shift
-from innet.switch.jit.lower.terms import Arguments, Terms, act
-from innet.switch.jit.tree import walk
 
-__all__ = [
-    "FAILED",
-    "LEAVING",
-    "LONGEST",
-    "PACKET_LENGTH",
-    "lower_action",
-    "lower_primitive",
-    "may_fail",
-]
-
-# Any: expressions of the plan stand where the program's own types name only the program's.
+# Any: lowered expressions stand where the program's own types name only the program's.
 #: Bytes of a packet that may leave; ``truncate`` lowers it.
 LONGEST: Any = lowered.Scalar("longest", 0, (1 << 63) - 1)
 #: Set by ``exit`` where it depends on a condition.
 LEAVING = "leaving"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
+
+# What a program asks of the switch: a request is a variable that the end of the pipeline looks at;
+# the last call wins.
+#: The mirror session that a clone goes to, -1 where none was asked for, and the metadata it keeps.
+CLONE_SESSION: Any = lowered.Scalar("clone_session", -1, 0x7FFF)
+CLONE_LIST: Any = lowered.Scalar("clone_list", 0, 0xFFFF)
+#: ``LearnList.id`` of a digest, 0 for none.
+LEARN_LIST: Any = lowered.Scalar("learn_list", 0, 0xFFFF)
+#: ``FieldList.id`` of what is kept when the packet comes again, 0 where it does not.
+RESUBMIT_LIST: Any = lowered.Scalar("resubmit_list", 0, 0xFFFF)
+RECIRCULATE_LIST: Any = lowered.Scalar("recirculate_list", 0, 0xFFFF)
+
+#: Every request, and what it is where nothing was asked for.
+REQUESTS = {CLONE_SESSION: -1, CLONE_LIST: 0, LEARN_LIST: 0, RESUBMIT_LIST: 0, RECIRCULATE_LIST: 0}
+
 _UINT32 = (1 << 32) - 1
 _UINT64 = (1 << 64) - 1
 
@@ -64,10 +70,10 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
         if isinstance(primitive, ir.JumpIfZero):
             if len(bodies) == 1:
                 return ()
-            terms = Terms(program, arguments)
-            value = terms.resolve(primitive.condition)
+            resolver = Resolver(program, arguments)
+            value = resolver.resolve(primitive.condition)
             condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
-            return (*terms.prelude, lowered.If(condition, bodies[0], bodies[1]))
+            return (*resolver.prelude, lowered.If(condition, bodies[0], bodies[1]))
         return lower_primitive(program, primitive, arguments)
 
     body = structure(0 if primitives else None, successors, write)
@@ -98,30 +104,30 @@ def lower_primitive(
     program: ir.Program, primitive: ir.Primitive, arguments: Arguments
 ) -> lowered.Body:
     """The statements of one primitive that is no jump."""
-    terms = Terms(program, arguments)
-    body = _lower_plain(terms, primitive)
-    return (*terms.prelude, *body)
+    resolver = Resolver(program, arguments)
+    body = _lower_plain(resolver, primitive)
+    return (*resolver.prelude, *body)
 
 
 def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
-    terms: Terms, primitive: ir.Primitive
+    resolver: Resolver, primitive: ir.Primitive
 ) -> lowered.Body:
-    data = terms.resolve
+    data = resolver.resolve
     match primitive:
         case ir.NoOp() | ir.LogMessage():
             return ()
         case ir.Assign(target, value):
-            return terms.assign(target, data(value))
+            return resolver.assign(target, data(value))
         case ir.AssignVariable(target, source):
-            return _assign_variable(terms, target, source)
+            return _assign_variable(resolver, target, source)
         case ir.RegisterRead(target, register, index):
-            return _register_read(terms, target, register, _cell(terms, index))
+            return _register_read(resolver, target, register, _cell(resolver, index))
         case ir.RegisterWrite(register, index, value):
-            return (lowered.RegisterWrite(register, 0, _cell(terms, index), data(value)),)
+            return (lowered.RegisterWrite(register, 0, _cell(resolver, index), data(value)),)
         case ir.Count(counter, index):
-            return (lowered.Count(counter, _cell(terms, index)),)
+            return (lowered.Count(counter, _cell(resolver, index)),)
         case ir.ExecuteMeter(meter, index, target):
-            return _execute_meter(terms, target, meter, _cell(terms, index))
+            return _execute_meter(resolver, target, meter, _cell(resolver, index))
         case ir.MarkToDrop(egress_spec, mcast_grp):
             drop = lowered.Assign(egress_spec, ir.Const(511))
             if mcast_grp is None:
@@ -137,23 +143,23 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
             shorter = ir.Compare(ir.Comparison.LT, wanted, LONGEST)
             return (lowered.If(shorter, (lowered.Assign(LONGEST, wanted),), ()),)
         case ir.Random():
-            return lower_random(primitive, terms)
+            return lower_random(primitive, resolver)
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
             return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
-            return terms.assign(target, _hash(_word(data(base)), calculation, _word(data(size))))
+            return resolver.assign(target, _hash(_word(data(base)), calculation, _word(data(size))))
         case _:
-            return _lower_header_primitive(terms, primitive)
+            return _lower_header_primitive(resolver, primitive)
 
 
-def _cell(terms: Terms, index: ir.DataExpression) -> Any:
+def _cell(resolver: Resolver, index: ir.DataExpression) -> Any:
     """The index of a register, counter or meter modulo 2**32."""
-    resolved = terms.resolve(index)
+    resolved = resolver.resolve(index)
     match resolved:
         case ir.Const(value):
             return ir.Const(value & _UINT32)
         case ir.FieldRef(_, field) if field != ir.VALID:
-            kept = terms.program.field(resolved)
+            kept = resolver.program.field(resolved)
             if not kept.signed and kept.width <= 32:
                 return resolved
         case lowered.Argument(_, _, low, high) | lowered.Scalar(_, low, high):
@@ -165,35 +171,37 @@ def _cell(terms: Terms, index: ir.DataExpression) -> Any:
 
 
 def _assign_variable(
-    terms: Terms, target: ir.FieldRef | ir.HeaderField, source: ir.FieldRef | ir.HeaderField
+    resolver: Resolver, target: ir.FieldRef | ir.HeaderField, source: ir.FieldRef | ir.HeaderField
 ) -> lowered.Body:
     """Between headers that are found at run time; where one of them is none nothing happens."""
-    to, to_field = terms.places(target)
-    origin, origin_field = terms.places(source)
+    to, to_field = resolver.places(target)
+    origin, origin_field = resolver.places(source)
 
     def copy(header: int, other: int) -> lowered.Body:
         pair = ir.FieldRef(header, to_field), ir.FieldRef(other, origin_field)
-        return copy_field(terms.program, *pair)
+        return copy_field(resolver.program, *pair)
 
     return act(to, lambda header: act(origin, lambda other: copy(header, other)))
 
 
-def _register_read(terms: Terms, target: ir.LValue, register: int, index: Any) -> lowered.Body:
+def _register_read(
+    resolver: Resolver, target: ir.LValue, register: int, index: Any
+) -> lowered.Body:
     if isinstance(target, ir.RegisterElement):
         # Out of bounds the cell is written back as it was.
-        cell = terms.resolve(target)
+        cell = resolver.resolve(target)
         read = lowered.RegisterRead(cell, register, 0, index)
-        return (read, *terms.assign(target, cell))
-    return terms.store(target, lambda place: (lowered.RegisterRead(place, register, 0, index),))
+        return (read, *resolver.assign(target, cell))
+    return resolver.store(target, lambda place: (lowered.RegisterRead(place, register, 0, index),))
 
 
-def _execute_meter(terms: Terms, target: ir.LValue, meter: int, index: Any) -> lowered.Body:
+def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any) -> lowered.Body:
     """The meter runs even where no field is meant that could take its color."""
     unseen: Any = lowered.Scalar("unseen", 0, 2)
     if isinstance(target, ir.RegisterElement):
-        cell = terms.resolve(target)
-        return (lowered.ExecuteMeter(cell, meter, index), *terms.assign(target, cell))
-    tree, field = terms.places(target)
+        cell = resolver.resolve(target)
+        return (lowered.ExecuteMeter(cell, meter, index), *resolver.assign(target, cell))
+    tree, field = resolver.places(target)
     return act(
         tree,
         lambda header: (lowered.ExecuteMeter(ir.FieldRef(header, field), meter, index),),
@@ -219,18 +227,18 @@ def _word(value: Any) -> Any:
 
 
 def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
-    terms: Terms, primitive: ir.Primitive
+    resolver: Resolver, primitive: ir.Primitive
 ) -> lowered.Body:
-    program = terms.program
+    program = resolver.program
     match primitive:
         case ir.AddHeader(header):
-            return act(terms.headers(header), lambda each: add_header(program, each))
+            return act(resolver.headers(header), lambda each: add_header(program, each))
         case ir.RemoveHeader(header):
-            return act(terms.headers(header), lambda each: remove_header(program, each))
+            return act(resolver.headers(header), lambda each: remove_header(program, each))
         case ir.AssignHeader(target, source):
-            origins = terms.headers(source)
+            origins = resolver.headers(source)
             return act(
-                terms.headers(target),
+                resolver.headers(target),
                 lambda to: act(
                     origins,
                     lambda origin: copy_header(program, to, origin),
@@ -238,9 +246,9 @@ def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
                 ),
             )
         case ir.AssignUnion(target, source):
-            unions = terms.unions(source)
+            unions = resolver.unions(source)
             return act(
-                terms.unions(target),
+                resolver.unions(target),
                 lambda to: act(unions, lambda origin: copy_union(program, to, origin)),
             )
         case ir.AssignStack(target, source):
@@ -248,6 +256,46 @@ def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
         case ir.AssignUnionStack(target, source):
             return copy_union_stack(program, target, source)
         case ir.Push() | ir.Pop():
-            return shift(terms, primitive)
+            return shift(resolver, primitive)
         case _:
             raise AssertionError(f"{type(primitive).__name__} was not refused at load")
+
+
+# ── Requests to the switch ───────────────────────────────────────────────────────────────────────
+
+
+def lower_request(
+    primitive: ir.Clone | ir.Digest | ir.Resubmit | ir.Recirculate, data: Callable[[Any], Any]
+) -> lowered.Body:
+    """The statements of one primitive; ``data`` resolves its expressions."""
+    match primitive:
+        case ir.Clone(_, session, field_list):
+            number = ir.Binary(ir.DataOperator.AND, _uint16(data(session)), ir.Const(0x7FFF))
+            return (
+                lowered.Assign(CLONE_SESSION, number),
+                lowered.Assign(CLONE_LIST, _uint16(data(field_list))),
+            )
+        case ir.Digest(_, learn_list):
+            return (lowered.Assign(LEARN_LIST, _uint16(data(learn_list))),)
+        case ir.Resubmit(field_list):
+            return (lowered.Assign(RESUBMIT_LIST, _uint16(data(field_list))),)
+        case ir.Recirculate(field_list):
+            return (lowered.Assign(RECIRCULATE_LIST, _uint16(data(field_list))),)
+
+
+def _uint16(value: Any) -> Any:
+    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
+    if isinstance(value, ir.Const):
+        return ir.Const(value.value & 0xFFFF)
+    return ir.Binary(ir.DataOperator.AND, value, ir.Const(0xFFFF))
+
+
+def lower_random(primitive: ir.Random, resolver: Resolver) -> lowered.Body:
+    """Draw and assign, unless the bounds are the wrong way round."""
+    low, high = _word(resolver.resolve(primitive.low)), _word(resolver.resolve(primitive.high))
+    fixed = isinstance(low, ir.Const) and isinstance(high, ir.Const)
+    drawn: Any = lowered.Scalar("drawn", 0, high.value if fixed else _UINT64)
+    then = (lowered.Random(drawn, low, high), *resolver.assign(primitive.target, drawn))
+    if fixed:
+        return then if low.value <= high.value else ()
+    return (lowered.If(ir.Compare(ir.Comparison.LE, low, high), then, ()),)

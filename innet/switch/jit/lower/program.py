@@ -1,7 +1,8 @@
-"""Parser, pipelines and checksums: from the program's graphs to the statements of a plan."""
+"""Parser, pipelines and checksums: from the program's graphs to structured statements."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,20 +11,18 @@ from innet.switch.engine import MAX_PARSER_STATES
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.actions import lower_action, lower_primitive
 from innet.switch.jit.lower.control_flow import structure
-from innet.switch.jit.lower.headers import only_member
-from innet.switch.jit.lower.select import select_branches
-from innet.switch.jit.lower.stacks import extract_next
-from innet.switch.jit.lower.terms import Terms
-from innet.switch.jit.traits import fixed_default
-from innet.switch.state.entries import argument_column
+from innet.switch.jit.lower.expressions import Resolver, joined
+from innet.switch.jit.lower.headers import extract_next, only_member
+from innet.switch.jit.traits import constant_action
+from innet.switch.state.entries import WORD, argument_column, set_words
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = lowered.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
 
 
-def lower_program(program: ir.Program) -> lowered.Plan:
-    """The plan of a program of which ``unsupported`` names nothing."""
-    return lowered.Plan(
+def lower_program(program: ir.Program) -> lowered.Program:
+    """A program against which ``compiler.structural_reasons`` says nothing, lowered."""
+    return lowered.Program(
         parser=_lower_parser(program),
         verify=_lower_verification(program),
         ingress=_lower_pipeline(program, program.ingress),
@@ -44,7 +43,7 @@ def _lower_parser(program: ir.Program) -> lowered.Body:
     states = program.parser.states
 
     def successors(state: int) -> tuple[int | None, ...]:
-        branches = select_branches(Terms(program, no_arguments), states[state])
+        branches = select_branches(Resolver(program, no_arguments), states[state])
         return (*(following for _, following in branches), states[state].default)
 
     def write(state: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
@@ -52,12 +51,12 @@ def _lower_parser(program: ir.Program) -> lowered.Body:
         for operation in states[state].operations:
             statements.extend(_lower_operation(program, operation))
         chain = bodies[-1]
-        terms = Terms(program, no_arguments)
-        branches = select_branches(terms, states[state])
+        resolver = Resolver(program, no_arguments)
+        branches = select_branches(resolver, states[state])
         for (condition, _), body in zip(reversed(branches), reversed(bodies[:-1]), strict=True):
             chain = (lowered.If(condition, body, chain),)
         if branches:
-            statements.extend((*terms.prelude, *chain))
+            statements.extend((*resolver.prelude, *chain))
         return tuple(statements)
 
     return structure(program.parser.initial, successors, write, _count_states(program))
@@ -65,57 +64,156 @@ def _lower_parser(program: ir.Program) -> lowered.Body:
 
 def _count_states(program: ir.Program) -> lowered.Body:
     """Ends a parser that goes round and round without taking anything from the packet."""
-    timeout = lowered.Fail(ir.Const(program.errors["ParserTimeout"]))
+    timeout = lowered.ParserError(ir.Const(program.errors["ParserTimeout"]))
     more = ir.Binary(ir.DataOperator.ADD, STATES_VISITED, ir.Const(1))
     late = ir.Compare(ir.Comparison.GT, STATES_VISITED, ir.Const(MAX_PARSER_STATES))
     return (lowered.Assign(STATES_VISITED, more), lowered.If(late, (timeout,), ()))
 
 
 def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> lowered.Body:
-    terms = Terms(program, no_arguments)
+    resolver = Resolver(program, no_arguments)
     match operation:
         case ir.Extract():
             return _lower_extract(program, operation)
         case ir.SetFromLookahead(target, ir.Lookahead(offset, width)):
-            need = lowered.Need(ir.Const((width + 7) // 8))
+            need = lowered.RequireBytes(ir.Const((width + 7) // 8))
             field = program.field(target)
             ahead: Any = lowered.Peek(offset, width)
             if field.signed and field.width == width:
                 ahead = ir.Binary(ir.DataOperator.TWO_COMP_MOD, ahead, ir.Const(width))
             return (need, lowered.Assign(target, ahead))
         case ir.Verify(condition, error):
-            failed = ir.Not(terms.resolve(condition))
-            fail = lowered.Fail(terms.resolve(error))
-            return (*terms.prelude, lowered.If(failed, (fail,), ()))
+            failed = ir.Not(resolver.resolve(condition))
+            fail = lowered.ParserError(resolver.resolve(error))
+            return (*resolver.prelude, lowered.If(failed, (fail,), ()))
         case ir.Advance(bits):
-            body = _lower_advance(program, terms.resolve(bits))
-            return (*terms.prelude, *body)
+            body = _lower_advance(program, resolver.resolve(bits))
+            return (*resolver.prelude, *body)
         case _:
             return lower_primitive(program, operation, no_arguments)
 
 
 def _lower_extract(program: ir.Program, operation: ir.Extract) -> lowered.Body:
-    terms = Terms(program, no_arguments)
-    bits = ir.Const(0) if operation.length is None else terms.resolve(operation.length)
+    resolver = Resolver(program, no_arguments)
+    bits = ir.Const(0) if operation.length is None else resolver.resolve(operation.length)
 
     def extract(header: int, checked: bool) -> lowered.Body:
         fixed = program.type_of(header).variable is None
-        taken = lowered.Extract(header, checked) if fixed else lowered.ExtractVariable(header, bits)
+        taken = lowered.Extract(header, checked) if fixed else lowered.ExtractVarbit(header, bits)
         return (taken, *only_member(program, header))
 
     if isinstance(operation.target, ir.HeaderRef):
-        return (*terms.prelude, *extract(operation.target.header, False))
-    return (*terms.prelude, *extract_next(program, operation.target, extract))
+        return (*resolver.prelude, *extract(operation.target.header, False))
+    return (*resolver.prelude, *extract_next(program, operation.target, extract))
 
 
 def _lower_advance(program: ir.Program, bits: Any) -> lowered.Body:
     if isinstance(bits, ir.Const) and bits.value % 8 == 0:
         size: Any = ir.Const(bits.value // 8)
-        return (lowered.Need(size), lowered.Skip(size))
+        return (lowered.RequireBytes(size), lowered.Advance(size))
     size = ir.Binary(ir.DataOperator.SHIFT_RIGHT, bits, ir.Const(3))
     ragged = ir.DataToBool(ir.Binary(ir.DataOperator.AND, bits, ir.Const(7)))
-    fail = lowered.Fail(ir.Const(program.errors["ParserInvalidArgument"]))
-    return (lowered.If(ragged, (fail,), ()), lowered.Need(size), lowered.Skip(size))
+    fail = lowered.ParserError(ir.Const(program.errors["ParserInvalidArgument"]))
+    return (lowered.If(ragged, (fail,), ()), lowered.RequireBytes(size), lowered.Advance(size))
+
+
+# ── Transitions of parser states ─────────────────────────────────────────────────────────────────
+
+
+def select_branches(resolver: Resolver, state: ir.ParserState) -> list[tuple[Any, int | None]]:
+    """(condition, next state) of the transitions; neighbors that lead to one state are joined."""
+    branches: list[tuple[list[Any], int | None]] = []
+    key = [_key_part(resolver, part) for part in state.key]
+    for transition in state.transitions if state.key else ():
+        if transition.value_set is None:
+            condition = _equals(resolver.program, key, state.key, transition)
+        else:
+            condition = _in_set(resolver.program, key, state.key, transition)
+        if branches and branches[-1][1] == transition.next:
+            branches[-1][0].append(condition)
+        else:
+            branches.append(([condition], transition.next))
+    while branches and branches[-1][1] == state.default:
+        branches.pop()
+    return [(joined(ir.Connective.OR, parts), following) for parts, following in branches]
+
+
+def _key_part(resolver: Resolver, part: ir.KeyPart) -> Any:
+    """One part of the key; what has to be searched for is put into a variable."""
+    if isinstance(part.source, ir.Lookahead):
+        return lowered.Peek(part.source.offset, part.source.width)
+    source = resolver.resolve(part.source)
+    return resolver.named(source, part.width) if isinstance(source, ir.Choice) else source
+
+
+def _equals(
+    program: ir.Program, key: Sequence[Any], parts: Sequence[ir.KeyPart], transition: ir.Transition
+) -> Any:
+    conditions: list[Any] = []
+    for source, part, value, mask in zip(
+        key, parts, transition.values, transition.masks, strict=True
+    ):
+        full = (1 << part.width) - 1
+        if mask & full == 0:
+            if value != 0:
+                return ir.BoolConst(False)
+            continue
+        masked = source
+        if mask & full != full or _is_signed(program, source):
+            masked = ir.Binary(ir.DataOperator.AND, source, ir.Const(mask & full))
+        conditions.append(ir.Compare(ir.Comparison.EQ, masked, ir.Const(value)))
+    return joined(ir.Connective.AND, conditions)
+
+
+def _is_signed(program: ir.Program, source: Any) -> bool:
+    return isinstance(source, ir.FieldRef) and program.field(source).signed
+
+
+def _in_set(
+    program: ir.Program, key: Sequence[Any], parts: Sequence[ir.KeyPart], transition: ir.Transition
+) -> Any:
+    """The key's parts one after the other, as words like those of the members."""
+    assert transition.value_set is not None
+    words: list[list[Any]] = [
+        [] for _ in range(set_words(program.value_sets[transition.value_set]))
+    ]
+    masks = [0] * len(words)
+    shift = 0
+    for source, part, mask in zip(
+        reversed(key), reversed(parts), reversed(transition.masks), strict=True
+    ):
+        for number in range(shift // WORD, -(-(shift + part.width) // WORD)):
+            words[number].append(_piece(source, part.width, shift - number * WORD))
+            masks[number] |= _moved(mask & ((1 << part.width) - 1), shift - number * WORD)
+        shift += part.width
+    joined_words = tuple(_or(pieces) for pieces in words)
+    return lowered.InValueSet(transition.value_set, joined_words, tuple(masks))
+
+
+def _moved(value: int, shift: int) -> int:
+    """What a word holds of ``value`` when it begins ``shift`` bits above the word's lowest."""
+    return (value << shift if shift >= 0 else value >> -shift) & ((1 << WORD) - 1)
+
+
+def _piece(source: Any, width: int, shift: int) -> Any:
+    """The same of an expression, of which the lowest ``width`` bits count."""
+    first, last = max(-shift, 0), min(width, WORD - shift)
+    low = source
+    if first:
+        low = ir.Binary(ir.DataOperator.SHIFT_RIGHT, low, ir.Const(first))
+    low = ir.Binary(ir.DataOperator.AND, low, ir.Const((1 << (last - first)) - 1))
+    if shift > 0:
+        low = ir.Binary(ir.DataOperator.SHIFT_LEFT, low, ir.Const(shift))
+    return low
+
+
+def _or(pieces: Sequence[Any]) -> Any:
+    if not pieces:
+        return ir.Const(0)
+    word = pieces[0]
+    for piece in pieces[1:]:
+        word = ir.Binary(ir.DataOperator.OR, word, piece)
+    return word
 
 
 # ── Pipelines ────────────────────────────────────────────────────────────────────────────────────
@@ -126,9 +224,9 @@ def _lower_pipeline(program: ir.Program, pipeline: ir.Pipeline) -> lowered.Body:
         if node.kind is ir.NodeKind.CONDITIONAL:
             if len(bodies) == 1:
                 return ()
-            terms = Terms(program, no_arguments)
-            condition = terms.resolve(program.conditionals[node.index].condition)
-            return (*terms.prelude, lowered.If(condition, bodies[0], bodies[1]))
+            resolver = Resolver(program, no_arguments)
+            condition = resolver.resolve(program.conditionals[node.index].condition)
+            return (*resolver.prelude, lowered.If(condition, bodies[0], bodies[1]))
         if node.kind is ir.NodeKind.ACTION_CALL:
             action = program.actions[program.action_calls[node.index].action]
             return lower_action(program, action, no_arguments)
@@ -146,7 +244,7 @@ def _successors(program: ir.Program, node: ir.Node) -> tuple[ir.Node | None, ...
     if node.kind is ir.NodeKind.ACTION_CALL:
         return (program.action_calls[node.index].next,)
     table = program.tables[node.index]
-    if fixed := fixed_default(table):
+    if fixed := constant_action(table):
         return (table.miss if table.by_hit else table.next[table.actions.index(fixed.action)],)
     if table.by_hit:
         return (table.hit,) if table.hit == table.miss else (table.hit, table.miss)
@@ -165,7 +263,7 @@ def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
 
 def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
     table = program.tables[index]
-    if fixed := fixed_default(table):
+    if fixed := constant_action(table):
         values = fixed.arguments
         return lower_action(program, program.actions[fixed.action], lambda i: ir.Const(values[i]))
     actions = tuple(
@@ -231,7 +329,7 @@ def _lower_verification(program: ir.Program) -> lowered.Body:
             wrong = ir.Compare(ir.Comparison.NE, held, value)
             mark = lowered.If(wrong, (lowered.Assign(error, ir.Const(1)),), ())
             holder = ir.Valid(ir.HeaderRef(checksum.target.header))
-            present = Terms(program, no_arguments).resolve(holder)
+            present = Resolver(program, no_arguments).resolve(holder)
             statements.append(lowered.If(present, _guarded(program, checksum, mark), ()))
     return tuple(statements)
 
@@ -254,8 +352,8 @@ def _lower_deparser(program: ir.Program) -> lowered.Body:
 def _guarded(program: ir.Program, checksum: ir.Checksum, inner: lowered.Statement) -> lowered.Body:
     body: lowered.Body = (inner,)
     if checksum.condition is not None:
-        terms = Terms(program, no_arguments)
-        condition = terms.resolve(checksum.condition)
+        resolver = Resolver(program, no_arguments)
+        condition = resolver.resolve(checksum.condition)
         if condition != ir.BoolConst(True):
-            body = (*terms.prelude, lowered.If(condition, body, ()))
+            body = (*resolver.prelude, lowered.If(condition, body, ()))
     return body

@@ -19,8 +19,8 @@ import enum
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import members, rebuild, walk
 from innet.switch.jit import lowered
-from innet.switch.jit.tree import members, rebuild, walk
 
 #: Fewer repetitions are left as they are.
 SHORTEST = 8
@@ -29,10 +29,10 @@ LONGEST_PERIOD = 32
 #: Statements that end or leave something, and so are not repeated.
 _SINGULAR = (
     lowered.Stop,
-    lowered.Fail,
-    lowered.Need,
+    lowered.ParserError,
+    lowered.RequireBytes,
     lowered.Extract,
-    lowered.ExtractVariable,
+    lowered.ExtractVarbit,
     lowered.Goto,
     lowered.Blocks,
     lowered.Loop,
@@ -171,7 +171,7 @@ def _template(first: Any, second: Any) -> Any:
         case ir.Const(value):
             if max(abs(value), abs(second.value)) >> 48:
                 raise _UnlikeError  # the loop counts in int64, and goes on
-            return lowered.Counting(value, second.value - value, second.value)
+            return lowered.Affine(value, second.value - value, second.value)
         case lowered.RegisterRead() | lowered.RegisterWrite():
             return _register_template(first, second)
     names = members(type(first))
@@ -197,7 +197,7 @@ def instantiate(template: Any, k: int) -> Any:
         match node:
             case lowered.Lane(header, first, stride):
                 return ir.FieldRef(header, first + stride * k)
-            case lowered.Counting(first, step, _):
+            case lowered.Affine(first, step, _):
                 return ir.Const(first + step * k)
             case lowered.RegisterRead() | lowered.RegisterWrite() if node.stride:
                 register = node.register + node.stride * k
@@ -212,8 +212,8 @@ def _bounded(template: Any, count: int) -> Any:
     """The template with the last number of each ``Counting`` filled in."""
 
     def replace(node: Any) -> Any:
-        if isinstance(node, lowered.Counting):
-            return lowered.Counting(node.first, node.step, node.first + node.step * (count - 1))
+        if isinstance(node, lowered.Affine):
+            return lowered.Affine(node.first, node.step, node.first + node.step * (count - 1))
         return node
 
     return rebuild(template, replace)

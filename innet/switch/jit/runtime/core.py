@@ -19,26 +19,27 @@ from numba import types
 from numba.extending import intrinsic
 
 from innet.core.numba_cache import undisturbed
-from innet.switch.state.hash_index import MULTIPLIER
 
 __all__ = [  # what emitted code may import
     "SIGN",
+    "append_bits",
+    "append_from",
+    "bits_at",
     "bump",
     "clamp",
     "copy",
     "divide",
-    "find_exact",
     "get",
-    "hidden",
-    "in_set",
     "less",
     "load8",
     "load16",
     "load32",
     "load64",
     "modulo",
+    "opaque",
     "peek",
     "put",
+    "same_numbers",
     "shift_left",
     "shift_right",
     "shift_right_unsigned",
@@ -179,7 +180,7 @@ def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count:
     return signature, emit
 
 
-def _hidden(_typing: Any, _number: Any) -> Any:
+def _opaque(_typing: Any, _number: Any) -> Any:
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
         nothing = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")
@@ -207,9 +208,9 @@ def _wrapped(operation: str) -> Any:
 wrapped_add, wrapped_subtract = _wrapped("add"), _wrapped("sub")
 wrapped_multiply = _wrapped("mul")
 
-# hidden(number): the number, without the compiler knowing it. A short loop of known length is
+# opaque(number): the number, without the compiler knowing it. A short loop of known length is
 # unrolled into scalar code before the vectoriser sees it; one of unknown length is not.
-hidden: Any = intrinsic(_hidden)
+opaque: Any = intrinsic(_opaque)
 
 
 # copy(target, at, source, start, count): bytes between arrays that do not overlap.
@@ -288,49 +289,62 @@ def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
     return value
 
 
-# ── Look-ups ─────────────────────────────────────────────────────────────────────────────────────
+# ── Bits at any position: varbit fields, hash inputs ─────────────────────────────────────────────
+#
+# ``place`` is the position of a first bit, in bits; a negative one stands for bits that are all 0.
 
 
 @inlined
-def scatter(key: Any, seed: int) -> int:
-    """A hash of a tuple of words, as ``hash_index`` computes it."""
-    state = seed
-    for word in key:
-        state = wrapped_multiply(state ^ word, MULTIPLIER)
-        state ^= (state >> 32) & 0xFFFFFFFF
-    return state
+def bits_at(data: Any, place: int, width: int) -> int:
+    """The last 64 of ``width`` bits as a number; 0 where there are none."""
+    if place < 0 or width <= 0:
+        return 0
+    end = place + width
+    at = max(place, end - 64)
+    value = 0
+    while at < end:
+        used = at & 7
+        count = min(8 - used, end - at)
+        bits = (load8(data, at >> 3) >> (8 - used - count)) & ((1 << count) - 1)
+        value = (value << count) | bits
+        at += count
+    return value
 
 
 @inlined
-def slot_of(state: int, slots: int) -> int:
-    """Where a hash leads to among so many slots, as ``hash_index`` computes it."""
-    return ((state & 0xFFFFFFFF) * slots) >> 32
+def same_numbers(data: Any, left: int, left_width: int, right: int, right_width: int) -> bool:
+    """Whether two runs of bits are the same number."""
+    for above in range(0, max(left_width, right_width), 64):
+        one = bits_at(data, left, left_width - above)
+        if one != bits_at(data, right, right_width - above):
+            return False
+    return True
 
 
 @inlined
-def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
-    """As ``HashIndex.find``: ``rows`` are its slots, ``keys`` (rows x words) its matrix."""
-    slot = slot_of(scatter(key, seed), len(rows))
-    while True:
-        row = get(rows, slot)
-        if row == 0:
-            return 0
-        same = True
-        for position in range(len(key)):
-            same &= get(keys, row * len(key) + position) == key[position]
-        if same:
-            return row
-        slot = slot + 1 if slot + 1 < len(rows) else 0
+def append_bits(data: Any, at: int, value: int, width: int) -> int:
+    """Write ``width`` bits at bit ``at``, zeros up to the next byte, and return where they end."""
+    while width > 0:
+        byte, used = at >> 3, at & 7
+        count = min(8 - used, width)
+        bits = ((value >> (width - count)) & ((1 << count) - 1)) << (8 - used - count)
+        kept = load8(data, byte) & (0xFF00 >> used) if used else 0
+        store8(data, byte, kept | bits)
+        at += count
+        width -= count
+    return at
 
 
 @inlined
-def in_set(members: Any, key: Any, masks: Any) -> bool:
-    """Whether a member of a parser value set equals ``key`` where ``masks`` have ones."""
-    for member in range(len(members) // len(key)):
-        same = True
-        for position in range(len(key)):
-            different = get(members, member * len(key) + position) ^ key[position]
-            same &= different & masks[position] == 0
-        if same:
-            return True
-    return False
+def append_from(target: Any, at: int, data: Any, place: int, width: int) -> int:
+    """As ``append_bits``, of bits that stand in ``data``."""
+    if place >= 0 and (at | place | width) & 7 == 0:
+        copy(target, at >> 3, data, place >> 3, width >> 3)
+        return at + width
+    end = place + width
+    while width > 0:
+        count = min(width, 64)
+        value = 0 if place < 0 else bits_at(data, end - width, count)
+        at = append_bits(target, at, value, count)
+        width -= count
+    return at

@@ -14,7 +14,6 @@ from innet.switch.jit.runtime.core import (
     load8,
     load16,
     put,
-    store8,
     wrapped_add,
     wrapped_multiply,
 )
@@ -28,7 +27,6 @@ from innet.switch.state.hashes import (
 )
 
 __all__ = [  # what emitted code may import
-    "append_bits",
     "cksum16",
     "crc16",
     "crc32",
@@ -52,20 +50,6 @@ def _words(name: str) -> Any:
 
 
 _CRC16, _CRC32, _CCITT = _words("crc16"), _words("crc32"), _words("crcCCITT")
-
-
-@inlined
-def append_bits(data: Any, at: int, value: int, width: int) -> int:
-    """Write ``width`` bits at bit ``at``, zeros up to the next byte, and return where they end."""
-    while width > 0:
-        byte, used = at >> 3, at & 7
-        count = min(8 - used, width)
-        bits = ((value >> (width - count)) & ((1 << count) - 1)) << (8 - used - count)
-        kept = load8(data, byte) & (0xFF00 >> used) if used else 0
-        store8(data, byte, kept | bits)
-        at += count
-        width -= count
-    return at
 
 
 @inlined

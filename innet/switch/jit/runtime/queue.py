@@ -1,7 +1,7 @@
 """Packets that wait, for emitted code: rows of words, and arrays that grow.
 
-A packet that waits is a row of ``width`` words: every variable of the packet, as ``emit_rows`` lays
-them out, after the words named here. All arrays are flat.
+A packet that waits is a row of ``width`` words: first the words named here, then every variable of
+the packet, as ``emit.queue`` lays them out. All arrays are flat.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from innet.switch.jit.runtime.core import copy, get, inlined, put
 from innet.switch.jit.traits import NO_SESSION
 
 __all__ = [  # what emitted code may import
-    "AGAIN",
     "AT",
     "BASE",
     "CLONE",
+    "DECIDE",
     "EGRESS",
     "FIRST",
     "LAST",
-    "LEAVE",
     "PORT",
     "RECEIVED",
+    "REENTERED",
     "SIZE",
-    "cleared",
+    "clear",
+    "compact",
     "has_session",
-    "packed",
-    "pushed",
-    "with_room",
-    "with_row",
+    "push",
+    "reserve",
+    "reserve_row",
 ]
 
 #: What the emitted function does next: a packet from outside, one that was resubmitted or
 #: recirculated, the parser for a clone of what ingress received, what ingress decided, or a packet
 #: that waits for egress.
-RECEIVED, AGAIN, CLONE, LEAVE, EGRESS = range(5)
+RECEIVED, REENTERED, CLONE, DECIDE, EGRESS = range(5)
 
 #: First words of a row. The packet's bytes are ``SIZE`` of ``data`` from ``BASE`` on, of which the
 #: parser took ``AT``. It goes to ``PORT``, or where that is -1, to the replicas ``FIRST`` .. ``LAST
@@ -45,7 +45,7 @@ BASE, SIZE, AT, PORT, FIRST, LAST = range(6)
 
 
 @inlined
-def with_room(array: Any, used: int, more: int) -> Any:
+def reserve(array: Any, used: int, more: int) -> Any:
     """``array``, or a longer one that starts with its ``used`` elements, with room for ``more``."""
     if used + more <= len(array):
         return array
@@ -55,14 +55,14 @@ def with_room(array: Any, used: int, more: int) -> Any:
 
 
 @inlined
-def cleared(rows: Any, first: int, last: int) -> None:
+def clear(rows: Any, first: int, last: int) -> None:
     """Zero the words ``first`` .. ``last - 1``."""
     for place in range(first, last):
         put(rows, place, 0)
 
 
 @inlined
-def pushed(  # noqa: PLR0917 - called by emitted code only
+def push(  # noqa: PLR0917 - called by emitted code only
     queue: Any, head: int, tail: int, rows: Any, place: int, width: int
 ) -> Any:
     """Append the row at ``place`` of ``rows`` to those that wait, ``head`` .. ``tail - 1`` of
@@ -78,7 +78,7 @@ def pushed(  # noqa: PLR0917 - called by emitted code only
 
 
 @inlined
-def packed(  # noqa: PLR0917 - called by emitted code only
+def compact(  # noqa: PLR0917 - called by emitted code only
     data: Any, more: int, queue: Any, head: int, tail: int, width: int
 ) -> Any:
     """The bytes of the packets that wait, at the start of a new array with room for ``more``.
@@ -115,7 +115,7 @@ def has_session(sessions: Any, session: int) -> Any:
 
 
 @inlined
-def with_row(out: Any, produced: int, size: int) -> Any:
+def reserve_row(out: Any, produced: int, size: int) -> Any:
     """``out``, or a larger matrix that starts with its ``produced`` rows, with one more row of at
     least ``size`` bytes.
     """

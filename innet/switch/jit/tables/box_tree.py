@@ -1,10 +1,17 @@
-"""Entries with masks and ranges divided into a tree, so that a search looks at few of them.
+"""Ternary and range tables as a tree of boxes, so that a search looks at few of their entries.
 
-A node stands for its entries and all below it. The few entries that reach across the place where a
-node is divided stay at it (as in interval trees); where there are many of them, the best entries do
-(as in priority search trees: McCreight, SIAM Journal on Computing 14, 1985), so that a search soon
-has an entry that most others cannot win against. What nodes say of their entries is in
-``cover_arrays``.
+To a search an entry is a box: in each field, a lowest and a highest value that it matches. A node
+stands for its own entries and all below it, and says what they have in common (as the boxes of an
+R-tree: Guttman, "R-Trees: A Dynamic Index Structure for Spatial Searching", SIGMOD 1984): the bits
+of the key that they agree on, and their lowest and highest values. A search skips a node and all
+below it when its box does not contain the key, or when its best entry would not win.
+
+A node is divided where few entries reach across. Those few stay at it (as in interval trees). Where
+they are many, the best entries stay instead (as in priority search trees: McCreight, SIAM Journal
+on Computing 14, 1985), so that a search soon has an entry that most others cannot win against.
+
+Entries are compared where they lie, in ``EntryColumns``. So the tree takes a fraction of the memory
+of the entries, whatever their masks and ranges. ``runtime.lookups.find_in_boxes`` searches it.
 """
 
 from __future__ import annotations
@@ -15,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.switch.jit.tables.prefixes import sortable
 from innet.switch.state.entries import EntryColumns
 from innet.switch.state.hash_index import Words
 
@@ -61,15 +67,16 @@ class BoxTree:
         self.skips.append(0)
         kept, parts = entries, list[Entries]()
         if len(entries) > LEAF:
-            kept, parts = _divided(entries, self.lows[:, entries], self.highs[:, entries])
+            kept, parts = _divide(entries, self.lows[:, entries], self.highs[:, entries])
         self.order += kept.tolist()
         for part in sorted(parts, key=lambda part: int(part[0])):
             self._add(part)
         self.skips[node] = len(self.starts)
 
 
-def _divided(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, list[Entries]]:
+def _divide(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, list[Entries]]:
     """The entries that stay, and the parts of the others."""
+    # Try each field at its quartiles: where is the larger side, with what reaches across, smallest?
     ordered = np.sort(lows, axis=1)
     places = [len(entries) * quarter // 4 for quarter in (1, 2, 3)]
     cuts = ordered[:, places, None]
@@ -79,7 +86,8 @@ def _divided(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, 
     left = np.maximum(below, above) + np.where(across <= KEPT, 0, across)
     chosen, place = np.unravel_index(np.argmin(left), left.shape)
     if left[chosen, place] > _MOST_LEFT * len(entries):
-        return _halved(entries, lows, highs, int(chosen))
+        return _halve(entries, lows, highs, int(chosen))
+    # Divide there: what lies below, what reaches across, what lies above.
     cut = cuts[chosen, place]
     side = np.where(highs[chosen] < cut, 0, np.where(lows[chosen] < cut, 1, 2))
     stays = side == 1
@@ -89,7 +97,7 @@ def _divided(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, 
     return entries[stays], [part for part in parts if len(part)]
 
 
-def _halved(
+def _halve(
     entries: Entries, lows: Numbers, highs: Numbers, chosen: int
 ) -> tuple[Entries, list[Entries]]:
     """The best entries, and two halves of the others by where the middle of a field lies."""
@@ -101,28 +109,23 @@ def _halved(
     return kept, [part for part in parts if len(part)]
 
 
-# ----------------------------------------------------------------------------
-# Ternary and range tables as arrays: a tree whose nodes say what their entries have in common.
-#
-# A node is like an entry that covers all of its own (as the boxes of an R-tree: Guttman, "R-Trees:
-# A Dynamic Index Structure for Spatial Searching", SIGMOD 1984): the bits of the key that they
-# agree on, and how far down and up they reach. A search passes by nodes that do not cover its key,
-# or whose best entry would not win. Entries are compared where they lie, in ``EntryColumns``, so
-# that the arrays take a fraction of what the entries take, whatever their masks and ranges.
+# ── The tree as arrays ───────────────────────────────────────────────────────────────────────────
 
 
-def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
-    """The arguments of ``runtime_cover.find_covering`` but the words of entries.
+def box_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
+    """The arguments of ``runtime.lookups.find_in_boxes`` but the words of entries.
 
-    ``order`` holds rows of entries, those of a node and of all below it side by side. Of each node,
-    before those below it, ``heads`` holds where they begin, the next node that is not below it, and
-    the row of the best entry, then once more where all end; ``bounds`` the best entry's priority,
-    values and masks of the key's words, their lowest values and those of range fields, and the
-    highest.
+    Returns:
+        ``order``: rows of entries, those of a node and of all below it side by side.
+        ``heads``: for each node, before those below it: where its entries begin in ``order``, the
+            next node that is not below it, and the row of its best entry; then once more where all
+            entries end.
+        ``bounds``: for each node: the best entry's priority, values and masks that all its entries
+            share, the lowest values of the key's words and of range fields, and the highest.
     """
     rows = columns.ordered()
     if not len(rows):
-        return no_cover()
+        return empty_box_arrays()
     values, masks, lows, highs = columns.masked(rows)
     fields = [
         _field(lows[:, places], highs[:, places]) for places in columns.packing.range_columns()
@@ -134,14 +137,14 @@ def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     starts = np.array([*tree.starts, len(rows)])
     ends = starts[np.array(tree.skips, np.int64)]
     order = np.array(tree.order, np.int64)
-    below = _Below(order, starts[:-1], ends)
-    best = rows[below.lowest(np.arange(len(rows)))]
-    spans = [(below.lowest(values), below.highest(_reach(columns, values, masks)))]
+    subtrees = _Subtrees(order, starts[:-1], ends)
+    best = rows[subtrees.lowest(np.arange(len(rows)))]
+    spans = [(subtrees.lowest(values), subtrees.highest(_reach(columns, values, masks)))]
     spans += [
-        (each.words[below.lowest(each.lows)], each.words[below.highest(each.highs)])
+        (each.words[subtrees.lowest(each.lows)], each.words[subtrees.highest(each.highs)])
         for each in fields
     ]
-    parts = [columns.words[best, -1:], *below.common(values, masks)]
+    parts = [columns.words[best, -1:], *subtrees.common(values, masks)]
     bounds = np.concatenate([*parts, *(low for low, _ in spans), *(high for _, high in spans)], 1)
     heads = np.zeros((len(starts), 3), np.uint32)
     heads[:, 0] = starts
@@ -150,8 +153,8 @@ def cover_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     return [rows[order].astype(np.uint32), heads, np.ascontiguousarray(bounds).view(np.int64)]
 
 
-def no_cover() -> list[NDArray[Any]]:
-    """``cover_arrays`` of no entries."""
+def empty_box_arrays() -> list[NDArray[Any]]:
+    """``box_arrays`` of no entries."""
     rows = np.zeros(0, np.uint32)
     return [rows, np.zeros(3, np.uint32), np.zeros(0, np.int64)]
 
@@ -191,7 +194,7 @@ def _reach(columns: EntryColumns, values: Words, masks: Words) -> Words:
 
 
 @dataclass(frozen=True, slots=True)
-class _Below:
+class _Subtrees:
     """Sums up entries by node: those at it and below it are ``order[start:end]``."""
 
     order: NDArray[np.int64]
@@ -218,3 +221,10 @@ class _Below:
         places = np.column_stack((self.starts, self.ends)).reshape(-1)
         reduced: NDArray[Any] = function.reduceat(rows, places, axis=0)[::2]
         return reduced
+
+
+def sortable(numbers: Words) -> NDArray[Any]:
+    """Numbers of some words as elements that compare as they do."""
+    if numbers.shape[1] == 1:
+        return numbers[:, 0]
+    return numbers.astype(">u8", order="C").view(f"S{8 * numbers.shape[1]}")[:, 0]

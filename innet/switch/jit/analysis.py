@@ -1,13 +1,19 @@
-"""Which fields matter: a field that nothing reads needs no variable."""
+"""What the emitter asks of a lowered program before it writes it.
+
+* ``live_fields``: the fields that matter. One that nothing reads needs no variable.
+* ``written_fields``: what a body may change.
+* ``passthrough_runs``: fields that leave as they came, copied from the packet when it is deparsed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import members, walk
 from innet.switch.jit import lowered
-from innet.switch.jit.layout import WIDTH
-from innet.switch.jit.tree import members, walk
+from innet.switch.jit.lowered import WIDTH
 
 
 def live_fields(
@@ -110,9 +116,9 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
         case lowered.Assign(target) | lowered.RegisterRead(target) | lowered.ExecuteMeter(target):
             if isinstance(target, ir.FieldRef):
                 fields.add(target)
-            elif isinstance(target, lowered.VariablePlace):
+            elif isinstance(target, lowered.VarbitOffset):
                 fields.add(ir.FieldRef(target.header, target.field))
-            elif isinstance(target, lowered.VariableWidth):
+            elif isinstance(target, lowered.VarbitWidth):
                 fields.add(ir.FieldRef(target.header, WIDTH))
             elif isinstance(target, lowered.Lane):
                 steps = (target.first + target.stride * k for k in range(count))
@@ -123,3 +129,59 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
             _add_writes(inner, count, fields, headers)
         case lowered.Blocks(_, blocks):
             _add_writes(tuple(body for _, body in blocks), count, fields, headers)
+
+
+# ── Fields that pass through ─────────────────────────────────────────────────────────────────────
+#
+# A header that only extraction makes valid, and of it the fields that nothing writes, need no
+# variables between parser and deparser. Only whole bytes can be copied so.
+
+
+def passthrough_runs(
+    program: ir.Program, bodies: tuple[lowered.Body, ...]
+) -> dict[int, tuple[tuple[int, int], ...]]:
+    """For each header the runs (first field, last field) of passthrough fields in whole bytes.
+
+    Headers that have none are left out.
+    """
+    written, touched = written_fields(bodies)
+    extracted = {node.header for node in walk(bodies) if isinstance(node, lowered.Extract)}
+    runs = {
+        header: tuple(
+            _runs(program.type_of(header), {f.field for f in written if f.header == header})
+        )
+        for header in sorted(extracted - _made_valid(bodies, touched))
+    }
+    return {header: found for header, found in runs.items() if found}
+
+
+def _made_valid(bodies: tuple[lowered.Body, ...], touched: set[int]) -> set[int]:
+    """Headers that a statement may make valid; those that are only made invalid do not count."""
+    invalid = ir.BoolConst(False)
+    return touched & {
+        node.header
+        for node in walk(bodies)
+        if isinstance(node, lowered.SetValid) and node.value != invalid
+    }
+
+
+def _runs(kind: ir.HeaderType, written: set[int]) -> Iterator[tuple[int, int]]:
+    """Longest runs of fields that are not written, cut down to where they fill whole bytes."""
+    first = 0
+    while first < len(kind.fields):
+        if first in written or kind.fields[first].offset % 8:
+            first += 1
+            continue
+        last = first
+        while last < len(kind.fields) and last not in written:
+            last += 1
+        last -= 1
+        while last >= first and _end(kind.fields[last]) % 8:
+            last -= 1
+        if last >= first:
+            yield first, last
+        first = max(first, last) + 1
+
+
+def _end(field: ir.Field) -> int:
+    return field.offset + field.width

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import rebuild
 from innet.switch.jit import lowered
-from innet.switch.jit.tree import rebuild
 from innet.switch.state.entries import words_of
 
 Arguments = Callable[[int], lowered.Expression]
@@ -119,10 +119,10 @@ def last_element(count: Any, elements: Sequence[int]) -> Tree:
     return balanced(count, (None, *elements))
 
 
-# ── Terms ────────────────────────────────────────────────────────────────────────────────────────
+# ── Resolver ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class Terms:
+class Resolver:
     """Resolves the expressions of one statement.
 
     Attributes:

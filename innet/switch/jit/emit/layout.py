@@ -1,4 +1,6 @@
-"""Where fields live in emitted code: variables, arrays, or variables inside one loop.
+"""Where fields and registers are in emitted code.
+
+Fields (``Layout``):
 
 * A field that belongs to no run is a variable: int64 up to 64 bits, ``wide.Wide`` above.
 * A varbit field is two int64 variables: where its bits are in ``data``, and how many (``WIDTH``).
@@ -16,14 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from innet.switch import ir
+from innet.switch.engine import dtype_of
+from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
-from innet.switch.jit.tree import walk
+from innet.switch.jit.emit.arithmetic import Value, counting, truncated
+from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.state.entries import words_of
 
-#: Stands for the position of a header's first byte where a field's number is expected.
-START = -2
-#: Stands for the present width of a header's varbit field, in bits.
-WIDTH = -3
 #: Fewer like fields of a header stay variables.
 SHORTEST_RUN = 8
 
@@ -64,7 +65,7 @@ class Layout:
         program: whose fields.
         bodies: all statements of the program, rolled.
         live: the fields that need a place.
-        untouched: per header the runs of fields that are copied from the packet.
+        passthrough: per header the runs of fields that are copied from the packet.
     """
 
     def __init__(
@@ -72,13 +73,13 @@ class Layout:
         program: ir.Program,
         bodies: Iterable[lowered.Body],
         live: set[ir.FieldRef],
-        untouched: Mapping[int, Sequence[tuple[int, int]]],
+        passthrough: Mapping[int, Sequence[tuple[int, int]]],
     ) -> None:
         self.program = program
         self.live = live
-        self.untouched = untouched
+        self.passthrough = passthrough
         #: Signed fields that may hold values above their range (``ranges``), once they are known.
-        self.wild: frozenset[ir.FieldRef] = frozenset()
+        self.overflowing: frozenset[ir.FieldRef] = frozenset()
         everything = tuple(bodies)
         self.locals = _loop_locals(program, everything)
         self.arrays: list[ArrayVariable] = []
@@ -122,7 +123,7 @@ class Layout:
         if spec.variable:
             return 1
         # A value above a signed field's range needs a sign of its own.
-        return words_of(spec.width + (ir.FieldRef(header, field) in self.wild))
+        return words_of(spec.width + (ir.FieldRef(header, field) in self.overflowing))
 
     def words(self, header: int, field: int) -> list[str]:
         """Sources of the int64 words of a field's variable, the most significant first."""
@@ -264,3 +265,66 @@ def _written_first(lane: lowered.Lane, body: lowered.Body) -> bool:
             case _:
                 return False
     return False
+
+
+# ── Registers ────────────────────────────────────────────────────────────────────────────────────
+
+
+class RegisterLayout:
+    """The source of access to cells of register arrays.
+
+    Arrays of one size and width are columns of one flat array, ``r<group>``, so that a run of
+    registers with one index is a run of memory.
+
+    Args:
+        program: whose registers.
+        groups: ``RegisterGroup.registers`` of every group.
+    """
+
+    def __init__(self, program: ir.Program, groups: tuple[tuple[int, ...], ...]) -> None:
+        self.program = program
+        self._places = {
+            register: (group, len(registers), column)
+            for group, registers in enumerate(groups)
+            for column, register in enumerate(registers)
+        }
+
+    def read(self, register: int, stride: int, index: str) -> Value:
+        """What a cell holds, whose index is in bounds; in a ``Loop`` columns advance by
+        ``stride``.
+        """
+        width = self.program.registers[register].width
+
+        def at(bits: int) -> str:
+            place = self._place(register, stride, index, words_of(width) - bits // 64)
+            return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
+
+        return Value(at(64), 0, self.highest(register), at)
+
+    def highest(self, register: int) -> int:
+        """The greatest number that the memory of a cell holds: whoever writes to
+        ``Switch.registers`` may leave more in it than the register's width.
+        """
+        width = self.program.registers[register].width
+        bits = 8 * dtype_of(width).itemsize * words_of(width)
+        return (1 << bits) - 1
+
+    def write(self, register: int, stride: int, index: str, value: Value) -> str:
+        """The statement that gives a cell ``value``."""
+        width = self.program.registers[register].width
+        text = value.text if width in (8, 16, 32, 64) else truncated(value, width)
+        name = "put" if width <= 64 else "put_words"
+        return f"{name}({self._place(register, stride, index, 0)}, {text})"
+
+    def _place(self, register: int, stride: int, index: str, word: int) -> str:
+        """The array and the place of word ``word`` of a cell."""
+        group, columns, column = self._places[register]
+        place = index if columns == 1 else f"{index} * {columns}"
+        if column:
+            place += f" + {column}"
+        if stride:
+            place += f" + {counting(0, stride)}"
+        words = words_of(self.program.registers[register].width)
+        if words > 1:
+            place = f"({place}) * {words} + {word}"
+        return f"r{group}, {place}"

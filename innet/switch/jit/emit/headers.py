@@ -14,8 +14,9 @@ from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value
 from innet.switch.jit.emit.expressions import Expressions, literal
+from innet.switch.jit.emit.layout import ArrayVariable
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.layout import START, WIDTH, ArrayVariable
+from innet.switch.jit.lowered import START, WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def emit_loads(writer: Writer, expressions: Expressions, header: int) -> None:
     kind = expressions.program.type_of(header)
     layout = expressions.layout
     writer.line("start = base + at")
-    if header in layout.untouched:
+    if header in layout.passthrough:
         writer.line(f"{layout.name(header, START)} = start")
     done: set[str] = set()
     for i, field in enumerate(kind.fields):
@@ -156,11 +157,11 @@ def header_parts(
 ) -> list[Part]:
     """The fields of a header in order, whole arrays as one part.
 
-    ``leaving``: when the header is deparsed, its untouched fields may be copied. Where ``first`` or
+    ``leaving``: the header is deparsed, so its passthrough fields may be copied. Where ``first`` or
     ``end`` (not included) are given, only those fields.
     """
     kind, layout = expressions.program.type_of(header), expressions.layout
-    copied = dict(layout.untouched.get(header, ())) if leaving else {}
+    copied = dict(layout.passthrough.get(header, ())) if leaving else {}
     parts: list[Part] = []
     field = first
     while field < (len(kind.fields) if end is None else end):
@@ -287,8 +288,7 @@ def _store(writer: Writer, target: str, position: str, offset: int, group: list[
     return offset + size
 
 
-# ----------------------------------------------------------------------------
-# Headers with a varbit field: from bytes and to bytes.
+# ── Headers with a varbit field ──────────────────────────────────────────────────────────────────
 #
 # The bits of the field stay where they are in ``data``; only their place and their number are kept.
 # A width is a whole number of bytes, so that the fields after it keep their place within a byte.
@@ -297,8 +297,8 @@ def _store(writer: Writer, target: str, position: str, offset: int, group: list[
 _LENGTH_BITS = 32
 
 
-def emit_extract(
-    writer: Writer, expressions: Expressions, statement: lowered.ExtractVariable
+def emit_extract_varbit(
+    writer: Writer, expressions: Expressions, statement: lowered.ExtractVarbit
 ) -> None:
     """Check the length and read the fields, or leave the region with an error."""
     header, program = statement.header, expressions.program
@@ -328,15 +328,15 @@ def _length(value: Value) -> str:
     return arithmetic.cast(ir.DataOperator.SAT_CAST, value, _LENGTH_BITS).text
 
 
-def emit_forgotten(writer: Writer, expressions: Expressions) -> None:
+def emit_clear_varbits(writer: Writer, expressions: Expressions) -> None:
     """Empty the varbit fields of invalid headers, which BMv2 leaves out of a copy."""
     layout = expressions.layout
-    for header in variable_headers(expressions.program):
+    for header in varbit_headers(expressions.program):
         with writer.block(f"if not {layout.name(header, ir.VALID)}:"):
             writer.line(f"{layout.name(header, WIDTH)} = 0")
 
 
-def variable_headers(program: ir.Program) -> list[int]:
+def varbit_headers(program: ir.Program) -> list[int]:
     """Packet headers with a varbit field."""
     return [
         header
@@ -345,12 +345,12 @@ def variable_headers(program: ir.Program) -> list[int]:
     ]
 
 
-def emit_header(writer: Writer, expressions: Expressions, header: int) -> None:
+def emit_varbit_header(writer: Writer, expressions: Expressions, header: int) -> None:
     """Write a header to byte ``to`` of ``out``, and move ``to`` behind it."""
     kind = expressions.program.type_of(header)
     variable = kind.variable
     assert variable is not None, header
-    taken = variable_bits(expressions, ir.FieldRef(header, variable))
+    taken = varbit_bits(expressions, ir.FieldRef(header, variable))
     if kind.fields[variable].offset % 8:
         _emit_ragged(writer, expressions, header)
         return
@@ -362,20 +362,20 @@ def emit_header(writer: Writer, expressions: Expressions, header: int) -> None:
             writer.line(f"to = append_from(out, to * 8, {taken}) >> 3")
 
 
-def variable_bits(expressions: Expressions, reference: ir.FieldRef) -> str:
-    """What names the bits of a varbit field for functions of ``runtime_bits``."""
+def varbit_bits(expressions: Expressions, reference: ir.FieldRef) -> str:
+    """What names the bits of a varbit field for functions of ``runtime.core``."""
     layout, header = expressions.layout, reference.header
     return f"data, {layout.name(header, reference.field)}, {layout.name(header, WIDTH)}"
 
 
 def _emit_ragged(writer: Writer, expressions: Expressions, header: int) -> None:
-    """As ``emit_header`` where the varbit field does not begin at a byte."""
+    """As ``emit_varbit_header`` where the varbit field does not begin at a byte."""
     end = writer.fresh("end")
     writer.line(f"{end} = to * 8")
     for field, spec in enumerate(expressions.program.type_of(header).fields):
         reference = ir.FieldRef(header, field)
         if spec.variable:
-            bits = variable_bits(expressions, reference)
+            bits = varbit_bits(expressions, reference)
             writer.line(f"{end} = append_from(out, {end}, {bits})")
             continue
         for piece in field_bits(expressions, reference):

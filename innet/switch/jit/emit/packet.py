@@ -1,12 +1,13 @@
 """The steps of one packet: received, parsed, verified; and of each copy: egress metadata, deparser.
 
-Both forms of the emitted function are made of these steps: the plain loop (``program``) and the one
-around a queue (``queue``). In emitted text ``base`` and ``size`` say where the packet lies in
+The loops over packets are made of these steps: the plain one (``program``) and the one around a
+queue (``queue``). In emitted text ``base`` and ``size`` say where the packet lies in
 ``data``, ``at`` how many of its bytes the parser has taken, ``leaves`` the port that it goes to.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from innet.switch import ir
@@ -25,23 +26,29 @@ from innet.switch.jit.traits import digest_words
 ENDLESS = hex((1 << 63) - 1)
 
 
-class PacketSteps:
-    """Writes what happens to a packet before ingress and around egress.
+class PacketLoop(ABC):
+    """Writes the body of the emitted function: the steps that both loops are made of.
 
     Args:
         statements: writes bodies, and knows where everything is.
         rolled: the whole program.
+        scratch: how many bytes hashes need besides a packet's own.
     """
 
-    def __init__(self, statements: Statements, rolled: lowered.Program) -> None:
+    def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
         self.statements = statements
         self.lowered = rolled
+        self.scratch = scratch
         self.writer = statements.writer
         self.layout = statements.layout
         self.expressions = statements.expressions
         self.program = statements.program
         self.live = statements.live
         self.count = statements.count
+
+    @abstractmethod
+    def emit(self) -> None:
+        """All packets of a batch."""
 
     def uses(self, scalar: Any) -> bool:
         """Whether the program has a variable beside its fields."""

@@ -33,7 +33,7 @@ from innet.switch.jit.emit.hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit.headers import emit_clear_varbits
 from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
 from innet.switch.jit.emit.lookups import lookup_arguments
-from innet.switch.jit.emit.packet import ENDLESS, PacketSteps
+from innet.switch.jit.emit.packet import ENDLESS, PacketLoop
 from innet.switch.jit.emit.queue import SENT, QueueLoop
 from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
@@ -135,9 +135,9 @@ class _ModuleWriter:
         # Who writes what.
         self.expressions = Expressions(self.layout, self._hash, registers)
         statements = Statements(self.writer, self.layout, self.expressions)
-        steps = PacketSteps(statements, rolled)
-        self.queue = QueueLoop(steps, self._scratch_bytes()) if needs_queue(program) else None
-        self.loop = self.queue or PlainLoop(steps, self._scratch_bytes())
+        scratch = self._scratch_bytes()
+        self.queue = QueueLoop(statements, rolled, scratch) if needs_queue(program) else None
+        self.loop = self.queue or PlainLoop(statements, rolled, scratch)
 
     def _hash(self, calculation: int) -> Value:
         kept = f"min(size - at, {LONGEST.name})" if mentions(self.bodies, LONGEST) else "size - at"
@@ -233,41 +233,27 @@ class _ModuleWriter:
 
     def _scratch_bytes(self) -> int:
         """Enough for every field of the program and a vector register beyond."""
-        core = 0
+        bits = 0
         for calculation in self.program.hashes:
             for part in calculation.inputs:
                 match part:
                     case ir.FieldRef(_, ir.VALID):
-                        core += 1
+                        bits += 1
                     case ir.FieldRef():
                         field = self.program.field(part)
-                        core += self._widest_variable() if field.variable else field.width
+                        bits += self._widest_variable() if field.variable else field.width
                     case ir.HeaderRef(header):
-                        core += self._most_bits(header)
+                        bits += self._most_bits(header)
                     case ir.CalculationConstant(_, width):
-                        core += width
-        return core // 8 + 64
+                        bits += width
+        return bits // 8 + 64
 
 
 # ── The loop of programs whose packets pass once ─────────────────────────────────────────────────
 
 
-class PlainLoop:
-    """Writes the function's body: each packet through the pipeline, its copies through egress.
-
-    Args:
-        steps: of a packet.
-        scratch: how many bytes hashes need besides a packet's own.
-    """
-
-    def __init__(self, steps: PacketSteps, scratch: int) -> None:
-        self.steps = steps
-        self.scratch = scratch
-        self.lowered = steps.lowered
-        self.writer = steps.writer
-        self.layout = steps.layout
-        self.program = steps.program
-        self.field_text = steps.expressions.field_text
+class PlainLoop(PacketLoop):
+    """Each packet through the pipeline once, its copies through egress."""
 
     def emit(self) -> None:
         """All packets of a batch, as far as there is room for what leaves."""
@@ -286,22 +272,21 @@ class PlainLoop:
             line("arrived = int64(port[i])")
             line("i += 1")
             self._ingress()
-            self.steps.digest()
+            self.digest()
             self._traffic_manager()
             self._egress()
 
     def _ingress(self) -> None:
-        steps = self.steps
-        steps.receive()
-        steps.reset()
-        steps.set_ingress_port()
-        steps.set_packet_length()
-        steps.set_ingress_timestamp()
-        steps.parse()
-        steps.set_parser_error()
-        steps.zero_arrays_of_absent_headers()
-        steps.verify()
-        steps.ingress()
+        self.receive()
+        self.reset()
+        self.set_ingress_port()
+        self.set_packet_length()
+        self.set_ingress_timestamp()
+        self.parse()
+        self.set_parser_error()
+        self.zero_arrays_of_absent_headers()
+        self.verify()
+        self.ingress()
 
     # ── Where a packet goes ──
 
@@ -311,7 +296,7 @@ class PlainLoop:
         if group is None:
             self._unicast()
         else:
-            name = self.field_text(group)
+            name = self.expressions.field_text(group)
             with self.writer.block(f"if {name} != 0:"):
                 self._multicast(name)
             with self.writer.block("else:"):
@@ -319,42 +304,41 @@ class PlainLoop:
         self._drop_by_priority()
 
     def _multicast(self, group: str) -> None:
-        steps = self.steps
-        steps.find_copies(group)
+        self.find_copies(group)
         with self.writer.block("if copies == 0:"):
-            steps.count("unknown_groups")
+            self.count("unknown_groups")
             self.writer.line("continue")
-        if steps.uses(LONGEST):
+        if self.uses(LONGEST):
             # What ingress truncated is not cut in the copies.
             self.writer.line(f"{LONGEST.name} = {ENDLESS}")
-        steps.set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
+        self.set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
 
     def _unicast(self) -> None:
         line = self.writer.line
-        spec = self.field_text(self.program.standard.egress_spec)
+        spec = self.expressions.field_text(self.program.standard.egress_spec)
         with self.writer.block(f"if {spec} == {DROP_PORT}:"):
-            self.steps.count("dropped_ingress")
+            self.count("dropped_ingress")
             line("continue")
         line("copies = 0")
         line("first_copy = 0")
         line("last_copy = 1")
-        self.steps.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
+        self.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
 
     def _drop_by_priority(self) -> None:
         """simple_switch has one queue per port and drops what asks for another."""
         priority = self.program.standard.priority
-        if priority is None or priority not in self.steps.live:
+        if priority is None or priority not in self.live:
             return
-        with self.writer.block(f"if {self.field_text(priority)} != 0:"):
-            self.steps.count("dropped_ingress", "last_copy - first_copy")
+        with self.writer.block(f"if {self.expressions.field_text(priority)} != 0:"):
+            self.count("dropped_ingress", "last_copy - first_copy")
             self.writer.line("continue")
 
     # ── Egress ──
 
     def _egress(self) -> None:
-        line, steps = self.writer.line, self.steps
+        line = self.writer.line
         line("# egress")
-        line(f"leaves = {self.field_text(self.program.standard.egress_spec)}")
+        line(f"leaves = {self.expressions.field_text(self.program.standard.egress_spec)}")
         # Each copy starts from what ingress left.
         saved = self._saved_between_copies()
         for name in saved:
@@ -370,13 +354,13 @@ class PlainLoop:
             with self.writer.block("if copies > 0:"):
                 line("leaves = replica_port[copy_number]")
                 rid = self.program.standard.egress_rid
-                steps.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
-                emit_clear_varbits(self.writer, steps.expressions)
-            steps.set_egress_metadata()
-            steps.egress()
-            steps.update()
-            steps.deparse("produced * out_stride")
-            steps.send()
+                self.statements.set_field(rid, "replica_rid[copy_number]", 0, 0xFFFF)
+                emit_clear_varbits(self.writer, self.expressions)
+            self.set_egress_metadata()
+            self.egress()
+            self.update()
+            self.deparse("produced * out_stride")
+            self.send()
 
     def _saved_between_copies(self) -> list[str]:
         """Variables that egress changes and that the next copy must find as ingress left them."""
@@ -387,7 +371,7 @@ class PlainLoop:
         names = [
             self.layout.name(field.header, field.field)
             for field in sorted(fields, key=lambda field: (field.header, field.field))
-            if (field in self.steps.live or field.field == WIDTH)
+            if (field in self.live or field.field == WIDTH)
             and self.layout.array(field.header, field.field) is None
         ]
         names += [self.layout.name(header, ir.VALID) for header in sorted(headers)]

@@ -42,7 +42,8 @@ from innet.switch.ir.tree import mentions
 from innet.switch.jit import lowered
 from innet.switch.jit.emit.headers import emit_clear_varbits, varbit_headers
 from innet.switch.jit.emit.layout import ArrayVariable
-from innet.switch.jit.emit.packet import ENDLESS, PacketSteps
+from innet.switch.jit.emit.packet import ENDLESS, PacketLoop
+from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import (
     CLONE_LIST,
@@ -60,23 +61,12 @@ from innet.switch.jit.runtime import queue
 SENT = ("out_length", "out_port", "out_origin")
 
 
-class QueueLoop:
-    """Writes the function's body.
+class QueueLoop(PacketLoop):
+    """Packets that wait in a queue between ingress and egress, and that may come again."""
 
-    Args:
-        steps: of a packet.
-        scratch: how many bytes hashes need besides a packet's own.
-    """
-
-    def __init__(self, steps: PacketSteps, scratch: int) -> None:
-        self.steps = steps
-        self.scratch = scratch
-        self.lowered = steps.lowered
-        self.statements = steps.statements
-        self.writer = steps.writer
-        self.expressions = steps.expressions
-        self.program = steps.program
-        self.rows = Rows(steps)
+    def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
+        super().__init__(statements, rolled, scratch)
+        self.rows = Rows(self)
         self.row = self.rows.row
 
     def emit(self) -> None:
@@ -100,7 +90,7 @@ class QueueLoop:
             line("copy(data, 0, packets, i * stride, size)")
             self._make_scratch()
             line("i += 1")
-            self.steps.receive()
+            self.receive()
             line("work = int64(RECEIVED)")
             with self.writer.block("while True:"):
                 with self.writer.block("if work < DECIDE:"):
@@ -123,17 +113,17 @@ class QueueLoop:
         line("turn = work")
         line("# where a failed assertion leads")
         line("work = int64(DECIDE) if turn == CLONE else int64(EGRESS)")
-        self.steps.reset()
+        self.reset()
         with self.writer.block("if turn == REENTERED:"):
             self._load_kept_fields()
         with self.writer.block("else:"):
-            self.steps.set_ingress_port()
+            self.set_ingress_port()
         with self.writer.block("if turn == RECEIVED:"):
-            self.steps.set_ingress_timestamp()
+            self.set_ingress_timestamp()
         with self.writer.block("if turn != CLONE:"):
-            self.steps.set_packet_length()
-        self.steps.parse()
-        self.steps.zero_arrays_of_absent_headers()
+            self.set_packet_length()
+        self.parse()
+        self.zero_arrays_of_absent_headers()
         if clones:
             line(f"place = {CLONE}")
             with self.writer.block("if turn != CLONE:"):
@@ -156,15 +146,15 @@ class QueueLoop:
     def _main_ingress(self) -> None:
         line = self.writer.line
         standard = self.program.standard
-        self.steps.set_parser_error()
-        self.steps.verify()
-        self.steps.ingress()
-        self.steps.digest()
+        self.set_parser_error()
+        self.verify()
+        self.ingress()
+        self.digest()
         # Parsing a clone changes the variables, so what the program wants is put aside.
         line(f"leaves = {self.expressions.field_text(standard.egress_spec)}")
         if standard.mcast_grp is not None:
             line(f"group = {self.expressions.field_text(standard.mcast_grp)}")
-        if self.steps.uses(RESUBMIT_LIST):
+        if self.uses(RESUBMIT_LIST):
             line(f"resubmit = {RESUBMIT_LIST.name}")
 
     def _clone_ingress(self) -> None:
@@ -182,9 +172,9 @@ class QueueLoop:
         standard = self.program.standard
         self.writer.line("work = int64(EGRESS)")
         word = "if"
-        if self.steps.uses(RESUBMIT_LIST):
+        if self.uses(RESUBMIT_LIST):
             with self.writer.block("if resubmit != 0:"), self.rows.limit_loops("dropped_ingress"):
-                self.steps.count("resubmitted")
+                self.count("resubmitted")
                 self.rows.reenter("resubmit", InstanceType.RESUBMITTED)
             word = "elif"
         if standard.mcast_grp is not None:
@@ -194,7 +184,7 @@ class QueueLoop:
                 self.rows.enqueue_group(PACKET, "group")
             word = "elif"
         with self.writer.block(f"{word} leaves == {DROP_PORT}:"):
-            self.steps.count("dropped_ingress")
+            self.count("dropped_ingress")
         with self.writer.block("else:"):
             self.rows.put(PACKET, standard.instance_type, InstanceType.NORMAL)
             self.rows.enqueue(PACKET, "leaves")
@@ -204,19 +194,19 @@ class QueueLoop:
     def _egress(self) -> None:
         line = self.writer.line
         self._dequeue()
-        self.steps.set_egress_metadata()
+        self.set_egress_metadata()
         line("# egress")
-        self.steps.egress()
+        self.egress()
         if mentions(self.lowered.egress, CLONE_SESSION):
             self._clone_egress()
-        self.steps.update()
+        self.update()
         line("out = reserve_row(out, produced, size + GROWTH)")
-        self.steps.deparse("produced * out.shape[1]")
-        if self.steps.uses(RECIRCULATE_LIST):
+        self.deparse("produced * out.shape[1]")
+        if self.uses(RECIRCULATE_LIST):
             self._recirculate()
         for name in SENT:
             line(f"{name} = reserve({name}, produced, one)")
-        self.steps.send()
+        self.send()
 
     def _dequeue(self) -> None:
         """The first packet that waits, or the next copy of it."""
@@ -251,7 +241,7 @@ class QueueLoop:
         line = self.writer.line
         with self.writer.block(f"if {RECIRCULATE_LIST.name} != 0:"):
             with self.rows.limit_loops("dropped_egress"):
-                self.steps.count("recirculated")
+                self.count("recirculated")
                 emit_save(self.writer, "rows", PACKET, self.rows.listed)
                 self.rows.reenter(RECIRCULATE_LIST.name, InstanceType.RECIRCULATED)
                 line("size = to - start")
@@ -280,19 +270,19 @@ class Rows:
     """Writes what happens to rows.
 
     Args:
-        steps: of a packet.
+        loop: that they belong to.
 
     Attributes:
         row: where each variable stands in a row.
         listed: what field lists may keep.
     """
 
-    def __init__(self, steps: PacketSteps) -> None:
-        self.steps = steps
-        self.layout = steps.layout
-        self.writer = steps.writer
-        self.program = steps.program
-        self.row = PacketRow(steps)
+    def __init__(self, loop: PacketLoop) -> None:
+        self.loop = loop
+        self.layout = loop.layout
+        self.writer = loop.writer
+        self.program = loop.program
+        self.row = PacketRow(loop)
         self.listed = sorted(
             {each for found in self.program.field_lists for each in self._kept(found)},
             key=lambda each: each.column,
@@ -322,9 +312,9 @@ class Rows:
         ``otherwise`` is counted when it is not done.
         """
         with self.writer.block(f"if loops == {MAX_LOOPS}:"):
-            self.steps.count("looped")
+            self.loop.count("looped")
             if otherwise is not None:
-                self.steps.count(otherwise)
+                self.loop.count(otherwise)
         with self.writer.block("else:"):
             self.writer.line("loops += 1")
             yield
@@ -343,7 +333,7 @@ class Rows:
         line(f"keep_fields({field_list}, rows, {PACKET}, {CLONE})")
         self.put(CLONE, self.program.standard.instance_type, kind)
         self.clear_requests(CLONE)
-        self.steps.count("cloned")
+        self.loop.count("cloned")
         line(f"clones = get(sessions, 2 * {session} + 1)")
         with self.writer.block("if clones >= 0:"):
             self.enqueue_group(CLONE, "clones")
@@ -380,9 +370,9 @@ class Rows:
     def enqueue_group(self, place: str, group: str) -> None:
         """Append a row for all copies of a multicast group."""
         line = self.writer.line
-        self.steps.find_copies(group)
+        self.loop.find_copies(group)
         with self.writer.block("if copies == 0:"):
-            self.steps.count("unknown_groups")
+            self.loop.count("unknown_groups")
         with self.writer.block("else:"):
             line(f"put(rows, {place} + FIRST, first_copy)")
             line(f"put(rows, {place} + LAST, last_copy)")
@@ -399,7 +389,7 @@ class Rows:
         with self.writer.block(f"if get(rows, {place} + {priority}) == 0:"):
             self.writer.line(push)
         with self.writer.block("else:"):
-            self.steps.count("dropped_ingress", copies)
+            self.loop.count("dropped_ingress", copies)
 
     def clear_varbits_of_absent(self, place: str) -> None:
         """``emit_clear_varbits`` of a row, where the packet itself goes on."""
@@ -448,10 +438,10 @@ class PacketRow:
         variables: all of them.
     """
 
-    def __init__(self, steps: PacketSteps) -> None:
-        self.steps = steps
-        self.layout = steps.layout
-        self.program = steps.program
+    def __init__(self, loop: PacketLoop) -> None:
+        self.loop = loop
+        self.layout = loop.layout
+        self.program = loop.program
         self.width = queue.LAST + 1
         self.variables: list[Variable] = []
         self._fields: dict[tuple[int, int], Variable] = {}
@@ -485,10 +475,10 @@ class PacketRow:
     # ── Layout of the row ──
 
     def _scalars(self) -> None:
-        used = [each for each in (LONGEST, RECIRCULATE_LIST) if self.steps.uses(each)]
-        if self.steps.counts_length:
+        used = [each for each in (LONGEST, RECIRCULATE_LIST) if self.loop.uses(each)]
+        if self.loop.counts_length:
             used.append(PACKET_LENGTH)
-        for scalar in (*used, *packet_scalars(self.program, self.steps.lowered.bodies)):
+        for scalar in (*used, *packet_scalars(self.program, self.loop.lowered.bodies)):
             self._add(scalar.name, Kind.NUMBER)
 
     def _header(self, header: int) -> None:

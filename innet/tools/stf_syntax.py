@@ -3,16 +3,22 @@
 One statement a line; ``#`` begins a comment. Keywords are the same in either case. Beside p4c's own
 grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5..9``.
 
+Statements are read by the grammar below, a line at a time, as a statement of another keyword is a
+command of simple_switch_CLI, whose own parser reads it.
+
 Source: p4c's ``tools/stf``, and what ``backends/bmv2/bmv2stf.py`` adds to it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
+from lark.exceptions import VisitError
+from lark.lexer import PatternStr
 
 from innet.core.errors import InputError
 
@@ -133,15 +139,74 @@ class Test:
     statements: tuple[Statement, ...]
 
 
-# ----------------------------------------------------------------------------
-# The parser.
+# ── Reading ──
+
+_GRAMMAR = r"""
+add: name [NUMBER] key* name call ["=" WORD]
+setdefault: name name call
+remove: WORD
+packet: PORT BYTES*
+expect: PORT PATTERN* [END]
+no_packet:
+wait:
+check_counter: name "(" (NUMBER | WORD) ")" [UNIT RELATION NUMBER]
+
+key: name ":" NUMBER [SEPARATOR NUMBER]
+call: "(" [argument ("," argument)*] ")"
+argument: word ":" NUMBER
+name: word member*
+member: "." word | "[" NUMBER "]"
+word: WORD | QUOTED
+
+NUMBER: /0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+/
+WORD: /[A-Za-z_$][A-Za-z_$0-9]*/
+QUOTED: /"[^"]+"/
+PORT: /[0-9]+(?!\S)/
+BYTES: /[0-9a-fA-F]+/
+PATTERN: /[0-9a-fA-F*]+/
+END: "$"
+UNIT: "packets"i | "bytes"i
+RELATION: "==" | "!=" | "<=" | ">=" | "<" | ">"
+SEPARATOR: "/" | "&&&" | ".."
+
+%ignore /[ \t]+/
+"""
+
+_USAGE = {
+    "add": "add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ENTRY]",
+    "setdefault": "setdefault TABLE ACTION(NAME:VALUE, ...)",
+    "remove": "remove all, or remove ENTRY",
+    "packet": "packet PORT HEX",
+    "expect": "expect PORT [HEX, with * for any digit, and $ where nothing follows]",
+    "no_packet": "no_packet",
+    "wait": "wait",
+    "check_counter": "check_counter COUNTER(INDEX) [packets|bytes RELATION NUMBER]",
+}
+"""How each statement is written, by its keyword, which is also its rule of the grammar."""
+
+_TERMINALS = {
+    "WORD": "a name",
+    "QUOTED": "a name",
+    "NUMBER": "a number",
+    "PORT": "a port",
+    "BYTES": "hexadecimal digits",
+    "PATTERN": "hexadecimal digits or *",
+    "UNIT": "packets or bytes",
+    "RELATION": "a relation (== != < <= > >=)",
+    "SEPARATOR": "'/', '&&&' or '..'",
+    "$END": "the end of the line",
+}
+"""What terminals are called in messages; others are called by their text."""
+
+_PARSER = Lark(_GRAMMAR, parser="lalr", start=list(_USAGE))
 
 
 def read(path: Path) -> Test:
     """The test in a file.
 
     Raises:
-        InputError: the file cannot be read, or names the file and line of what is no statement.
+        InputError: the file cannot be read, or names the file, line and column of what is no
+            statement.
     """
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
@@ -154,17 +219,17 @@ def parse(text: str, name: str) -> Test:
     """The test that ``text`` states; ``name`` is that of its file, for messages.
 
     Raises:
-        InputError: names the file and line of what is no statement; there are no statements.
+        InputError: names the file, line and column of what is no statement; there are no
+            statements.
     """
     statements = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("#", 1)[0].strip()
-        if not words:
-            continue
         try:
-            statements.append(_statement(words, number))
+            if (statement := _statement(line.split("#", 1)[0].rstrip(), number)) is not None:
+                statements.append(statement)
         except _SyntaxProblemError as problem:
-            raise InputError(f"{name}:{number}: {problem}: {_shortened(line.strip())}") from None
+            where = f"{name}:{number}:{problem.column}"
+            raise InputError(f"{where}: {problem}: {_shortened(line.strip())}") from None
     if not statements:
         raise InputError(
             f"{name}: states nothing; a packet test sends packets (packet PORT BYTES) and says "
@@ -174,251 +239,136 @@ def parse(text: str, name: str) -> Test:
 
 
 class _SyntaxProblemError(Exception):
-    """What is wrong with a line."""
+    """What is wrong with a line, and the column where it is, counted from 1."""
+
+    def __init__(self, problem: str, column: int) -> None:
+        super().__init__(problem)
+        self.column = column
 
 
 def _shortened(line: str) -> str:
     return line if len(line) <= 100 else f"{line[:99]}…"
 
 
-def _statement(words: str, line: int) -> Statement:
-    keyword, _, rest = words.partition(" ") if " " in words else words.partition("\t")
-    reader = _READERS.get(keyword.lower())
-    if reader is not None:
-        return reader(rest.strip(), line)
-    if not re.fullmatch(r"[a-z_0-9]+", keyword.lower()):
-        known = ", ".join(_READERS)
-        raise _SyntaxProblemError(f"{keyword!r} begins no statement ({known}, or a CLI command)")
-    return Command(line, f"{keyword.lower()} {rest}".strip())
+def _statement(line: str, number: int) -> Statement | None:
+    """The statement of a line without its comment; None: there is none."""
+    first = re.match(r"\s*(\S+)\s*", line)
+    if first is None:
+        return None
+    keyword, rest, column = first[1].lower(), line[first.end() :], first.end() + 1
+    if keyword not in _USAGE:
+        if not re.fullmatch(r"[a-z_0-9]+", keyword):
+            known = ", ".join(_USAGE)
+            problem = f"{first[1]!r} begins no statement ({known}, or a CLI command)"
+            raise _SyntaxProblemError(problem, first.start(1) + 1)
+        return Command(number, f"{keyword} {rest}".strip())
+    try:
+        statement: Statement = _Statements(number).transform(_PARSER.parse(rest, start=keyword))
+    except UnexpectedToken as error:
+        ended = error.token.type == "$END"
+        found = "the end of the line" if ended else repr(str(error.token))
+        at = len(rest) if ended else (error.token.start_pos or 0)
+        problem = _expected(error.accepts or error.expected, found, keyword)
+        raise _SyntaxProblemError(problem, column + at) from None
+    except UnexpectedCharacters as error:
+        at = error.pos_in_stream or 0
+        problem = _expected(error.allowed, repr(rest[at : at + 20]), keyword)
+        raise _SyntaxProblemError(problem, column + at) from None
+    except VisitError as error:
+        raise _SyntaxProblemError(str(error.orig_exc), column) from None
+    return statement
 
 
-# ── Packets ──
+def _expected(terminals: set[str], found: str, keyword: str) -> str:
+    """What a problem at a place is; ``terminals`` could have stood there."""
+    order = [*_TERMINALS, *sorted(terminals)]
+    texts = dict.fromkeys(map(_terminal, sorted(terminals, key=order.index)))
+    *others, last = texts
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f"expected {listed}, found {found} (write {_USAGE[keyword]})"
 
 
-def _port_and_data(rest: str) -> tuple[int, str]:
-    port, *data = rest.split()
-    if not port.isdecimal():
-        raise _SyntaxProblemError(f"{port!r} is no port")
-    return int(port), "".join(data).upper()
+def _terminal(name: str) -> str:
+    if name in _TERMINALS:
+        return _TERMINALS[name]
+    pattern = _PARSER.get_terminal(name).pattern
+    return repr(pattern.value) if isinstance(pattern, PatternStr) else name
 
 
-def _send(rest: str, line: int) -> Send:
-    if not rest:
-        raise _SyntaxProblemError("packet needs a port and hexadecimal digits")
-    port, data = _port_and_data(rest)
-    if not re.fullmatch(r"[0-9A-F]*", data):
-        raise _SyntaxProblemError("packet data is made of hexadecimal digits")
-    if len(data) % 2:
-        raise _SyntaxProblemError(f"a packet of {len(data)} hexadecimal digits ends in half a byte")
-    return Send(line, port, bytes.fromhex(data))
+@v_args(inline=True)
+class _Statements(Transformer[Token, Any]):
+    """Makes statements of what the grammar found; a ValueError says what is wrong."""
 
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
 
-def _expect(rest: str, line: int) -> Expect:
-    if not rest:
-        raise _SyntaxProblemError("expect needs a port")
-    port, data = _port_and_data(rest)
-    pattern, exact = data.removesuffix("$"), data.endswith("$")
-    if not re.fullmatch(r"[0-9A-F*]*", pattern):
-        raise _SyntaxProblemError("expected data is made of hexadecimal digits, *, and a last $")
-    return Expect(line, port, pattern if data else None, exact)
+    def add(self, table: str, priority: Token | None, *rest: Any) -> Add:
+        *keys, action, arguments, entry = rest
+        number = None if priority is None else _integer(priority)
+        call = ActionCall(action, arguments)
+        return Add(self.line, table, number, tuple(keys), call, entry and str(entry))
 
+    def setdefault(self, table: str, action: str, arguments: tuple[Any, ...]) -> SetDefault:
+        return SetDefault(self.line, table, ActionCall(action, arguments))
 
-# ── Statements made of tokens ──
+    def remove(self, entry: Token) -> Remove:
+        return Remove(self.line, None if entry.lower() == "all" else entry.removeprefix("$"))
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-        (?P<number>0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+)
-      | "(?P<quoted>[^"]+)"
-      | (?P<name>[A-Za-z_$][A-Za-z_$0-9]*)
-      | (?P<sign>&&&|\.\.|==|!=|<=|>=|[:,.\[\]()/=<>])
-    )""",
-    re.VERBOSE,
-)
+    def packet(self, port: Token, *data: Token) -> Send:
+        digits = "".join(data)
+        if len(digits) % 2:
+            raise ValueError(f"a packet of {len(digits)} hexadecimal digits ends in half a byte")
+        return Send(self.line, int(port), bytes.fromhex(digits))
 
+    def expect(self, port: Token, *data: Token | None) -> Expect:
+        *digits, end = data
+        pattern = "".join(map(str, digits)).upper()
+        return Expect(self.line, int(port), pattern if digits or end else None, end is not None)
 
-class _Tokens:
-    """Takes a line apart, from the left."""
+    def no_packet(self) -> NoPacket:
+        return NoPacket(self.line)
 
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        position = 0
-        text = text.rstrip()
-        while position < len(text):
-            found = _TOKEN.match(text, position)
-            if found is None:
-                raise _SyntaxProblemError(f"cannot read {text[position:].strip()[:20]!r}")
-            kind = found.lastgroup or ""
-            self._tokens.append(("name" if kind == "quoted" else kind, found[kind]))
-            position = found.end()
-        self._next = 0
+    def wait(self) -> Wait:
+        return Wait(self.line)
 
-    def peek(self, ahead: int = 0) -> tuple[str, str]:
-        place = self._next + ahead
-        return self._tokens[place] if place < len(self._tokens) else ("end", "the end of the line")
+    def check_counter(
+        self, counter: str, cell: Token, unit: Any, relation: Any, value: Token | None
+    ) -> CheckCounter:
+        index = _integer(cell) if cell.type == "NUMBER" else cell.removeprefix("$")
+        if value is None:
+            return CheckCounter(self.line, counter, index, None, "==", 0)
+        return CheckCounter(
+            self.line, counter, index, unit.lower(), relation.value, _integer(value)
+        )
 
-    def take(self, kind: str, what: str) -> str:
-        """The next token, which must be of ``kind``."""
-        found, text = self.peek()
-        if found != kind:
-            raise _SyntaxProblemError(f"expected {what}, found {text}")
-        self._next += 1
-        return text
+    def key(
+        self, name: str, value: Token, separator: Token | None, second: Token | None
+    ) -> tuple[str, str]:
+        return name, f"{value}{separator or ''}{second or ''}"
 
-    def sign(self, *signs: str) -> str:
-        found, text = self.peek()
-        if found != "sign" or text not in signs:
-            raise _SyntaxProblemError(f"expected {' or '.join(signs)}, found {text}")
-        self._next += 1
-        return text
+    def call(self, *arguments: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
+        return tuple(each for each in arguments if each is not None)
 
-    def skip(self, sign: str) -> bool:
-        """Whether ``sign`` came next; if so, it is taken."""
-        if self.peek() != ("sign", sign):
-            return False
-        self._next += 1
-        return True
+    def argument(self, name: str, value: Token) -> tuple[str, str]:
+        return name, str(value)
 
-    def end(self) -> None:
-        found, text = self.peek()
-        if found != "end":
-            raise _SyntaxProblemError(f"{text!r} is too much")
+    def name(self, *parts: str) -> str:
+        return "".join(parts)
 
+    def member(self, part: str) -> str:
+        return f"[{part}]" if isinstance(part, Token) else f".{part}"
 
-def _qualified(tokens: _Tokens, what: str) -> str:
-    """``a.b[3].c``"""
-    name = tokens.take("name", what)
-    while True:
-        if tokens.skip("."):
-            name += "." + tokens.take("name", "a name after the dot")
-        elif tokens.skip("["):
-            name += "[" + tokens.take("number", "an index") + "]"
-            tokens.sign("]")
-        else:
-            return name
-
-
-def _call(tokens: _Tokens, action: str) -> ActionCall:
-    """What follows an action's name."""
-    tokens.sign("(")
-    arguments: list[tuple[str, str]] = []
-    while not tokens.skip(")"):
-        if arguments:
-            tokens.sign(",")
-        name = tokens.take("name", "an argument's name")
-        tokens.sign(":")
-        arguments.append((name, tokens.take("number", "a value")))
-    return ActionCall(action, tuple(arguments))
-
-
-def _value(tokens: _Tokens) -> str:
-    value = tokens.take("number", "a value")
-    for separator in ("/", "&&&", ".."):
-        if tokens.skip(separator):
-            return value + separator + tokens.take("number", f"a number after {separator}")
-    return value
-
-
-def _add(rest: str, line: int) -> Add:
-    tokens = _Tokens(rest)
-    table = _qualified(tokens, "a table")
-    priority = None
-    if tokens.peek()[0] == "number":
-        priority = _integer(tokens.take("number", "a priority"))
-    keys: list[tuple[str, str]] = []
-    name = _qualified(tokens, "a key field or an action")
-    while tokens.skip(":"):
-        keys.append((name, _value(tokens)))
-        name = _qualified(tokens, "a key field or an action")
-    call = _call(tokens, name)
-    entry = tokens.take("name", "a name for the entry") if tokens.skip("=") else None
-    tokens.end()
-    return Add(line, table, priority, tuple(keys), call, entry)
-
-
-def _set_default(rest: str, line: int) -> SetDefault:
-    tokens = _Tokens(rest)
-    table = _qualified(tokens, "a table")
-    call = _call(tokens, _qualified(tokens, "an action"))
-    tokens.end()
-    return SetDefault(line, table, call)
-
-
-def _remove(rest: str, line: int) -> Remove:
-    tokens = _Tokens(rest)
-    entry = tokens.take("name", "all or an entry's name")
-    tokens.end()
-    return Remove(line, None if entry.lower() == "all" else entry.removeprefix("$"))
-
-
-def _check_counter(rest: str, line: int) -> CheckCounter:
-    tokens = _Tokens(rest)
-    counter = _qualified(tokens, "a counter")
-    tokens.sign("(")
-    index: int | str
-    if tokens.peek()[0] == "number":
-        index = _integer(tokens.take("number", "an index"))
-    else:
-        index = tokens.take("name", "an index or an entry").removeprefix("$")
-    tokens.sign(")")
-    if tokens.peek()[0] == "end":
-        return CheckCounter(line, counter, index, None, "==", 0)
-    word = tokens.take("name", "packets or bytes").lower()
-    unit: Literal["packets", "bytes"]
-    if word == "packets":
-        unit = "packets"
-    elif word == "bytes":
-        unit = "bytes"
-    else:
-        raise _SyntaxProblemError(f"expected packets or bytes, found {word}")
-    relation = _RELATIONS[tokens.sign(*_RELATIONS)]
-    value = _integer(tokens.take("number", "a number"))
-    tokens.end()
-    return CheckCounter(line, counter, index, unit, relation, value)
-
-
-_RELATIONS: dict[str, Relation] = {
-    "==": "==",
-    "!=": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+    def word(self, text: Token) -> str:
+        return text.strip('"')
 
 
 def _integer(text: str) -> int:
     if "*" in text:
-        raise _SyntaxProblemError(f"{text} is no whole number")
+        raise ValueError(f"{text} is no whole number")
     return number(text)
 
 
 def number(text: str) -> int:
     """A number as STF writes it: decimal (leading zeros allowed), 0x, 0o or 0b."""
     return int(text) if text.isdecimal() else int(text, 0)
-
-
-def _alone(rest: str, keyword: str) -> None:
-    if rest:
-        raise _SyntaxProblemError(f"nothing follows {keyword}")
-
-
-def _no_packet(rest: str, line: int) -> NoPacket:
-    _alone(rest, "no_packet")
-    return NoPacket(line)
-
-
-def _wait(rest: str, line: int) -> Wait:
-    _alone(rest, "wait")
-    return Wait(line)
-
-
-_READERS: dict[str, Callable[[str, int], Statement]] = {
-    "add": _add,
-    "setdefault": _set_default,
-    "remove": _remove,
-    "packet": _send,
-    "expect": _expect,
-    "no_packet": _no_packet,
-    "wait": _wait,
-    "check_counter": _check_counter,
-}

@@ -101,33 +101,36 @@ class TestSyntax:
     @pytest.mark.parametrize(
         ("line", "problem"),
         [
-            ("packet", "packet needs a port"),
-            ("packet x 00", "'x' is no port"),
-            ("packet 1 0", "ends in half a byte"),
-            ("packet 1 0*", "hexadecimal digits"),
-            ("expect", "expect needs a port"),
-            ("expect 1 0$0", "a last \\$"),
-            ("add", "expected a table, found the end of the line"),
-            ("add t", "expected a key field or an action"),
-            ("add t a:1", "expected a key field or an action"),
-            ("add t a:b c()", "expected a value, found b"),
-            ("add t 1* c()", "cannot read|expected"),
-            ("add t 0x1* c()", "0x1\\* is no whole number"),
-            ("add t c(1)", "expected an argument's name, found 1"),
-            ("add t c(a:1 b:1)", "expected ,, found b"),
-            ("add t c() d", "'d' is too much"),
-            ("add t c() = 5", "expected a name for the entry"),
-            ("add t; c()", "cannot read '; c\\(\\)'"),
-            ("setdefault t c", "expected \\(, found the end"),
-            ("check_counter c(1) packet == 3", "expected packets or bytes, found packet"),
-            ("check_counter c(1) packets = 3", "expected == or"),
-            ("wait 5", "nothing follows wait"),
-            ("no_packet 5", "nothing follows no_packet"),
-            ("é 1", "begins no statement"),
+            ("packet", ":7: expected a port, found the end of the line"),
+            ("packet x 00", ":8: expected a port, found 'x' .write packet PORT HEX.: packet x 00"),
+            ("packet 1a 00", ":8: expected a port, found "),
+            ("packet 1 0", ":8: a packet of 1 hexadecimal digits ends in half a byte"),
+            ("packet 1 0*", ":11: expected hexadecimal digits or the end of the line"),
+            ("expect", ":[0-9]+: .*expected a port"),
+            ("expect 1 0$0", ":12: expected the end of the line, found '0'"),
+            ("add", ":4: expected a name, found the end of the line .write add TABLE"),
+            ("add t", ":6: expected a name, a number, "),
+            ("add t a:1", ":10: expected a name or .*, found the end of the line"),
+            ("add t a:b c()", ":9: expected a number, found 'b'"),
+            ("add t 1* c()", ":8: expected a name, found '\\*'"),
+            ("add t 0x1* c()", ":[0-9]+: .*0x1\\* is no whole number"),
+            ("add t c(1)", ":9: expected a name or '\\)', found '1'"),
+            ("add t c(a:1 b:1)", ":13: expected ',' or '\\)', found 'b'"),
+            ("add t c() d", ":11: expected the end of the line or '=', found 'd'"),
+            ("add t c() = 5", ":13: expected a name, found '5'"),
+            ("add t; c()", ":6: expected .*, found '; c\\(\\)'"),
+            ("setdefault t c", ":15: expected '\\.', '\\(' or '\\[', found the end"),
+            ("  check_counter c(1) packet == 3", ":22: expected packets or bytes or the end"),
+            ("check_counter c(1) packets = 3", ":28: expected a relation"),
+            ("wait 5", ":6: expected the end of the line, found '5'"),
+            ("no_packet 5", ":[0-9]+: .*expected the end of the line, found '5'"),
+            (" é 1", ":2: 'é' begins no statement"),
         ],
     )
-    def test_problems_name_file_and_line(self, line, problem):
-        with pytest.raises(InputError, match=rf"some\.stf:3: .*{problem}"):
+    def test_problems_name_file_line_and_column(self, line, problem):
+        with pytest.raises(
+            InputError, match=rf"some\.stf:3{problem if problem[0] == ':' else f':.*{problem}'}"
+        ):
             stf_syntax.parse(f"wait\n\n{line}\n", "some.stf")
 
     def test_a_file_that_is_not_there(self, tmp_path):

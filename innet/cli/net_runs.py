@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ import typer
 from innet.cli.output import err, out, say_error, say_json
 from innet.cli.settings import read_settings
 from innet.core.errors import InnetError, InputError, UnknownNameError
+from innet.core.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from innet.core.settings import SwitchKind
@@ -69,6 +72,15 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
             out.print(report_table(each.report))
 
     with err.status("") as status:
+        said = -math.inf
+
+        def watch(what: str) -> None:
+            nonlocal said
+            status.update(f"{what} ...")
+            # Without a terminal the status is not shown; not every round is worth a line.
+            if not err.is_terminal and time.monotonic() > said + PATIENCE:
+                said = time.monotonic()
+                err.print(f"{what} ...", highlight=False)
 
         def inspect(network: Any, results: list[NetResult]) -> None:
             status.stop()
@@ -88,7 +100,7 @@ def all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli
 
         run_jobs(
             settings,
-            watch=lambda what: status.update(f"{what} ..."),
+            watch=watch,
             inspect=inspect,
             on_failure=on_failure if cli else None,
         )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from innet.cli import switch_serve, switch_top
+from innet.cli import switch_run, switch_serve, switch_top
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -200,6 +200,7 @@ def explain(
         console.print(switch_explain.tree(document))
 
 
+app.command("run")(switch_run.run)
 app.command("serve")(switch_serve.serve)
 app.command("top")(switch_top.top)
 

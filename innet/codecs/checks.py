@@ -72,7 +72,7 @@ def check_floats(x: object, worker: int = 0) -> None:
     if not isinstance(x, np.ndarray):
         raise GradientError(
             f"{whose} is a {type(x).__name__}; pass a NumPy array (for a torch tensor: "
-            "tensor.detach().cpu().numpy())."
+            "tensor.detach().float().cpu().numpy())."
         )
     if isinstance(x, np.ma.MaskedArray):
         raise GradientError(

@@ -84,7 +84,9 @@ def scratch() -> Iterator[Path]:
 def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
     """``topo`` as a running network.
 
-    It is taken down when the context closes: after success, errors, Ctrl-C and SIGTERM alike.
+    Hosts without a MAC address get one by their number, and where the topology names no neighbors,
+    every host knows the addresses of all others. The network is taken down when the context closes:
+    after success, errors, Ctrl-C and SIGTERM alike.
 
     Args:
         topo: what to build.
@@ -109,9 +111,12 @@ def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
                     link=LimitedLink if limited else Link,
                     build=False,
                     ipBase="10.0.0.0/16",
+                    autoSetMacs=True,  # where the topology names none
                 )
                 net.topo = topo
                 net.build()
+                if not any(topo.nodeInfo(host).get("neighbors") for host in topo.hosts()):
+                    net.staticArp()  # P4 programs answer no ARP requests
                 net.start()
             yield net
         finally:

@@ -36,7 +36,7 @@ def parser_of(
         wait: what ``--wait`` waits for.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m workers.{program}",
+        prog=f"python -m innet.processes.{program}",
         description=description,
         epilog="settings:\n" + "\n".join(_explained(model)),
         formatter_class=argparse.RawDescriptionHelpFormatter,

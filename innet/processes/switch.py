@@ -1,4 +1,4 @@
-"""The built-in switch as a process on network interfaces.
+"""The built-in switch as a process on network interfaces; ``innet switch run`` is the same.
 
     python -m innet.processes.switch program.json -i 1@s1-eth1 -i 2@s1-eth2 --commands rules.txt
 
@@ -25,7 +25,8 @@ import numpy as np
 
 from innet.core.errors import InnetError, InputError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.switch import Switch
+from innet.switch import EngineName, Switch
+from innet.tools.files import open_program, read_commands
 from innet.transport.raw import Ports
 
 _ANSWER_SECONDS = 0.5  # for a client to take its answer; packets wait meanwhile
@@ -196,25 +197,47 @@ class Captures:
             each.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
-    options = _options(arguments)
-    try:
-        switch = Switch.load(Path(options.program), engine=options.engine, seed=options.seed)
-        if options.commands is not None:
-            switch.commands(_text(Path(options.commands)))
-        switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
-        interfaces = _interfaces(options.interface)
-        captures = None if options.pcap is None else Captures(options.pcap, interfaces)
-        process = SwitchProcess(switch, Ports(interfaces), options.control, captures)
-    except InnetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+def run(
+    program: str | Path,
+    interfaces: Sequence[str],
+    *,
+    commands: Path | None = None,
+    control: Path | None = None,
+    pcap: Path | None = None,
+    engine: EngineName = "jit",
+    seed: int = 0,
+) -> None:
+    """Forward packets between network interfaces until SIGTERM or SIGINT.
+
+    Args:
+        program: BMv2 JSON, plain or compressed, or the name of a shipped program.
+        interfaces: such as "1@s1-eth1", for port 1.
+        commands: a file of simple_switch_CLI's commands, run first.
+        control: where to listen for commands.
+        pcap: folder for captures of all interfaces.
+        engine: "jit" or "interpret".
+        seed: of the program's random().
+
+    Raises:
+        InnetError: something cannot be used, or an interface went away.
+    """
+    named = _interfaces(interfaces)
+    switch = Switch(open_program(program), engine=engine, seed=seed)
+    read_commands(commands).run(switch)
+    switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
+    captures = None if pcap is None else Captures(pcap, named)
+    process = SwitchProcess(switch, Ports(named), control, captures)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))  # by way of the process's own end
     print("ready", flush=True)
+    process.run()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit status."""
+    options = vars(_options(arguments))
     try:
-        process.run()
+        run(options.pop("program"), options.pop("interface"), **options)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -236,23 +259,16 @@ def _interfaces(given: Sequence[str]) -> dict[int, str]:
     return interfaces
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m innet.processes.switch",
         description="The built-in switch on network interfaces.",
     )
-    parser.add_argument("program", help="BMv2 JSON, plain or compressed")
+    parser.add_argument("program", help="BMv2 JSON, plain or compressed, or slots-64 and so on")
     parser.add_argument(
         "-i", "--interface", action="append", default=[], metavar="PORT@NAME", help="repeatable"
     )
-    parser.add_argument("--commands", help="control plane: a file of simple_switch_CLI's commands")
+    parser.add_argument("--commands", type=Path, help="a file of simple_switch_CLI's commands")
     parser.add_argument("--control", type=Path, help="where to listen for commands")
     parser.add_argument("--pcap", type=Path, help="write captures of all interfaces to this folder")
     parser.add_argument("--engine", default="jit", choices=("jit", "interpret"))

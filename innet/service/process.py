@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import os
 import secrets
 import signal
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from innet.core.child_process import ChildProcess
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.core.waiting import PATIENCE
 from innet.transport.peers import Address
 
 if TYPE_CHECKING:  # whoever only starts a service need not import what runs in it
@@ -222,7 +224,7 @@ class LocalSwitch:
             try:
                 # Other users cannot see what is written to standard input.
                 self._process.tell(json.dumps(settings))
-                line = self._process.hear(START_SECONDS, "listening")
+                line = self._hear()
             except StalledError as error:
                 self._process.kill()
                 raise NetworkError(
@@ -233,6 +235,14 @@ class LocalSwitch:
                 self._process.kill()
                 raise
         self.address = line.removeprefix(_LISTENING)
+
+    def _hear(self) -> str:
+        try:
+            return self._process.hear(min(PATIENCE, START_SECONDS), "listening")
+        except StalledError:
+            if START_SECONDS > PATIENCE:
+                logging.getLogger("innet").warning("waiting for the switch process to start ...")
+        return self._process.hear(START_SECONDS, "listening")
 
     @property
     def pid(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real
+from innet.core.waiting import Waiting
 from innet.service import Membership, join
 from innet.service.process import START_SECONDS, local_switch
 from innet.torch.tensors import torch
@@ -143,9 +144,11 @@ def _ask(store: Any, rank: int, until: float) -> Offer:
     """What rank 0 offers, under a name that was drawn just now, so that no answer is an old one."""
     drawn = secrets.token_hex(8)
     store.set(f"innet/asks/{rank}", drawn)
+    waiting = Waiting(lambda: f"rank {rank} waits for rank 0 to come to the group")
     while not store.check([f"innet/answer/{drawn}"]):
+        waiting.look()
         if time.monotonic() > until:
-            raise StalledError(f"rank {rank} waited in vain for rank 0 to come to the group.")
+            raise StalledError(f"rank {rank} waited for rank 0 to come to the group.")
         time.sleep(_LOOK_SECONDS)
     offer: Offer = json.loads(store.get(f"innet/answer/{drawn}"))
     store.set(f"innet/heard/{offer['drawn']}/{rank}", "")
@@ -157,6 +160,7 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
     offer["drawn"] = secrets.token_hex(8)
     missing = set(range(1, size))
     answered = set()
+    waiting = Waiting(lambda: f"rank 0 waits for {_ranks(missing)} to come to the group")
     while True:
         for rank in sorted(missing):
             if store.check([f"innet/heard/{offer['drawn']}/{rank}"]):
@@ -169,9 +173,13 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
         if not missing:
             return
         if time.monotonic() > until:
-            names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, sorted(missing)))}"
-            raise StalledError(f"rank 0 waited in vain for {names} to come to the group.")
+            raise StalledError(f"rank 0 waited for {_ranks(missing)} to come to the group.")
+        waiting.look()
         time.sleep(_LOOK_SECONDS)
+
+
+def _ranks(ranks: set[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, sorted(ranks)))}"
 
 
 def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[Membership, Offer]:

@@ -1,4 +1,7 @@
-"""Tensors that a switch can sum, and saved state as tensors."""
+"""PyTorch, if it is installed, and the way between its tensors and NumPy's arrays.
+
+Gradients of models as one flat vector, the dtypes that can be coded, and saved state as tensors.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,23 @@ except ImportError as error:
         "innet.torch and for training other models than digits-cnn",
         f"Install it by: pip install 'innet[torch]' ({error}).",
     ) from error
+
+__all__ = [
+    "DTYPES",
+    "Loss",
+    "Parameters",
+    "gradient_of",
+    "kernels_for",
+    "tensor",
+    "to_arrays",
+    "to_tensors",
+    "torch",
+    "views",
+]
+
+Parameters = Mapping[str, torch.Tensor]
+Loss = Callable[[Parameters, torch.Tensor, torch.Tensor], torch.Tensor]
+"""(parameters, inputs, targets) to the batch's mean loss."""
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """They are coded as float32, which holds all their values."""
@@ -61,16 +81,6 @@ def to_arrays(state: Any) -> Any:
     if isinstance(state, (list, tuple)):
         return type(state)(to_arrays(value) for value in state)
     return state
-
-
-# ----------------------------------------------------------------------------
-# One flat vector as PyTorch's parameters, and autograd's gradient as one flat vector.
-
-__all__ = ["Loss", "Parameters", "gradient_of", "tensor", "torch", "views"]
-
-Parameters = Mapping[str, torch.Tensor]
-Loss = Callable[[Parameters, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(parameters, inputs, targets) to the batch's mean loss."""
 
 
 def views(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:

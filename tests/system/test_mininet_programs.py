@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,10 @@ from innet.cli import app
 from innet.core.errors import ConfigError, UnknownNameError
 
 if not missing():
+    from innet.mininet.debian import Topo
     from innet.mininet.files import FileTopo, compiled, load
+    from innet.mininet.network import network
+    from innet.mininet.nodes import BuiltinSwitch, P4Host
 
 ROOT = Path(__file__).parents[2]
 FORWARD = ROOT / "p4/examples/forward.json"
@@ -67,6 +71,25 @@ def test_an_own_program_carries_packets(kind, tmp_path):
     )
     assert "ForwardIngress.forwarded[2]= (60 bytes, 1 packets)" in said
     assert "1 packets)" in said[said.index("ForwardIngress.unknown[0]") :]
+
+
+def test_hosts_without_addresses_get_them_and_know_each_others():
+    topo = Topo()
+    options = {"program": FORWARD, "engine": "interpret"}
+    options["commands"] = [
+        "table_add ForwardIngress.addresses ForwardIngress.forward 0x000000000001 => 1",
+        "table_add ForwardIngress.addresses ForwardIngress.forward 0x000000000002 => 2",
+    ]
+    topo.addSwitch("s1", cls=BuiltinSwitch, **options)
+    for name in ("h1", "h2"):
+        topo.addLink(topo.addHost(name, cls=P4Host), "s1")
+    with network(topo) as net:
+        send = 's.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b"x", ("10.0.0.2", 9))'
+        assert net.get("h1").cmd(f"python3 -c 'import socket as s; {send}'") == ""
+        end = time.monotonic() + 10
+        while "1 packets" not in net.get("s1").command("counter_read ForwardIngress.forwarded 2"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
 
 def topology(tmp_path, **changes):

@@ -18,6 +18,7 @@ import pytest
 from support.service import SECONDS, serving, together, where
 
 import innet
+from innet.cli import app
 from innet.core.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import allreduce as experiment
@@ -55,7 +56,7 @@ def test_programs_explain_themselves(name, capsys):
         importlib.import_module(f"workers.{name}").main(["--help"])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    assert f"python -m workers.{name}" in said
+    assert f"python -m innet.processes.{name}" in said
     assert all(text in said for text in PROGRAMS[name])
     assert "``" not in said  # docstrings are shown as texts
 
@@ -118,11 +119,14 @@ def test_a_control_socket_that_cannot_be(tmp_path, name, why):
         (["1@lo", "1@eth0"], "1@eth0: port 1 has an interface already"),
     ],
 )
-def test_interfaces_that_no_switch_can_have(words, why, capsys):
+def test_interfaces_that_no_switch_can_have(words, why, capsys, monkeypatch):
     program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
     options = [option for word in words for option in ("--interface", word)]
     assert switch.main([program, *options]) == 1
     assert why in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["innet", "switch", "run", program, *options])
+    assert app.run() == 1
+    assert why in " ".join(capsys.readouterr().err.split())
 
 
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}

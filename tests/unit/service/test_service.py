@@ -568,3 +568,14 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
             assert report.retransmissions == 0
         assert service._ports.lost == 0
         stack.close()
+
+
+def test_what_is_waited_for_is_said_after_two_seconds(service, stack, caplog):
+    del stack
+    with pytest.raises(StalledError, match="waited for worker 1"):
+        join(where(service), job="slow", worker=0, workers=2, deadline=3.0)
+    assert caplog.messages == ["worker 0 waits for worker 1 of job 'slow' ..."]
+    caplog.clear()
+    with pytest.raises(NetworkError, match="cannot reach a switch"):
+        join("127.0.0.1:9", job="slow", worker=0, workers=2, deadline=3.0)
+    assert caplog.messages == ["worker 0 waits for a switch at 127.0.0.1:9 ..."]

@@ -1,8 +1,9 @@
-"""Units: how parameters are grouped, and promises between threads."""
+"""Units: how parameters are grouped; tensors and futures."""
 
 from __future__ import annotations
 
 import math
+import re
 import threading
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402
+from innet.codecs.checks import check_floats  # noqa: E402
 from innet.core.errors import (  # noqa: E402
     CompositionError,
     ConfigError,
+    GradientError,
     InputError,
     StateError,
     UnknownNameError,
@@ -23,6 +26,7 @@ from innet.core.errors import (  # noqa: E402
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
+from innet.torch.tensors import DTYPES  # noqa: E402
 from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
 
 
@@ -52,7 +56,7 @@ def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
     assert layers([(0,)]) is None
 
 
-def test_a_promise_is_kept_by_another_thread():
+def test_a_future_is_set_by_another_thread():
     future = SettableFuture()
     threading.Timer(0.01, future.set_result, (torch.ones(2),)).start()
     assert future.future.wait().tolist() == [1.0, 1.0]
@@ -143,3 +147,12 @@ def test_the_package_has_no_other_names():
     with pytest.raises(AttributeError, match="no attribute 'hook'"):
         _ = innet.torch.hook
     assert torch.distributed.Backend.INNET == "innet"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_a_tensor_is_to_be_converted_by_works_for_every_dtype(dtype):
+    tensor = torch.ones(2, dtype=dtype, requires_grad=True)
+    with pytest.raises(GradientError, match="pass a NumPy array") as caught:
+        check_floats(tensor)
+    (hint,) = re.findall(r"tensor\..*\(\)", str(caught.value))
+    check_floats(eval(hint, {"tensor": tensor}))

@@ -1,0 +1,32 @@
+"""A process that waits for others says so: once, on the logger ``innet``, which prints it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+PATIENCE = 2.0  # seconds
+_log = logging.getLogger("innet")
+
+
+class Waiting:
+    """Says what is waited for, if that takes longer than ``PATIENCE`` seconds.
+
+    Args:
+        what: a sentence without its full stop; asked for when it is said.
+    """
+
+    def __init__(self, what: Callable[[], str]) -> None:
+        self._what = what
+        self._at: float | None = time.monotonic() + PATIENCE
+
+    def next_look(self, until: float) -> float:
+        """When to call ``look`` at the latest, by ``time.monotonic``; at most ``until``."""
+        return until if self._at is None else min(until, self._at)
+
+    def look(self) -> None:
+        """To be called now and then while nothing comes."""
+        if self._at is not None and time.monotonic() >= self._at:
+            self._at = None
+            _log.warning("%s ...", self._what())

@@ -59,13 +59,13 @@ def steps(size: int, rng: np.random.Generator) -> Iterator[tuple[str, int, int, 
     x = rng.standard_normal(size, np.float32)
     k = max(1, int(RATIO * size))
     residual = rng.standard_normal(size, np.float32)
-    yield "survey: maximum, zeros, finite", 1, 0, lambda: cpu.survey(x)
+    yield "survey: maximum, zeros, finite", 1, 0, lambda: cpu.absmax_nnz(x)
     yield "top-k 1 %", 1, 0, lambda: cpu.top_k(x, k)
     yield "top-k 1 % with residual", 3, 0, lambda: cpu.top_k_residual(x, residual, k)
     yield "quantize", 2, 0, lambda: cpu.quantize(x, 1e6)
-    yield "quantize by chance", 2, 0, lambda: cpu.quantise_randomly(x, 20.0, 1)
+    yield "quantize by chance", 2, 0, lambda: cpu.quantize_stochastic(x, 20.0, 1)
     integers = cpu.quantize(np.where(rng.random(size) < DENSITY, x, np.float32(0)), 1e6)
-    yield "dequantise", 2, 0, lambda: cpu.dequantise(integers, 1e-6)
+    yield "dequantize", 2, 0, lambda: cpu.dequantize(integers, 1e-6)
     indices = np.flatnonzero(integers).astype(np.int32)
     values = integers[indices]
     items = indices.size
@@ -83,7 +83,8 @@ def selector_steps(
 ) -> Iterator[tuple[str, int, int, Step]]:
     """What SIDCo and AdaComp find: a stage reads twice, the end once more; AdaComp reads two."""
     cpu = kernels.get("cpu")
-    yield "threshold, 0.1 %, with residual", 3, 0, lambda: cpu.reaching_residual(x, gradient, 3.3)
+    threshold = partial(cpu.select_threshold_residual, x, gradient, 3.3)
+    yield "threshold, 0.1 %, with residual", 3, 0, threshold
     for stages in (1, 2):
         codec = build_codec(
             {"preset": "sidco-p", "selector": {"ratio": 0.001, "stages": stages, "every": 0}}
@@ -91,7 +92,7 @@ def selector_steps(
         name = f"sidco-p, {stages} of its stages"
         yield name, 2 * stages + 1, 0, partial(codec.selector.select, x)
     for width in (50, 500):
-        step = partial(cpu.reaching_maxima, x, gradient, 1.0, width)
+        step = partial(cpu.select_above_chunk_max, x, gradient, 1.0, width)
         yield f"adacomp, bins of {width}", 2, 0, step
 
 
@@ -100,18 +101,18 @@ def count_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
     cpu = kernels.get("cpu")
     layout = CountLayout(5, max(1, x.size // 100), 0)
     cells = np.random.default_rng(0).integers(-1000, 1000, layout.cells).astype(np.int32)
-    yield "count sketch, 5 rows", 5, 0, lambda: cpu.count_sketch(x, layout)
-    yield "count sketch, estimates", 2, 0, lambda: cpu.count_estimate(cells, x.size, layout)
+    yield "count sketch, 5 rows", 5, 0, lambda: cpu.count_sketch_encode(x, layout)
+    yield "count sketch, estimates", 2, 0, lambda: cpu.count_sketch_estimate(cells, x.size, layout)
 
 
 def exact_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
     """The exact quantizer, of x in two limbs, as many as normal numbers take."""
     cpu = kernels.get("cpu")
-    limbs = Limbs(grain=-30, bits=29, count=2)
-    sums = cpu.split(x, limbs)
-    yield "lowest set bit", 1, 0, lambda: cpu.grain(x)
-    yield "split into 2 limbs", 3, 0, lambda: cpu.split(x, limbs)
-    yield "join 2 limbs", 3, 0, lambda: cpu.join(sums, limbs)
+    limbs = Limbs(exponent=-30, bits=29, count=2)
+    sums = cpu.split_limbs(x, limbs)
+    yield "lowest set bit", 1, 0, lambda: cpu.lowest_exponent(x)
+    yield "split into 2 limbs", 3, 0, lambda: cpu.split_limbs(x, limbs)
+    yield "join 2 limbs", 3, 0, lambda: cpu.join_limbs(sums, limbs)
 
 
 def rotation_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step]]:
@@ -122,17 +123,17 @@ def rotation_steps(x: NDArray[np.float32]) -> Iterator[tuple[str, int, int, Step
     table = np.arange(0, 32, 2, dtype=np.int32)
     rotated = cpu.hadamard(x, scales, block, 1)
     coarse = 15 / (2 * scales * np.sqrt(block))
-    integers = cpu.quantise_to_table(rotated, coarse, table, block, 1)
+    integers = cpu.quantize_to_table(rotated, coarse, table, block, 1)
     words = cpu.pack(integers, 4, 8)
     yield "sums of squares of blocks", 1, 0, lambda: cpu.block_squares(x, block)
     yield "Hadamard transform", 2, 0, lambda: cpu.hadamard(x, scales, block, 1)
     yield (
         "round to a table", 2, 0,
-        lambda: cpu.quantise_to_table(rotated, coarse, table, block, 1),
+        lambda: cpu.quantize_to_table(rotated, coarse, table, block, 1),
     )  # fmt: skip
     yield (
         "Hadamard transform back", 2, 0,
-        lambda: cpu.hadamard_back(integers, scales, block, 1, x.size),
+        lambda: cpu.hadamard_inverse(integers, scales, block, 1, x.size),
     )  # fmt: skip
     yield "pack four in a word", 1, 0, lambda: cpu.pack(integers, 4, 8)
     yield "unpack them", 1, 0, lambda: cpu.unpack(words, integers.size, 4, 8)
@@ -171,8 +172,8 @@ def sketch_steps(
     )  # fmt: skip
     yield "lhc peel 5 %", 1, items, lambda: cpu.lhc_peel(bitmap, sketch, size, layout)
     shape = Filter(words=items // 4, probes=6, seed=0)
-    words = cpu.bloom_fill(bitmap, shape)
-    yield "Bloom filter of 5 %, test all", 1, 0, lambda: cpu.bloom_members(words, size, shape)
+    words = cpu.bloom_insert(bitmap, shape)
+    yield "Bloom filter of 5 %, test all", 1, 0, lambda: cpu.bloom_query(words, size, shape)
 
 
 def best(step: Step, repeats: int) -> float:

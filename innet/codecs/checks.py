@@ -19,7 +19,7 @@ _INT32 = np.dtype(np.int32)
 class Survey(NamedTuple):
     """What the reading that finds a gradient finite tells besides: the bits of the largest
     magnitude, how many elements are not zero, and, if that was asked for and they are few, indices
-    and values of these. See ``innet.kernels.Kernels.survey_and_pick``.
+    and values of these. See ``innet.kernels.Kernels.absmax_nnz_sparse``.
     """
 
     magnitude: int
@@ -56,9 +56,9 @@ def surveyed(
 ) -> tuple[Survey, int]:
     """The survey by these kernels; and the first index that is not finite, or -1."""
     if one_in is not None:
-        magnitude, nonzero, bad, picks = each.survey_and_pick(x, x.size // one_in)
+        magnitude, nonzero, bad, picks = each.absmax_nnz_sparse(x, x.size // one_in)
         return Survey(magnitude, nonzero, picks), bad
-    magnitude, nonzero, bad = each.survey(x)
+    magnitude, nonzero, bad = each.absmax_nnz(x)
     return Survey(magnitude, nonzero), bad
 
 

@@ -446,7 +446,7 @@ class Codec(NotCopyable):
 
     def _infinite(self, values: Floats) -> int:
         """How many are infinite; which is seen without writing as many booleans if none is."""
-        _, _, first = self._context.kernels.survey(values)
+        _, _, first = self._context.kernels.absmax_nnz(values)
         return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 

@@ -247,7 +247,8 @@ class Selector(Part[P]):
         """What is quantized and sent for what ``choose`` returned: of how many coordinates, and
         which of these with which values. By default it is what was chosen, of the gradient's.
 
-        Override it together with ``expand`` where coefficients are sent instead of elements.
+        Override it together with ``bitmap_to_indices`` where coefficients are sent instead of
+        elements.
         """
         return size, picks
 

@@ -1,6 +1,6 @@
 """Kernels: arrays in, arrays out, behind one name; no kernel knows what a codec or a packet is.
 
-``get("naive")`` is the oracle, plain numpy and Python that can be checked by reading;
+``get("reference")`` is the oracle, plain numpy and Python that can be checked by reading;
 ``get("cpu")`` is compiled by Numba, ``get("cuda")`` by numba-cuda for a GPU. They take the same
 arguments and return the same bits; those of ``cuda`` also take arrays that lie on the GPU.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from types import SimpleNamespace
 from typing import Protocol, cast
 
 from innet.core.errors import InputError, UnknownNameError
@@ -27,17 +28,30 @@ from innet.kernels.layout.limbs import Limbs
 
 __all__ = ["CountLayout", "Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
-_MODULES = {
-    "cpu": "innet.kernels.cpu",
-    "cuda": "innet.kernels.cuda",
-    "naive": "innet.kernels.reference.core",
-}
+#: Each name is a folder of ``innet.kernels`` in which every family of kernels has a file.
+_NAMES = ("cpu", "cuda", "reference")
+_FAMILIES = (
+    "bitmap",
+    "blocks",
+    "bloom",
+    "chunks",
+    "count_sketch",
+    "fixed_point",
+    "hadamard",
+    "lhc",
+    "limbs",
+    "low_rank",
+    "packing",
+    "residual",
+    "statistics",
+    "topk",
+)
 
 
 class Kernels(Protocol):
     """What every implementation provides; the modules named in ``names()`` are implementations."""
 
-    def survey(self, x: Floats, /) -> tuple[int, int, int]:
+    def absmax_nnz(self, x: Floats, /) -> tuple[int, int, int]:
         """One reading of x, shape (n,): what a quantizer and an input check need to know.
 
         Returns:
@@ -47,10 +61,10 @@ class Kernels(Protocol):
         """
         ...
 
-    def survey_and_pick(
+    def absmax_nnz_sparse(
         self, x: Floats, most: int, /
     ) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
-        """``survey``, and from the same reading the elements that are not zero: their indices,
+        """``absmax_nnz``, and from the same reading the elements that are not zero: their indices,
         ascending, and their values, both of shape (m,). None where there are more than ``most``.
         """
         ...
@@ -65,7 +79,8 @@ class Kernels(Protocol):
 
     def add_scaled(self, x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
         """X + weight · y, the product rounded to float32 before it is added, as weight is first;
-        and the bits of the largest magnitude of that, as ``survey`` gives them. It may be infinite.
+        and the bits of the largest magnitude of that, as ``absmax_nnz`` gives them. It may be
+        infinite.
         """
         ...
 
@@ -100,7 +115,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def reaching(self, x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
+    def select_threshold(self, x: Floats, threshold: float, /) -> tuple[Ints, Floats]:
         """The elements with |x| >= threshold > 0, compared without rounding.
 
         Returns:
@@ -108,29 +123,29 @@ class Kernels(Protocol):
         """
         ...
 
-    def reaching_residual(
+    def select_threshold_residual(
         self, gradient: Floats, residual: Floats, threshold: float, /
     ) -> tuple[Ints, Floats, Floats]:
-        """``reaching`` of gradient + residual, and that sum with the selected set to zero.
+        """``select_threshold`` of gradient + residual, and that sum with the selected set to zero.
 
         Where the sum is infinite or a NaN it reaches every threshold.
 
         Returns:
-            Indices and values as ``reaching``, and the rest, shape (n,): a new array.
+            Indices and values as ``select_threshold``, and the rest, shape (n,): a new array.
         """
         ...
 
-    def chunk_largest(self, x: Floats, chunk: int, /) -> Ints:
+    def chunk_argmax(self, x: Floats, chunk: int, /) -> Ints:
         """The index of the largest magnitude in each of the ceil(n / chunk) chunks of consecutive
         elements, of which the last may be shorter; of equal ones the first.
         """
         ...
 
-    def chunk_largest_sum(self, x: Floats, y: Floats, chunk: int, /) -> Ints:
-        """``chunk_largest`` of x + y, which is not written; it may be infinite."""
+    def chunk_argmax_sum(self, x: Floats, y: Floats, chunk: int, /) -> Ints:
+        """``chunk_argmax`` of x + y, which is not written; it may be infinite."""
         ...
 
-    def reaching_maxima(
+    def select_above_chunk_max(
         self, x: Floats, gradient: Floats, weight: float, chunk: int, /
     ) -> tuple[Ints, Floats]:
         """The elements with |x + weight · gradient| >= m > 0, computed in float64, m the largest
@@ -141,7 +156,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def smallest(self, x: Floats, least: float, /) -> tuple[float, int]:
+    def absmin_count(self, x: Floats, least: float, /) -> tuple[float, int]:
         """The smallest |x| >= least, infinity where there is none; and how many they are.
 
         Compared without rounding. Least is 0.0 for all elements.
@@ -158,7 +173,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def product(self, x: Floats, /) -> tuple[float, int]:
+    def abs_product(self, x: Floats, /) -> tuple[float, int]:
         """The product of all |x| that are not zero as f · 2**e with 1 <= f < 2.
 
         f is multiplied in float64 in the order in which ``moments`` adds, and so is the same
@@ -170,13 +185,14 @@ class Kernels(Protocol):
         """round(x · scale) in float64, half to even; the caller keeps the results in int32."""
         ...
 
-    def quantise_randomly(self, x: Floats, scale: float, key: int, /) -> Ints:
+    def quantize_stochastic(self, x: Floats, scale: float, key: int, /) -> Ints:
         """Round x · scale towards or away from zero by chance, without bias.
 
         t = floor(fl(|x| · scale · 2**32)), below 2**63, and for element i, modulo 2**64, r =
-        mix(key + (i + 1) · 0x9E3779B97F4A7C15) >> 32, with ``mix`` of ``innet.kernels.layout.lhc``.
-        The magnitude is (t + r) >> 32, rounded up with a probability of (t mod 2**32) / 2**32; the
-        sign is that of x. The caller keeps the results in int32.
+        mix(key + (i + 1) · 0x9E3779B97F4A7C15) >> 32, with ``mix`` of
+        ``innet.kernels.layout.hashing``. The magnitude is (t + r) >> 32, rounded up with a
+        probability of (t mod 2**32) / 2**32; the sign is that of x. The caller keeps the results in
+        int32.
 
         Args:
             x: shape (n,).
@@ -185,21 +201,21 @@ class Kernels(Protocol):
         """
         ...
 
-    def dequantise(self, integers: Ints, step: float, /) -> Floats:
+    def dequantize(self, integers: Ints, step: float, /) -> Floats:
         """Integers · step, computed in float64 and rounded to float32, infinite where too large."""
         ...
 
-    def grain(self, x: Floats, /) -> int:
+    def lowest_exponent(self, x: Floats, /) -> int:
         """The exponent of the lowest bit that is set in any element: all are multiples of
-        2**grain. Between -149 and 127; 128 where every element is zero.
+        2**exponent. Between -149 and 127; 128 where every element is zero.
         """
         ...
 
-    def split(self, x: Floats, limbs: Limbs, /) -> Ints:
+    def split_limbs(self, x: Floats, limbs: Limbs, /) -> Ints:
         """The limbs of every element, shape (count · n,): all lowest ones, then the next."""
         ...
 
-    def join(self, sums: Ints, limbs: Limbs, /) -> Floats:
+    def join_limbs(self, sums: Ints, limbs: Limbs, /) -> Floats:
         """The float32 nearest to the number whose limbs add up to ``sums``, shape (count · n,).
 
         Half to even, with one rounding, however many limbs; infinite where IEEE 754 rounds to
@@ -249,7 +265,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def hadamard_back(
+    def hadamard_inverse(
         self, integers: Ints, steps: Doubles, block: int, key: int, size: int, /
     ) -> Floats:
         """The first ``size`` elements of D · H · integers · step, in float64, rounded to float32.
@@ -259,7 +275,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def quantise_to_table(
+    def quantize_to_table(
         self, integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
     ) -> Ints:
         """To one of the two entries of a table that are next to it, by chance, without bias.
@@ -315,7 +331,7 @@ class Kernels(Protocol):
         """A dense array, shape (size,), with integers at indices and 0 elsewhere."""
         ...
 
-    def mark(self, indices: Ints | None, integers: Ints, size: int, /) -> Ints:
+    def nonzero_bitmap(self, indices: Ints | None, integers: Ints, size: int, /) -> Ints:
         """A bitmap, ceil(size / 32) words, of the elements whose integers are not zero.
 
         Args:
@@ -325,7 +341,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def align(self, indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+    def gather_sparse(self, indices: Ints, integers: Ints, places: Ints, /) -> Ints:
         """The integers at the places, 0 where there is none.
 
         Args:
@@ -342,7 +358,7 @@ class Kernels(Protocol):
         """How many bits are set."""
         ...
 
-    def expand(self, bitmap: Ints, size: int, /) -> Ints:
+    def bitmap_to_indices(self, bitmap: Ints, size: int, /) -> Ints:
         """The indices of the set bits below size, ascending."""
         ...
 
@@ -360,7 +376,7 @@ class Kernels(Protocol):
         """A dense array, shape (size,), of which ``words`` are ``gather_blocks``; 0 elsewhere."""
         ...
 
-    def count_sketch(self, x: Floats, layout: CountLayout, /) -> Floats:
+    def count_sketch_encode(self, x: Floats, layout: CountLayout, /) -> Floats:
         """The cells of x's count sketch, shape (layout.cells,): signed sums of the elements.
 
         The sums are of integers, round(x · 2**s) in int64 with 2**s the power of two for which the
@@ -369,7 +385,7 @@ class Kernels(Protocol):
         """
         ...
 
-    def count_estimate(self, sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
+    def count_sketch_estimate(self, sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
         """For each element the median of its cells over the rows, with its signs; shape (size,).
 
         The cells are above -2**31. The median is taken of integers and then rounded to float32.
@@ -412,15 +428,15 @@ class Kernels(Protocol):
         """
         ...
 
-    def bloom_fill(self, bitmap: Ints, shape: Filter, /) -> Ints:
+    def bloom_insert(self, bitmap: Ints, shape: Filter, /) -> Ints:
         """The Bloom filter of the bitmap's elements, ``shape.words`` words."""
         ...
 
-    def bloom_members(self, words: Ints, size: int, shape: Filter, /) -> Ints:
+    def bloom_query(self, words: Ints, size: int, shape: Filter, /) -> Ints:
         """A bitmap of the elements below size whose bits are all set in the filter."""
         ...
 
-    def lhc_unlock(self, bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+    def lhc_unblock(self, bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
         """Elements without which a sketch of the bitmap's can be peeled to the end, as a bitmap.
 
         Peel; take the first element that is left; and so on until none is. Once the values of the
@@ -437,8 +453,8 @@ def get(name: str) -> Kernels:
         MissingToolError: they cannot run here; the message says what they lack.
         InputError: Numba is told not to compile.
     """
-    if name not in _MODULES:
-        raise UnknownNameError("kernels", name, _MODULES)
+    if name not in _NAMES:
+        raise UnknownNameError("kernels", name, _NAMES)
     if name == "cpu":
         _refuse_without_compiler()
     if name == "cuda" and (error := gpu.missing()):
@@ -458,9 +474,20 @@ def _refuse_without_compiler() -> None:
 
 @cache
 def _loaded(name: str) -> Kernels:
-    return cast("Kernels", importlib.import_module(_MODULES[name]))
+    """All that ``Kernels`` lists, from whichever family's file defines it."""
+    wanted = {each for each in vars(Kernels) if not each.startswith("_")}
+    found: dict[str, object] = {}
+    for family in _FAMILIES:
+        module = vars(importlib.import_module(f"innet.kernels.{name}.{family}"))
+        # What a file imports from another family is that one's.
+        here = {
+            each for each in wanted & module.keys() if module[each].__module__ == module["__name__"]
+        }
+        found.update((each, module[each]) for each in here)
+    assert found.keys() == wanted, f"{name} lacks {sorted(wanted - found.keys())}"
+    return cast("Kernels", SimpleNamespace(__name__=name, **found))
 
 
 def names() -> list[str]:
     """The names of the kernels that can run here."""
-    return sorted(name for name in _MODULES if name != "cuda" or gpu.missing() is None)
+    return [name for name in _NAMES if name != "cuda" or gpu.missing() is None]

@@ -253,7 +253,7 @@ def _taken_up(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | No
     """The gradient, whether it is finite, and why it cannot be reduced."""
     try:
         gradient = work.load()
-        _, _, bad = kernels.get("cpu").survey(gradient)
+        _, _, bad = kernels.get("cpu").absmax_nnz(gradient)
         if bad < 0:
             work.codec.check(gradient)
         return gradient, bad < 0, None

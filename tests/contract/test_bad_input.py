@@ -189,6 +189,6 @@ def test_other_numbers_of_workers_are_noticed():
 
 def test_kernels_and_spelt_out_defaults_are_no_disagreement():
     spelt = {"preset": "topk", "selector": {"ratio": None, "k": None}, "carrier": {"name": "lhc"}}
-    codecs = [build_codec("topk"), build_codec(spelt, worker=1, kernels="naive")]
+    codecs = [build_codec("topk"), build_codec(spelt, worker=1, kernels="reference")]
     job = [np.linspace(-1, 1, 300, dtype=np.float32)] * 2
     assert all_reduce(codecs, job)[0].sum.any()

@@ -180,13 +180,13 @@ def test_a_fixed_size_is_that_of_any_gradient(spec):
 
 
 @each_codec
-@pytest.mark.parametrize("kernels", [name for name in kernel_sets.names() if name != "naive"])
+@pytest.mark.parametrize("kernels", [name for name in kernel_sets.names() if name != "reference"])
 def test_the_kernels_make_no_difference(spec, kernels):
     rng = np.random.default_rng(1)
     job = [np.where(rng.random(3000) < 0.05, rng.standard_normal(3000), 0).astype("f4")] * 3
     segments = {}
     outcomes = {}
-    for name in ("naive", kernels):
+    for name in ("reference", kernels):
         sent = segments.setdefault(name, [])
         outcomes[name] = all_reduce(
             workers(spec, 3, kernels=name),
@@ -195,8 +195,8 @@ def test_the_kernels_make_no_difference(spec, kernels):
                 [[(s.operation, s.words.tobytes()) for s in own] for own in each]
             ),
         )[0]
-    assert segments["naive"] == segments[kernels]
-    assert_same_outcome(outcomes["naive"], outcomes[kernels])
+    assert segments["reference"] == segments[kernels]
+    assert_same_outcome(outcomes["reference"], outcomes[kernels])
 
 
 @each_codec

@@ -15,7 +15,7 @@ from innet.core.errors import InputError
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 from innet.kernels.cuda.device import SIMULATED
 
-naive = kernels.get("naive")
+naive = kernels.get("reference")
 gpu = kernels.get("cuda")
 
 SMALL = st.sampled_from((0, 1, 2, 31, 32, 33, 65, 130, 257))
@@ -33,10 +33,10 @@ def vector(data, size=None):
 @given(st.data())
 def test_survey_and_grain(data):
     x = vector(data)
-    assert_same(gpu.survey(x), naive.survey(x))
+    assert_same(gpu.absmax_nnz(x), naive.absmax_nnz(x))
     most = data.draw(st.sampled_from((0, x.size // 8, x.size)))
-    assert_same(gpu.survey_and_pick(x, most), naive.survey_and_pick(x, most))
-    assert_same(gpu.grain(x[:1000]), naive.grain(x[:1000]))
+    assert_same(gpu.absmax_nnz_sparse(x, most), naive.absmax_nnz_sparse(x, most))
+    assert_same(gpu.lowest_exponent(x[:1000]), naive.lowest_exponent(x[:1000]))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -44,7 +44,7 @@ def test_survey_and_grain(data):
 def test_survey_finds_the_first_value_that_is_not_finite(bad, size, index):
     x = np.ones(size, np.float32)
     x[index:] = bad
-    assert gpu.survey(x)[2] == gpu.survey_and_pick(x, 9)[2] == index
+    assert gpu.absmax_nnz(x)[2] == gpu.absmax_nnz_sparse(x, 9)[2] == index
 
 
 @some_examples
@@ -84,10 +84,10 @@ def test_threshold(data):
     tops = st.sampled_from((1e-60, gradients.TINIEST, 0.5, 1.0, 1 / 3, 3.0, 1e30, 1e39, np.inf))
     threshold = float(np.abs(x).max(initial=0)) or data.draw(tops)
     for each in (threshold, data.draw(tops)):
-        assert_same(gpu.reaching(x, each), naive.reaching(x, each))
+        assert_same(gpu.select_threshold(x, each), naive.select_threshold(x, each))
     other = residual.copy()
-    found = gpu.reaching_residual(x, residual, threshold)
-    assert_same(found, naive.reaching_residual(x, residual, threshold))
+    found = gpu.select_threshold_residual(x, residual, threshold)
+    assert_same(found, naive.select_threshold_residual(x, residual, threshold))
     assert_same(residual, other)
 
 
@@ -97,10 +97,10 @@ def test_statistics(data):
     x = vector(data)
     middle = float(np.median(np.abs(x))) if x.size else 1.0
     for least in (0.0, middle, 1e39):
-        assert gpu.smallest(x, least) == naive.smallest(x, least)
+        assert gpu.absmin_count(x, least) == naive.absmin_count(x, least)
         for shift in (0.0, middle):
             assert gpu.moments(x, shift, least) == naive.moments(x, shift, least)
-    assert gpu.product(x) == naive.product(x)
+    assert gpu.abs_product(x) == naive.abs_product(x)
 
 
 @pytest.mark.parametrize("size", [511, 512, 513, 1300])
@@ -108,7 +108,7 @@ def test_statistics_of_several_rows_of_lanes(size):
     x = np.random.default_rng(size).standard_cauchy(size).astype(np.float32)
     x[::97] = gradients.TINIEST
     assert gpu.moments(x, 0.1, 0.2) == naive.moments(x, 0.1, 0.2)
-    assert gpu.product(x) == naive.product(x)
+    assert gpu.abs_product(x) == naive.abs_product(x)
 
 
 @some_examples
@@ -134,7 +134,7 @@ def test_fixed_point(data):
     integers = gpu.quantize(x, scale)
     assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
-        assert_same(gpu.dequantise(integers, step), naive.dequantise(integers, step))
+        assert_same(gpu.dequantize(integers, step), naive.dequantize(integers, step))
 
 
 @some_examples
@@ -144,7 +144,7 @@ def test_rounding_by_chance(data):
     largest = float(np.abs(x).max(initial=0)) or 1.0
     scale = data.draw(st.sampled_from((2**20, 127, 1.5))) / largest
     key = data.draw(st.integers(0, 2**64 - 1))
-    assert_same(gpu.quantise_randomly(x, scale, key), naive.quantise_randomly(x, scale, key))
+    assert_same(gpu.quantize_stochastic(x, scale, key), naive.quantize_stochastic(x, scale, key))
 
 
 def test_quantise_rounds_half_to_even():
@@ -157,14 +157,14 @@ def test_quantise_rounds_half_to_even():
 def test_limbs(data):
     x = vector(data, data.draw(SMALL))
     workers = data.draw(st.sampled_from((1, 3, 64, 2**24)))
-    magnitude, _, _ = naive.survey(x)
-    limbs = Limbs.of(magnitude, min(naive.grain(x), 127), workers)
-    parts = gpu.split(x, limbs)
-    assert_same(parts, naive.split(x, limbs))
-    assert_same(gpu.join(parts, limbs), naive.join(parts, limbs))
+    magnitude, _, _ = naive.absmax_nnz(x)
+    limbs = Limbs.of(magnitude, min(naive.lowest_exponent(x), 127), workers)
+    parts = gpu.split_limbs(x, limbs)
+    assert_same(parts, naive.split_limbs(x, limbs))
+    assert_same(gpu.join_limbs(parts, limbs), naive.join_limbs(parts, limbs))
     rng = np.random.default_rng(data.draw(gradients.seeds))
     sums = rng.integers(-(2**31) + 1, 2**31, parts.size).astype(np.int32)
-    assert_same(gpu.join(sums, limbs), naive.join(sums, limbs))
+    assert_same(gpu.join_limbs(sums, limbs), naive.join_limbs(sums, limbs))
 
 
 @some_examples
@@ -175,13 +175,13 @@ def test_bitmaps_scatter_and_blocks(case):
     indices = np.flatnonzero(dense).astype(np.int32)
     bitmap = naive.block_bitmap(dense, 1)
     assert_same(gpu.popcount(bitmap), indices.size)
-    assert_same(gpu.expand(bitmap, size), indices)
-    assert_same(gpu.expand(~bitmap, size), np.flatnonzero(dense == 0).astype(np.int32))
+    assert_same(gpu.bitmap_to_indices(bitmap, size), indices)
+    assert_same(gpu.bitmap_to_indices(~bitmap, size), np.flatnonzero(dense == 0).astype(np.int32))
     assert_same(gpu.scatter(indices, dense[indices], size), dense)
     for block in (5, 100):
         flags = naive.block_bitmap(dense, block)
         assert_same(gpu.block_bitmap(dense, block), flags)
-        blocks = naive.expand(flags, -(-size // block))
+        blocks = naive.bitmap_to_indices(flags, -(-size // block))
         words = naive.gather_blocks(dense, blocks, block)
         assert_same(gpu.gather_blocks(dense, blocks, block), words)
         assert_same(gpu.scatter_blocks(blocks, words, block, size), dense)
@@ -192,13 +192,15 @@ def test_bitmaps_scatter_and_blocks(case):
 def test_largest_of_chunks(data):
     x = vector(data)
     for chunk in (9, 100):
-        largest = naive.chunk_largest(x, chunk)
-        assert_same(gpu.chunk_largest(x, chunk), largest)
+        largest = naive.chunk_argmax(x, chunk)
+        assert_same(gpu.chunk_argmax(x, chunk), largest)
         gradient = vector(data, x.size)
-        of_sum = naive.chunk_largest_sum(x, gradient, chunk)
-        assert_same(gpu.chunk_largest_sum(x, gradient, chunk), of_sum)
+        of_sum = naive.chunk_argmax_sum(x, gradient, chunk)
+        assert_same(gpu.chunk_argmax_sum(x, gradient, chunk), of_sum)
         arguments = x, gradient, data.draw(st.sampled_from((0.0, 0.3, 1.0))), chunk
-        assert_same(gpu.reaching_maxima(*arguments), naive.reaching_maxima(*arguments))
+        assert_same(
+            gpu.select_above_chunk_max(*arguments), naive.select_above_chunk_max(*arguments)
+        )
 
 
 @some_examples
@@ -211,19 +213,19 @@ def test_sketch(case):
     places = np.union1d(np.flatnonzero(dense), np.arange(0, size, 7)).astype(np.int32)
     encoded = gpu.lhc_encode(places, dense[places], size, layout)
     assert_same(encoded, (bitmap, sketch))
-    assert_same(gpu.mark(None, dense, size), bitmap)
-    assert_same(gpu.mark(places, dense[places], size), bitmap)
+    assert_same(gpu.nonzero_bitmap(None, dense, size), bitmap)
+    assert_same(gpu.nonzero_bitmap(places, dense[places], size), bitmap)
     some = places[1::2].copy()
     for own, wanted in ((places, some), (some, places)):
-        found = naive.align(own, dense[own], wanted)
-        assert_same(gpu.align(own, dense[own], wanted), found)
+        found = naive.gather_sparse(own, dense[own], wanted)
+        assert_same(gpu.gather_sparse(own, dense[own], wanted), found)
     occupancy = naive.lhc_occupancy(bitmap, size, layout)
     assert_same(gpu.lhc_occupancy(bitmap, size, layout), occupancy)
     peeled = naive.lhc_peel(bitmap, sketch, size, layout)
     assert_same(gpu.lhc_peel(bitmap, sketch, size, layout), peeled)
     if naive.popcount(peeled[1]) <= 200:  # the oracle peels anew for each element that it takes
-        asked = naive.lhc_unlock(bitmap, size, layout)
-        assert_same(gpu.lhc_unlock(bitmap, size, layout), asked)
+        asked = naive.lhc_unblock(bitmap, size, layout)
+        assert_same(gpu.lhc_unblock(bitmap, size, layout), asked)
 
 
 def test_a_peel_of_many_rounds():
@@ -247,8 +249,8 @@ def test_bits_past_the_last_element_are_ignored():
     (items, integers), missing = gpu.lhc_peel(bitmap, sketch, 3, layout)
     assert (items.tolist(), integers.tolist()) == ([0, 2], [5, -7])
     assert not missing.any()
-    assert not gpu.lhc_unlock(bitmap, 3, layout).any()
-    assert gpu.expand(bitmap, 3).tolist() == [0, 2]
+    assert not gpu.lhc_unblock(bitmap, 3, layout).any()
+    assert gpu.bitmap_to_indices(bitmap, 3).tolist() == [0, 2]
     assert gpu.lhc_occupancy(bitmap, 3, layout).sum() == 6
 
 
@@ -259,10 +261,10 @@ def test_filter(data):
     bitmap = bitmap_of(dense != 0)
     words = data.draw(st.sampled_from((1, 2, 7, 100)))
     shape = Filter(words, data.draw(st.integers(1, 31)), data.draw(st.integers(0, 2**63 - 1)))
-    filled = naive.bloom_fill(bitmap, shape)
-    assert_same(gpu.bloom_fill(bitmap, shape), filled)
-    members = naive.bloom_members(filled, dense.size, shape)
-    assert_same(gpu.bloom_members(filled, dense.size, shape), members)
+    filled = naive.bloom_insert(bitmap, shape)
+    assert_same(gpu.bloom_insert(bitmap, shape), filled)
+    members = naive.bloom_query(filled, dense.size, shape)
+    assert_same(gpu.bloom_query(filled, dense.size, shape), members)
 
 
 @some_examples
@@ -271,11 +273,11 @@ def test_count_sketch(data):
     x = vector(data)
     rows, columns = data.draw(st.sampled_from(((3, 1), (5, 7), (31, 20), (3, 256), (5, 999))))
     layout = CountLayout(rows, columns, data.draw(st.integers(0, 2**63 - 1)))
-    assert_same(gpu.count_sketch(x, layout), naive.count_sketch(x, layout))
+    assert_same(gpu.count_sketch_encode(x, layout), naive.count_sketch_encode(x, layout))
     rng = np.random.default_rng(data.draw(gradients.seeds))
     sketch = rng.integers(-(2**31) + 1, 2**31, layout.cells).astype(np.int32)
-    estimates = naive.count_estimate(sketch, x.size, layout)
-    assert_same(gpu.count_estimate(sketch, x.size, layout), estimates)
+    estimates = naive.count_sketch_estimate(sketch, x.size, layout)
+    assert_same(gpu.count_sketch_estimate(sketch, x.size, layout), estimates)
 
 
 @some_examples
@@ -304,12 +306,12 @@ def test_hadamard(data):
     assert_same(gpu.hadamard(x, scales, block, key), rotated)
     back = rotated // block
     arguments = scales * 2.0**-40, block, key, x.size
-    assert_same(gpu.hadamard_back(back, *arguments), naive.hadamard_back(back, *arguments))
+    assert_same(gpu.hadamard_inverse(back, *arguments), naive.hadamard_inverse(back, *arguments))
     table = np.array([0, 2, 5, 9], np.int32)
     coarse = np.full(squares.size, 3 * 2.0**-30 * block / np.sqrt(block))
     assert_same(
-        gpu.quantise_to_table(rotated, coarse, table, block, key),
-        naive.quantise_to_table(rotated, coarse, table, block, key),
+        gpu.quantize_to_table(rotated, coarse, table, block, key),
+        naive.quantize_to_table(rotated, coarse, table, block, key),
     )
 
 

@@ -71,7 +71,7 @@ class Block(Carrier[BlockSettings]):
             integers = kernels.scatter(contribution.indices, integers, size)
         (union,) = yield [Segment(ReduceOp.OR, kernels.block_bitmap(integers, block))]
         blocks = -(-size // block)
-        present = kernels.expand(union, blocks)
+        present = kernels.bitmap_to_indices(union, blocks)
         details = {"blocks": blocks, "union_blocks": int(present.size)}
         if present.size == blocks:
             (total,) = yield [Segment(ReduceOp.SUM, integers)]

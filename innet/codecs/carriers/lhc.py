@@ -98,12 +98,12 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         )
         index = bitmap
         if chosen.filter is not None:
-            index = kernels.bloom_fill(bitmap, chosen.filter)
+            index = kernels.bloom_insert(bitmap, chosen.filter)
         self._sketches += 1
         union, summed = yield [Segment(ReduceOp.OR, index), Segment(ReduceOp.SUM, sketch)]
         watch.enter("decode")
         if chosen.filter is not None:
-            union = kernels.bloom_members(union, size, chosen.filter)
+            union = kernels.bloom_query(union, size, chosen.filter)
         found, missing = kernels.lhc_peel(union, summed, size, layout)
         asked, stalled = 0, kernels.popcount(missing)
         if stalled:
@@ -148,12 +148,12 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
             How many words it took.
         """
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
-        asked = kernels.lhc_unlock(missing, size, layout)
-        places = kernels.expand(asked, size)
+        asked = kernels.lhc_unblock(missing, size, layout)
+        places = kernels.bitmap_to_indices(asked, size)
         if contribution.indices is None:
             own = kernels.gather_blocks(contribution.integers, places, 1)
         else:
-            own = kernels.align(contribution.indices, contribution.integers, places)
+            own = kernels.gather_sparse(contribution.indices, contribution.integers, places)
         (answer,) = yield [Segment(ReduceOp.SUM, own)]
         listed, integers = found
         integers[np.searchsorted(listed, places)] = answer

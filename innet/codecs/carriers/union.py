@@ -103,20 +103,20 @@ class Union(SupportSizeCarrier[UnionSettings]):
         watch: Stopwatch,
     ) -> Rounds:
         kernels, size, integers = self.context.kernels, support_size.size, contribution.integers
-        index = kernels.mark(contribution.indices, integers, size)
+        index = kernels.nonzero_bitmap(contribution.indices, integers, size)
         if shape is not None:
-            index = kernels.bloom_fill(index, shape)
+            index = kernels.bloom_insert(index, shape)
             self._sketches += 1
         (union,) = yield [Segment(ReduceOp.OR, index)]
         if shape is not None:
-            union = kernels.bloom_members(union, size, shape)
-        places = kernels.expand(union, size)
+            union = kernels.bloom_query(union, size, shape)
+        places = kernels.bitmap_to_indices(union, size)
         summed = np.empty(0, np.int32)
         if places.size:  # else all values were rounded to zero
             if contribution.indices is None:
                 own = kernels.gather_blocks(integers, places, 1)
             else:
-                own = kernels.align(contribution.indices, integers, places)
+                own = kernels.gather_sparse(contribution.indices, integers, places)
             (summed,) = yield [Segment(ReduceOp.SUM, own)]
         watch.enter("decode")
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.

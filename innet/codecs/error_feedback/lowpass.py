@@ -145,7 +145,7 @@ class LowPass(Residual):
             own, _ = kernels.add_scaled(memory, gradient, 1.0)
             # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
             kept = (1 - self._beta) * memory + np.float32(0)
-            bits, *_ = kernels.survey(kept)
+            bits, *_ = kernels.absmax_nnz(kept)
         largest = float(np.int32(bits).view(np.float32))
         return _Filtered(memory, gradient, kept, own, largest)
 

@@ -105,7 +105,7 @@ class Momentum(Residual):
         self.residual[place] = rest
         self.velocity[place] = 0
         if LARGEST in selector.capabilities.provides and selector.verbatim:
-            fastest, *_ = self.context.kernels.survey(self.velocity)
+            fastest, *_ = self.context.kernels.absmax_nnz(self.velocity)
             self._reach = _reach(float(np.int32(fastest).view(np.float32)), values)
         return indices, values
 
@@ -171,7 +171,7 @@ class Momentum(Residual):
             magnitudes = np.abs(self.velocity) * self._momentum
             magnitudes += np.abs(residual)
             magnitudes += np.abs(gradient)
-        *_, bad = self.context.kernels.survey(magnitudes)
+        *_, bad = self.context.kernels.absmax_nnz(magnitudes)
         if bad >= 0:
             raise GradientError(
                 f"the gradient of worker {self.context.worker} may overflow float32 at index {bad} "

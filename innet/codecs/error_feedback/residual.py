@@ -135,7 +135,7 @@ class Residual(ErrorFeedback[Settings]):
     def _check_sum(self, gradient: Floats, residual: Floats) -> None:
         check_gradient(gradient, self.context.worker)
         with np.errstate(over="ignore"):
-            *_, bad = self.context.kernels.survey(gradient + residual)
+            *_, bad = self.context.kernels.absmax_nnz(gradient + residual)
         if bad >= 0:
             raise GradientError(
                 f"the gradient of worker {self.context.worker} plus its residual overflows float32 "

@@ -51,12 +51,12 @@ class Exact(Quantizer[Settings]):
     )
 
     def announce(self, selection: Selection) -> list[Segment]:
-        grain = self.context.kernels.grain(selection.values)
-        return [Segment(ReduceOp.MAX, np.array([selection.magnitude, -grain], np.int32))]
+        exponent = self.context.kernels.lowest_exponent(selection.values)
+        return [Segment(ReduceOp.MAX, np.array([selection.magnitude, -exponent], np.int32))]
 
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
-        magnitude, grain = int(answers[0][0]), -int(answers[0][1])
-        limbs = Limbs.of(magnitude, grain, workers) if magnitude else None
+        magnitude, exponent = int(answers[0][0]), -int(answers[0][1])
+        limbs = Limbs.of(magnitude, exponent, workers) if magnitude else None
         return ExactScaling(self.context.kernels, limbs)
 
 
@@ -70,15 +70,15 @@ class ExactScaling(Scaling):
     def __init__(self, kernels: Kernels, limbs: Limbs | None) -> None:
         self._kernels = kernels
         self.limbs = Limbs(0, 1, 1) if limbs is None else limbs
-        self.scale = 0.0 if limbs is None else 2.0**-limbs.grain
+        self.scale = 0.0 if limbs is None else 2.0**-limbs.exponent
 
     def quantize(self, values: Floats) -> Ints:
         """Shape (limbs · n,): the lowest limbs of all values, then the next ones."""
-        return self._kernels.split(values, self.limbs)
+        return self._kernels.split_limbs(values, self.limbs)
 
     def dequantise(self, integers: Ints) -> Floats:
         """The float32 numbers nearest to what limbs of that shape add up to."""
-        return self._kernels.join(integers, self.limbs)
+        return self._kernels.join_limbs(integers, self.limbs)
 
     def contribute(self, selection: Selection) -> Contribution:
         """Limb after limb of the whole gradient: element i of limb k is at k · size + i.

@@ -72,7 +72,7 @@ class FixedScaling(Scaling):
         return self._kernels.quantize(values, self.scale)
 
     def dequantise(self, integers: Ints) -> Floats:
-        return self._kernels.dequantise(integers, self.step)
+        return self._kernels.dequantize(integers, self.step)
 
 
 def never_infinite(step: float) -> bool:

@@ -102,10 +102,10 @@ class QsgdScaling(Scaling):
         self.bound = levels
 
     def quantize(self, values: Floats) -> Ints:
-        return self._kernels.quantise_randomly(values, self.scale, self._key)
+        return self._kernels.quantize_stochastic(values, self.scale, self._key)
 
     def dequantise(self, integers: Ints) -> Floats:
-        return self._kernels.dequantise(integers, self.step)
+        return self._kernels.dequantize(integers, self.step)
 
 
 def _key(seed: int, worker: int, step: int) -> int:

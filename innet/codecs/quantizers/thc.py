@@ -214,7 +214,7 @@ class ThcScaling(Scaling):
         # From the fine integers, sqrt(n) · fine to 1, to the table's, g / (2·M) to 1.
         unit = 2 * self._ranges * np.sqrt(lengths) * fine
         coarse = np.divide(self._granularity, unit, out=np.zeros_like(unit), where=unit > 0)
-        integers = self._kernels.quantise_to_table(
+        integers = self._kernels.quantize_to_table(
             rotated, coarse, self._entries, self._block, self._rounding
         )
         integers -= np.int32(self._middle)
@@ -248,7 +248,7 @@ class ThcScaling(Scaling):
         steps = self._ranges / (self._granularity * np.sqrt(lengths))
         # Twice the entries, less what is in the middle: an odd granularity has it at a half.
         centred = 2 * integers - np.int32(workers * (self._granularity % 2))
-        return self._kernels.hadamard_back(centred, steps, self._block, self._signs, self._size)
+        return self._kernels.hadamard_inverse(centred, steps, self._block, self._signs, self._size)
 
 
 def _lengths(size: int, block: int) -> Doubles:

@@ -94,7 +94,7 @@ class AdaComp(Selector[AdaCompSettings]):
     def _of_layer(self, x: Floats, gradient: Floats, width: int, start: int) -> tuple[Ints, Floats]:
         kernels = self.context.kernels
         weight = self.parameters.scale_factor - 1
-        indices, maxima = kernels.reaching_maxima(x, gradient, weight, width)
+        indices, maxima = kernels.select_above_chunk_max(x, gradient, weight, width)
         if not indices.size:
             return indices, np.empty(0, np.float32)
         mean = np.float32(maxima[maxima > 0].mean(dtype=np.float64))

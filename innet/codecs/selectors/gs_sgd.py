@@ -100,8 +100,8 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
         if layout is None:
             return None, x
         kernels = self.context.kernels
-        cells = kernels.count_sketch(x, layout)
-        magnitude, _, _ = kernels.survey(cells)
+        cells = kernels.count_sketch_encode(x, layout)
+        magnitude, _, _ = kernels.absmax_nnz(cells)
         (largest,) = yield [Segment(ReduceOp.MAX, np.array([magnitude], np.int32))]
         scaling = FixedScaling(kernels, float(largest.view(np.float32)[0]), workers)
         count = self.candidates(x.size)
@@ -109,7 +109,7 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
             indices = np.arange(count, dtype=np.int32)
         else:
             (summed,) = yield [Segment(ReduceOp.SUM, scaling.quantize(cells))]
-            indices, _ = kernels.top_k(kernels.count_estimate(summed, x.size, layout), count)
+            indices, _ = kernels.top_k(kernels.count_sketch_estimate(summed, x.size, layout), count)
         return indices, x[indices]
 
     def conclude(self, total: Floats) -> Ints | None:

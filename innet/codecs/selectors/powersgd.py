@@ -309,7 +309,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
             held(kernels.project_rows(layer.matrix(x), layer.columns, right))
             for layer, right in self._right_factors(layers)
         ]
-        largest = np.array([kernels.survey(each)[0] for each in own], np.int32)
+        largest = np.array([kernels.absmax_nnz(each)[0] for each in own], np.int32)
         (answer,) = yield [Segment(ReduceOp.MAX, largest)]
         scalings = [FixedScaling(kernels, float(each), workers) for each in answer.view(np.float32)]
         summed = np.zeros(sum(each.size for each in own), np.int32)

@@ -111,7 +111,7 @@ class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
         stride = max(1, x.size // math.ceil(count))
         sample = np.ascontiguousarray(x[:: stride - (stride % 2 == 0)])
         _, values = self.context.kernels.top_k(sample, _share(ratio, sample.size))
-        return max(_TINIEST, self.context.kernels.smallest(values, 0.0)[0])
+        return max(_TINIEST, self.context.kernels.absmin_count(values, 0.0)[0])
 
 
 def _share(ratio: float, size: int) -> int:

@@ -221,9 +221,9 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
                 part = x[layer] if y is None else x[layer] + y[layer]
                 indices, _ = kernels.top_k(part, self._count(layer, rate))
             elif y is None:
-                indices = kernels.chunk_largest(x[layer], rate)
+                indices = kernels.chunk_argmax(x[layer], rate)
             else:
-                indices = kernels.chunk_largest_sum(x[layer], y[layer], rate)
+                indices = kernels.chunk_argmax_sum(x[layer], y[layer], rate)
             chosen.append(indices + np.int32(layer.start) if layer.start else indices)
         return np.concatenate(chosen) if len(chosen) > 1 else chosen[0]
 

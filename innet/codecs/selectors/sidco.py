@@ -46,7 +46,7 @@ class Tail:
     @classmethod
     def of(cls, kernels: Kernels, x: Floats, least: float) -> Tail:
         """Those that reach ``least``."""
-        return cls(kernels, x, least, *kernels.smallest(x, least))
+        return cls(kernels, x, least, *kernels.absmin_count(x, least))
 
     def moments(self, shift: float) -> tuple[float, float]:
         """The sums of |x| - shift and of its square."""
@@ -104,7 +104,7 @@ def gamma(tail: Tail, share: float) -> float:
     """
     total, _ = tail.moments(0.0)
     mean = total / tail.count
-    fraction, exponent = tail.kernels.product(tail.x)
+    fraction, exponent = tail.kernels.abs_product(tail.x)
     s = math.log(mean) - (math.log(fraction) + exponent * math.log(2)) / tail.count
     if s < 1e-12:  # all magnitudes are equal, but for what rounding leaves of the logarithms
         return tail.smallest

@@ -42,7 +42,7 @@ class Threshold(Selector[ThresholdSettings]):
 
     def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
         kernels, threshold = self.context.kernels, self.parameters.threshold
-        indices, values, rest = kernels.reaching_residual(gradient, residual, threshold)
+        indices, values, rest = kernels.select_threshold_residual(gradient, residual, threshold)
         if not indices.size:
             indices, values = largest(kernels, rest)
             rest[indices] = 0
@@ -51,7 +51,7 @@ class Threshold(Selector[ThresholdSettings]):
 
 def reaching_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:
     """Indices and values of |x| >= threshold; where there are none, of the largest element."""
-    indices, values = kernels.reaching(x, threshold)
+    indices, values = kernels.select_threshold(x, threshold)
     return (indices, values) if indices.size else largest(kernels, x)
 
 

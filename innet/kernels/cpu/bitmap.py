@@ -7,7 +7,7 @@ import numpy as np
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu.intrinsics import set_bits, trailing_zeros
+from innet.kernels.cpu.intrinsics import STRETCH, below_16, flag_32, put, set_bits, trailing_zeros
 
 _ONE = np.uint64(1)
 AT_ONCE = 16  # places past the last index that ``list_bits`` may write to
@@ -18,9 +18,9 @@ def popcount(bitmap: Ints, /) -> int:
     return int(_popcount(bitmap.view(np.uint32)))
 
 
-def expand(bitmap: Ints, size: int, /) -> Ints:
-    """See ``innet.kernels.Kernels.expand``."""
-    return expand_words(without_tail(bitmap, size))
+def bitmap_to_indices(bitmap: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.bitmap_to_indices``."""
+    return words_to_indices(without_tail(bitmap, size))
 
 
 def without_tail(bitmap: Ints, size: int) -> Words:
@@ -34,7 +34,7 @@ def without_tail(bitmap: Ints, size: int) -> Words:
     return words
 
 
-def expand_words(words: Words) -> Ints:
+def words_to_indices(words: Words) -> Ints:
     """The indices of all set bits, ascending."""
     count = int(_popcount(words))
     indices: Ints = buffers.empty(count + AT_ONCE, np.int32)
@@ -117,3 +117,95 @@ def _list_few(words: Words, base: int, indices: Ints) -> int:
             pair &= pair - _ONE
             found += 1
     return found
+
+
+# ----------------------------------------------------------------------------
+# Sparse integers: a bitmap of what is not zero, and what they are at given places.
+
+
+def nonzero_bitmap(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.nonzero_bitmap``."""
+    bitmap: Words = buffers.zeros(-(-size // 32), np.uint32)
+    if indices is None:
+        _nonzero_bitmap_dense(integers, bitmap)
+    else:
+        nonzero_bitmap_sparse(indices, integers, bitmap)
+    return bitmap.view(np.int32)
+
+
+def gather_sparse(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+    """See ``innet.kernels.Kernels.gather_sparse``."""
+    found: Ints = buffers.zeros(places.size, np.int32)
+    _gather_sparse(indices, integers, places, found)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def nonzero_word(integers: Ints, begin: int) -> np.uint32:
+    """Bit j tells whether integer begin + j is not zero; those past the end are."""
+    if begin + 32 <= integers.size:
+        return flag_32(integers, begin, np.uint32(0xFFFFFFFF), np.uint32(1))
+    flags = np.uint32(0)
+    for i in range(begin, integers.size):
+        flags |= np.uint32(integers[i] != 0) << np.uint32(i - begin)
+    return flags
+
+
+@njit(cache=True, nogil=True)
+def nonzero_bitmap_sparse(indices: Ints, integers: Ints, bitmap: Words) -> None:
+    """Set the bits of the integers that are not zero."""
+    for i in range(indices.size):
+        item = np.uint64(indices[i])
+        flag = np.uint32(integers[i] != 0)
+        bitmap[item >> np.uint64(5)] |= flag << np.uint32(item & np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _nonzero_bitmap_dense(integers: Ints, bitmap: Words) -> None:
+    for w in range(bitmap.size):
+        bitmap[w] = nonzero_word(integers, 32 * w)
+
+
+@njit(cache=True, nogil=True)
+def _gather_sparse(indices: Ints, integers: Ints, places: Ints, found: Ints) -> None:
+    """Sixteen places at a time, of which one is found without a branch: which of them have an
+    integer cannot be guessed.
+    """
+    following = 0
+    whole = places.size // 16 * 16
+    for start in range(0, whole, 16):
+        last = places[start + 15]
+        while following < indices.size and indices[following] <= last:
+            index = indices[following]
+            p = start + below_16(places, start, index)
+            if places[p] == index:
+                found[p] = integers[following]
+            following += 1
+    for p in range(whole, places.size):
+        while following < indices.size and indices[following] < places[p]:
+            following += 1
+        if following < indices.size and indices[following] == places[p]:
+            found[p] = integers[following]
+
+
+def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.scatter``."""
+    dense: Ints = buffers.empty(size, np.int32)
+    _scatter(indices, integers, dense, buffers.passes_caches(dense))
+    return dense
+
+
+@njit(cache=True, nogil=True)
+def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
+    """By the stretch: indices ascend. What counts is unsigned, so that nothing wraps around."""
+    stretch = np.zeros(STRETCH, np.int32)
+    following, items = np.uint64(0), np.uint64(indices.size)
+    for start in range(0, dense.size, STRETCH):
+        end = min(start + STRETCH, dense.size)
+        first = following
+        while following < items and indices[following] < end:
+            stretch[np.uint64(indices[following] - start)] = integers[following]
+            following += np.uint64(1)
+        put(stretch, dense, start, end, past)
+        for i in range(first, following):
+            stretch[np.uint64(indices[i] - start)] = 0

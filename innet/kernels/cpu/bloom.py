@@ -12,25 +12,25 @@ import numpy as np
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu.lhc import mix
+from innet.kernels.cpu.intrinsics import mix
 from innet.kernels.layout.bloom import Filter
+from innet.kernels.layout.hashing import GOLDEN
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _STRIP = 128  # blocks that are hashed side by side; they stay in the first cache
 
 
-def bloom_fill(bitmap: Ints, shape: Filter, /) -> Ints:
-    """See ``innet.kernels.Kernels.bloom_fill``."""
+def bloom_insert(bitmap: Ints, shape: Filter, /) -> Ints:
+    """See ``innet.kernels.Kernels.bloom_insert``."""
     words: Words = buffers.zeros(shape.words, np.uint32)
     _fill(bitmap.view(np.uint32), shape.probes, np.uint64(shape.seed), words)
     return words.view(np.int32)
 
 
-def bloom_members(words: Ints, size: int, shape: Filter, /) -> Ints:
-    """See ``innet.kernels.Kernels.bloom_members``."""
+def bloom_query(words: Ints, size: int, shape: Filter, /) -> Ints:
+    """See ``innet.kernels.Kernels.bloom_query``."""
     found: Words = buffers.empty(-(-size // 32), np.uint32)
     _members(words.view(np.uint32), shape.probes, np.uint64(shape.seed), found)
     if size % 32:
@@ -57,7 +57,7 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
             ready += np.uint64(bitmap[b] != np.uint32(0))
             b += _ONE
         for i in range(_STRIP):
-            z = mix(blocks[i] * _GOLDEN + seed)
+            z = mix(blocks[i] * GOLDEN + seed)
             places[i] = np.uint32(z & _LOW)
             steps[i] = np.uint32((z >> _HALF) | _ONE)
         for _ in range(probes):
@@ -82,7 +82,7 @@ def _members(words: Words, probes: int, seed: np.uint64, found: Words) -> None:
     loaded = np.empty(_STRIP, np.uint32)
     for start in range(0, found.size, _STRIP):
         for b in range(_STRIP):
-            z = mix(np.uint64(start + b) * _GOLDEN + seed)
+            z = mix(np.uint64(start + b) * GOLDEN + seed)
             places[b] = np.uint32(z & _LOW)
             steps[b] = np.uint32((z >> _HALF) | _ONE)
             flags[b] = np.uint32(_LOW)

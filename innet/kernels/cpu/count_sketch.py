@@ -14,23 +14,22 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints, Longs
-from innet.kernels.cpu.intrinsics import add_signed_16, take_signed_16
-from innet.kernels.cpu.lhc import mix
-from innet.kernels.cpu.survey import survey
+from innet.kernels.cpu.intrinsics import add_signed_16, mix, take_signed_16
+from innet.kernels.cpu.statistics import absmax_nnz
 from innet.kernels.layout.count_sketch import LANES, CountLayout
+from innet.kernels.layout.hashing import GOLDEN
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed``: rounds what is below 2**51
+_ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed_point``: rounds what is below 2**51
 _STRIP = 512  # elements whose estimates are sorted together; they stay in the first cache
 _USUAL_ROWS = 5
 _LIMIT = float(np.finfo(np.float32).max)
 
 
-def count_sketch(x: Floats, layout: CountLayout, /) -> Floats:
-    """See ``innet.kernels.Kernels.count_sketch``."""
-    magnitude, _, _ = survey(x)
+def count_sketch_encode(x: Floats, layout: CountLayout, /) -> Floats:
+    """See ``innet.kernels.Kernels.count_sketch_encode``."""
+    magnitude, _, _ = absmax_nnz(x)
     _, exponent = math.frexp(float(np.int32(magnitude).view(np.float32)))
     add_row = _add_blocks if layout.lanes == LANES else _add_singly
     # Row by row: the accumulators of one row are all the scratch there is, and stay in a cache.
@@ -43,8 +42,8 @@ def count_sketch(x: Floats, layout: CountLayout, /) -> Floats:
     return cells.ravel()
 
 
-def count_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
-    """See ``innet.kernels.Kernels.count_estimate``. Scratch: a copy of the sketch."""
+def count_sketch_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
+    """See ``innet.kernels.Kernels.count_sketch_estimate``. Scratch: a copy of the sketch."""
     estimates = buffers.empty(size, np.float32)
     strip = np.empty((layout.rows, _STRIP), np.int32)
     rows = sketch.reshape(layout.rows, layout.columns)
@@ -55,7 +54,7 @@ def count_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
 
 @njit(cache=True, nogil=True)
 def _hash(block: int, key: np.uint64) -> np.uint64:
-    return mix(np.uint64(block) * _GOLDEN + key)
+    return mix(np.uint64(block) * GOLDEN + key)
 
 
 @njit(cache=True, nogil=True)

@@ -7,11 +7,11 @@ import numpy as np
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import SQUARES_LANES, Doubles, Floats, Ints
-from innet.kernels.cpu.lhc import mix
+from innet.kernels.cpu.intrinsics import mix
 from innet.kernels.layout.hadamard import padded
+from innet.kernels.layout.hashing import GOLDEN
 
-_ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed``: rounds what is below 2**51
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed_point``: rounds what is below 2**51
 _FIRST = 8  # neighbors that are transformed in registers; then whole vectors are added
 
 
@@ -32,24 +32,24 @@ def hadamard(x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
     return integers
 
 
-def hadamard_back(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
-    """See ``innet.kernels.Kernels.hadamard_back``."""
+def hadamard_inverse(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
+    """See ``innet.kernels.Kernels.hadamard_inverse``."""
     values = buffers.empty(size, np.float32)
     scratch = np.empty(min(block, integers.size), np.int32)
-    _hadamard_back(integers, steps, block, np.uint64(key), scratch, values)
+    _hadamard_inverse(integers, steps, block, np.uint64(key), scratch, values)
     return values
 
 
-def quantise_to_table(
+def quantize_to_table(
     integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
 ) -> Ints:
-    """See ``innet.kernels.Kernels.quantise_to_table``."""
+    """See ``innet.kernels.Kernels.quantize_to_table``."""
     # By the integer part of the place: the entry below, and how far the next one is from it.
     places = np.arange(int(table[-1]) + 1)
     entry = np.minimum(np.searchsorted(table, places, side="right"), table.size - 1) - 1
     steps = np.stack((table[entry], np.diff(table)[entry])).astype(np.float64)
     quantized = buffers.empty(integers.size, np.int32)
-    _quantise_to_table(integers, scales, steps, block, np.uint64(key), quantized)
+    _quantize_to_table(integers, scales, steps, block, np.uint64(key), quantized)
     return quantized
 
 
@@ -78,7 +78,7 @@ def _hadamard(x: Floats, scales: Doubles, block: int, key: np.uint64, integers: 
 
 
 @njit(cache=True, nogil=True)
-def _hadamard_back(  # noqa: PLR0917 - compiled code takes no keywords
+def _hadamard_inverse(  # noqa: PLR0917 - compiled code takes no keywords
     integers: Ints, steps: Doubles, block: int, key: np.uint64, scratch: Ints, values: Floats
 ) -> None:
     for b in range(steps.size):
@@ -101,7 +101,7 @@ def _flip(integers: Ints, first: int, key: np.uint64) -> None:
     whole = integers.size // 32 * 32
     for start in range(0, whole, 32):
         at = first + start
-        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key)
+        word = mix(np.uint64((at >> 6) + 1) * GOLDEN + key)
         bits = np.uint32(word >> np.uint64(at & 63))
         own = integers[start : start + 32]
         for j in range(32):
@@ -110,7 +110,7 @@ def _flip(integers: Ints, first: int, key: np.uint64) -> None:
             own[j] = np.int32(np.int32(own[j] ^ negate) - negate)
     for i in range(whole, integers.size):
         at = first + i
-        word = mix(np.uint64((at >> 6) + 1) * _GOLDEN + key)
+        word = mix(np.uint64((at >> 6) + 1) * GOLDEN + key)
         if (word >> np.uint64(at & 63)) & np.uint64(1):
             integers[i] = np.int32(-integers[i])
 
@@ -158,7 +158,7 @@ def _transform_eight(x: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
+def _quantize_to_table(  # noqa: PLR0917 - compiled code takes no keywords
     integers: Ints, scales: Doubles, steps: Doubles, block: int, key: np.uint64, quantized: Ints
 ) -> None:
     below, gaps = steps[0], steps[1]
@@ -170,7 +170,7 @@ def _quantise_to_table(  # noqa: PLR0917 - compiled code takes no keywords
         own, out = integers[start : start + block], quantized[start : start + block]
         scale = scales[b]
         for pair in range((own.size + 1) // 2):
-            word = mix(np.uint64((start >> 1) + pair + 1) * _GOLDEN + key)
+            word = mix(np.uint64((start >> 1) + pair + 1) * GOLDEN + key)
             chances[2 * pair] = np.float64(np.uint32(word))
             chances[2 * pair + 1] = np.float64(np.uint32(word >> np.uint64(32)))
         for i in range(own.size):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints, Longs
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         checks the bounds.
         """
 
-    def survey_64(x: Floats, start: int, maxima: Ints) -> np.uint64:
+    def absmax_nnz_64(x: Floats, start: int, maxima: Ints) -> np.uint64:
         """Bit j tells whether x[start + j] is not zero, for j = 0 .. 63. The bits of their
         magnitudes raise maxima[l], l = 0 .. 15, for each j that is l modulo 16, where they are
         larger. Nothing checks the bounds.
@@ -86,7 +87,9 @@ if TYPE_CHECKING:
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
 
-    def reaching_16(x: Floats, y: Floats, start: int, weight: float, least: float) -> np.uint64:
+    def threshold_flags_16(
+        x: Floats, y: Floats, start: int, weight: float, least: float
+    ) -> np.uint64:
         """Bit l tells whether |x + weight · y| >= least at start + l, in float64, for l = 0 .. 15.
         Nothing checks the bounds.
         """
@@ -104,8 +107,8 @@ else:
 
     _I1, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 16, 32, 64))
     _VECTOR = ir.VectorType(_I32, 32)
-    # 1.5 · 2**52, as in ``innet.kernels.cpu.fixed``; the bits of a sum with it, less its own, are
-    # the rounded integer.
+    # 1.5 · 2**52, as in ``innet.kernels.cpu.fixed_point``; the bits of a sum with it, less its own,
+    # are the rounded integer.
     _ROUNDER = 6755399441055744.0
     _ROUNDER_BITS = 0x4338000000000000
 
@@ -265,7 +268,7 @@ else:
         builder.store(_larger(builder, bits, before), pointer, align=4)
 
     @intrinsic
-    def survey_64(_typing, x, _start, maxima):
+    def absmax_nnz_64(_typing, x, _start, maxima):
         """Four times a load, an and with all but the signs, a comparison; a maximum of them."""
 
         def emit(context, builder, signature, arguments):
@@ -371,7 +374,7 @@ else:
         return types.int32(x, types.int64), emit
 
     @intrinsic
-    def reaching_16(_typing, x, y, _start, _weight, _least):
+    def threshold_flags_16(_typing, x, y, _start, _weight, _least):
         """A product, a sum, an and with all but the signs, a comparison; none of them fused."""
 
         def emit(context, builder, signature, arguments):
@@ -402,3 +405,29 @@ else:
             return builder.zext(builder.ctpop(builder.bitcast(flags, _I16)), _I64)
 
         return types.int64(array, types.int64, types.int32), emit
+
+
+# ----------------------------------------------------------------------------
+# What several families of kernels are compiled with.
+
+STRETCH = 1024  # elements; a multiple of those that fill a cache line
+
+
+@njit(cache=True, nogil=True)
+def put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past: bool) -> None:
+    """Copy a stretch to where it begins and ends in the array, past the caches or not. Only the
+    array's last stretch is shorter.
+    """
+    whole = start + (end - start) // 16 * 16
+    for i in range(start, whole, 16):
+        copy_16(stretch, i - start, array, i, past)
+    for i in range(whole, end):
+        array[i] = stretch[i - start]
+
+
+@njit(cache=True, nogil=True)
+def mix(z: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

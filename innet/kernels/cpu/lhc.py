@@ -20,8 +20,17 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
-from innet.kernels.cpu.bitmap import AT_ONCE, expand, list_bits
-from innet.kernels.cpu.marks import mark_sparse, mark_word
+from innet.kernels.cpu.bitmap import (
+    AT_ONCE,
+    bitmap_to_indices,
+    list_bits,
+    nonzero_bitmap_sparse,
+    nonzero_word,
+    without_tail,
+    words_to_indices,
+)
+from innet.kernels.cpu.intrinsics import mix, prefetch
+from innet.kernels.layout.hashing import GOLDEN
 from innet.kernels.layout.lhc import SketchLayout
 
 Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...]]
@@ -31,7 +40,6 @@ Strip = NDArray[np.uint64]  # shape (CELLS + hashes, n)
 STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
 ITEM, Z0, Z1, Z2, CELLS = range(5)  # rows of a strip
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
@@ -53,7 +61,7 @@ def lhc_encode(
 def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
     """See ``innet.kernels.Kernels.lhc_occupancy``."""
     counts = np.zeros(layout.cells, np.int32)
-    _count(expand(bitmap, size), hashing_of(layout), counts)
+    _count(bitmap_to_indices(bitmap, size), hashing_of(layout), counts)
     return counts
 
 
@@ -69,17 +77,9 @@ def hashing_of(layout: SketchLayout) -> Hashing:
 
 
 @njit(cache=True, nogil=True)
-def mix(z: np.uint64) -> np.uint64:
-    """The finaliser of SplitMix64."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
 def first_word(item: np.uint64, hashing: Hashing) -> np.uint64:
     """z0 of the item's block: first segment, signs and turns."""
-    return mix((item >> hashing[2]) * _GOLDEN + hashing[3])
+    return mix((item >> hashing[2]) * GOLDEN + hashing[3])
 
 
 @njit(cache=True, nogil=True)
@@ -92,8 +92,8 @@ def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
 def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
     """The three words that decide where the block of the item goes."""
     z0 = first_word(item, hashing)
-    z1 = mix(z0 + _GOLDEN)
-    return z0, z1, mix(z1 + _GOLDEN)
+    z1 = mix(z0 + GOLDEN)
+    return z0, z1, mix(z1 + GOLDEN)
 
 
 @njit(cache=True, nogil=True)
@@ -135,9 +135,9 @@ def hash_strip(strip: Strip, hashing: Hashing) -> None:
     for b in range(size):
         strip[Z0, b] = first_word(strip[ITEM, b], hashing)
     for b in range(size):
-        strip[Z1, b] = mix(strip[Z0, b] + _GOLDEN)
+        strip[Z1, b] = mix(strip[Z0, b] + GOLDEN)
     for b in range(size):
-        strip[Z2, b] = mix(strip[Z1, b] + _GOLDEN)
+        strip[Z2, b] = mix(strip[Z1, b] + GOLDEN)
     for j in range(len(turns)):
         begin = np.uint64(j) * part
         upper = _HALF * np.uint64(j & 1)
@@ -190,7 +190,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
     for first in range(0, bitmap.size, STRIP):
         flags = bitmap[first : first + STRIP]
         for w in range(flags.size):
-            flags[w] = mark_word(integers, 32 * (first + w))
+            flags[w] = nonzero_word(integers, 32 * (first + w))
         count = list_bits(flags, 32 * first, indices)
         for i in range(count):
             values[i] = integers[np.uint64(indices[i])]
@@ -201,7 +201,7 @@ def _encode_dense(integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints)
 def _encode_sparse(
     indices: Ints, integers: Ints, hashing: Hashing, bitmap: Words, sketch: Ints
 ) -> None:
-    mark_sparse(indices, integers, bitmap)
+    nonzero_bitmap_sparse(indices, integers, bitmap)
     _add_all(indices, integers, new_strip(STRIP, hashing), hashing, sketch)
 
 
@@ -215,3 +215,445 @@ def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
         for b in range(count):
             for j in range(len(hashing[4])):
                 counts[strip[CELLS + j, b]] += 1
+
+
+# ----------------------------------------------------------------------------
+# What to ask for when the peel of a sketch halts; and a peel of any sketch, step by step.
+#
+# A cell's state is one word: the sum, over the elements that it holds, of 2**32 plus the element's
+# number, its place in the list of elements. So its upper half counts them, and when it is 1 the
+# lower half names the one that is left.
+
+States = NDArray[np.uint64]
+Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
+
+_ALONE = np.uint64(1 << 32)  # the count's unit
+
+
+def lhc_unblock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+    """See ``innet.kernels.Kernels.lhc_unblock``."""
+    hashing = hashing_of(layout)
+    items = words_to_indices(without_tail(bitmap, size))
+    states = np.zeros(layout.cells, np.uint64)
+    occupy(items, hashing, states)
+    asked = np.zeros(-(-size // 32), np.uint32)
+    _unblock(items, hashing, states, asked)
+    return asked.view(np.int32)
+
+
+@njit(cache=True, nogil=True)
+def peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values: Ints) -> None:
+    """The peel of sketches of any size and load, several times slower.
+
+    ``rest`` is a copy of the sketch; not kept.
+    """
+    occupy(order, hashing, states)
+    graph = order, hashing, states
+    queue = np.empty(states.size + 1, np.int32)
+    head, tail = 0, _list_alone(states, queue)
+    while head != tail:
+        home = np.uint64(queue[head])
+        head += 1
+        number = states[home] & _LOW
+        if (states[home] >> _HALF) != _ONE:  # peeled from another of its cells
+            continue
+        item = np.uint64(order[number])
+        words = hash_of(item, hashing)
+        value = np.int64(0)
+        for j in range(len(hashing[4])):
+            if cell_of(words, j, item, hashing) == home:
+                negate = sign_of(words[0], j)
+                value = (np.int64(rest[home]) ^ negate) - negate
+        for j in range(len(hashing[4])):
+            cell = cell_of(words, j, item, hashing)
+            negate = sign_of(words[0], j)
+            rest[cell] = np.int32(rest[cell] - ((value ^ negate) - negate))
+        values[number] = np.int32(value)
+        tail = _remove(number, graph, queue, tail)
+        order[number] = ~order[number]
+
+
+@njit(cache=True, nogil=True)
+def _list_alone(states: States, queue: Ints) -> int:
+    """Put the cells that hold one element into the queue; returns how many there are."""
+    tail = 0
+    for cell in range(states.size):
+        queue[tail] = cell
+        tail += int((states[cell] >> _HALF) == _ONE)
+    return tail
+
+
+@njit(cache=True, nogil=True)
+def occupy(order: Ints, hashing: Hashing, states: States) -> None:
+    """Fill in the states, which may be anything before: each is set to zero just in time."""
+    hashes = len(hashing[4])
+    segment = int(hashing[0] << hashing[2])
+    strip = new_strip(STRIP, hashing)
+    cleared = 0
+    for start in range(0, order.size, STRIP):
+        count = min(STRIP, order.size - start)
+        load_strip(order, start, count, strip)
+        hash_strip(strip, hashing)
+        last = np.uint64(0)
+        for b in range(count):
+            last = max(last, first_segment(strip[Z0, b], hashing))
+        end = (int(last) + hashes) * segment
+        if end > cleared:
+            states[cleared:end] = np.uint64(0)
+            cleared = end
+        for b in range(count):
+            for j in range(hashes):
+                states[strip[CELLS + j, b]] += _ALONE + np.uint64(start + b)
+    states[cleared:] = np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _unblock(items: Ints, hashing: Hashing, states: States, asked: Words) -> None:
+    graph = items, hashing, states
+    queue = np.empty(states.size + 1, np.int32)
+    tail = _list_alone(states, queue)
+    gone = np.zeros(items.size, np.bool_)
+    _drain(graph, queue, tail, gone)
+    for i in range(items.size):
+        if not gone[i]:
+            gone[i] = True
+            item = int(items[i])
+            asked[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
+            _drain(graph, queue, _remove(np.uint64(i), graph, queue, 0), gone)
+
+
+@njit(cache=True, nogil=True)
+def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> None:
+    """Peel from the cells in the queue on, without values."""
+    head = 0
+    while head != tail:
+        state = graph[2][np.uint64(queue[head])]
+        head += 1
+        if (state >> _HALF) == _ONE:
+            gone[state & _LOW] = True
+            tail = _remove(state & _LOW, graph, queue, tail)
+
+
+@njit(cache=True, nogil=True)
+def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
+    """Take an element out of its cells; append those that hold one element now to the queue."""
+    items, hashing, states = graph
+    item = np.uint64(items[number])
+    words = hash_of(item, hashing)
+    for j in range(len(hashing[4])):
+        cell = cell_of(words, j, item, hashing)
+        states[cell] -= _ALONE + number
+        queue[tail] = np.int32(cell)
+        tail += int((states[cell] >> _HALF) == _ONE)
+    return tail
+
+
+# ----------------------------------------------------------------------------
+# Peeling a lossless homomorphic sketch.
+#
+# The elements are first sorted by their first segment, in one pass, and then have numbers in that
+# order. With coupled hashing, neighbors by number share their segments, so that filling the cells
+# and peeling, wave by wave, stay within the caches, however large the sketch is.
+#
+# All that is known of a cell is one word, so that an element is taken out of it by one subtraction:
+# the sum, modulo 2**64, of a word for each element that it holds,
+#
+#     bits 32 .. 63: the element's integer, as it was added to the sketch
+#     bits 7 .. 31: its number
+#     bit 6: whether it was negated
+#     bits 0 .. 5: 1
+#
+# less 1, so that the lowest bits count them, and when they say 0 one is left and the others are its
+# own, whatever carries there were between them. The highest bit of the count is set as long as the
+# cell has not been looked at; so nobody takes it for one that holds an element alone before. A cell
+# has no room for more elements than 32, nor for numbers of 2**25: such sketches are rare (the
+# former have many times too few cells), and are peeled by ``innet.kernels.cpu.lhc``.
+#
+# The words of cells that hold an element alone wait on a stack, where those that were found last
+# are taken first, as long as they are in the first cache.
+
+Words64 = NDArray[np.uint64]  # the words of a strip's elements: shape (hashes or more, n)
+
+_BATCH = 64  # elements that are hashed side by side and taken out then
+_SWEPT = 64  # cells that are looked at where fewer elements wait; few, so that they stay cached
+_MOST = 1 << 25  # items that have numbers
+_UNSEEN = np.uint64(1 << 5)  # the count's highest bit
+_COUNT = np.uint64((1 << 6) - 1)
+_NEGATED = np.uint64(1 << 6)
+_SIGN = np.uint64(6)
+_NUMBER = np.uint64(7)
+_RECOVERED = np.int32(-(2**31))  # the highest bit of an element that is known
+_NONE = np.uint64(0)
+
+
+def lhc_peel(
+    bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
+) -> tuple[tuple[Ints, Ints], Ints]:
+    """See ``innet.kernels.Kernels.lhc_peel``.
+
+    Scratch: 16 bytes for each cell, 12 for each element that is looked for, a copy of the bitmap;
+    less than twice the gradient where fewer than a quarter of the elements are looked for.
+    """
+    hashing = hashing_of(layout)
+    items = words_to_indices(without_tail(bitmap, size))
+    places = buffers.empty(items.size if layout.coupled else 0, np.int32)
+    order = _sorted(items, layout, places)
+    states = buffers.empty(layout.cells, np.uint64)
+    values = buffers.empty(order.size, np.int32)
+    recovered = 0
+    if items.size < _MOST and _occupy(order, hashing, sketch, states):
+        recovered = _peel(
+            order, hashing, states, buffers.empty(layout.cells + 1, np.uint64), values
+        )
+    else:
+        peel_any(order, hashing, states, sketch.copy(), values)
+    missing = buffers.zeros(-(-size // 32), np.uint32)
+    if recovered < order.size:
+        _list_missing(order, values, missing)
+    integers = values
+    if layout.coupled:
+        integers = buffers.empty(items.size, np.int32)
+        _collect(places, values, integers)
+    return (items, integers), missing.view(np.int32)
+
+
+def _sorted(items: Ints, layout: SketchLayout, places: Ints) -> Ints:
+    """A copy of the elements by first segment, in each of them ascending.
+
+    ``places``, one for each element, become where they lie there. In plain hashing there is one
+    segment, and none is noted.
+    """
+    order = buffers.empty(items.size, np.int32)
+    if layout.coupled:
+        _first_segments(items, hashing_of(layout), places)
+        _sort(items, np.zeros(layout.starts, np.int32), places, order)
+    else:
+        order[:] = items
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
+    for i in range(items.size):
+        segments[i] = first_segment(first_word(np.uint64(items[i]), hashing), hashing)
+
+
+@njit(cache=True, nogil=True)
+def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
+    """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
+    for i in range(items.size):
+        ends[np.uint64(places[i])] += 1
+    begin = 0
+    for s in range(ends.size):
+        count = ends[s]
+        ends[s] = begin
+        begin += count
+    for i in range(items.size):
+        segment = np.uint64(places[i])
+        place = ends[segment]
+        order[np.uint64(place)] = items[i]
+        places[i] = place
+        ends[segment] = place + 1
+
+
+@njit(cache=True, nogil=True)
+def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool:
+    """Fill in the states, which may be anything before: each is begun just in time.
+
+    Returns:
+        Whether all cells have room for what they hold.
+    """
+    hashes = len(hashing[4])
+    segment = int(hashing[0] << hashing[2])
+    strip = new_strip(STRIP, hashing)
+    words = np.empty((hashes, STRIP), np.uint64)
+    begun = 0
+    for start in range(0, order.size, STRIP):
+        count = min(STRIP, order.size - start)
+        load_strip(order, start, count, strip)
+        hash_strip(strip, hashing)
+        end = (int(first_segment(strip[Z0, count - 1], hashing)) + hashes) * segment
+        if end > begun:
+            _begin(begun, end, sketch, states)
+            begun = end
+        _spell(start, strip, words)
+        if not _peel_add(count, strip, words, hashing, states):
+            return False
+    _begin(begun, states.size, sketch, states)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _begin(begin: int, end: int, sketch: Ints, states: States) -> None:
+    """Have these cells hold nothing, and not be seen."""
+    for c in range(np.uint64(begin), np.uint64(end)):
+        states[c] = (np.uint64(sketch[c]) << _HALF) + (_UNSEEN - _ONE)
+
+
+@njit(cache=True, nogil=True)
+def _spell(start: int, strip: Strip, words: Words64) -> None:
+    """The words, without integers, of elements that are numbered from ``start`` on."""
+    for j in range(words.shape[0]):
+        for b in range(words.shape[1]):
+            negated = (strip[Z0, b] >> np.uint64(32 - 6 + j)) & _NEGATED
+            words[j, b] = (np.uint64(start + b) << _NUMBER) + negated + _ONE
+
+
+@njit(cache=True, nogil=True)
+def _peel_add(count: int, strip: Strip, words: Words64, hashing: Hashing, states: States) -> bool:
+    """Add the words to the elements' cells; returns whether these have room for them."""
+    counted = _UNSEEN  # while no count has reached it: one does not pass it without clearing it
+    for b in range(count):
+        for j in range(len(hashing[4])):
+            cell = strip[CELLS + j, b]
+            state = states[cell] + words[j, b]
+            states[cell] = state
+            counted &= state
+    return bool(counted != _NONE)
+
+
+@njit(cache=True, nogil=True)
+def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: Ints) -> int:
+    """Peel until nothing moves. What was recovered is negative in ``order``.
+
+    A cell comes to hold one element once at the most, so that the stack cannot overflow. Where it
+    has few left, some more cells are looked at: all that is touched stays near them.
+
+    What is taken from the stack is hashed only when the batch before has been taken out of its
+    cells: by then it is written, and vectors of it can be read without a wait.
+
+    Returns:
+        How many elements were recovered.
+    """
+    hashes = len(hashing[4])
+    strip = new_strip(_BATCH, hashing)
+    words = np.empty((1 + hashes, _BATCH), np.uint64)
+    waiting = np.zeros((2, _BATCH), np.uint64)
+    # An item that is alone in a cell before ``seen`` has no cell after the next segments.
+    ahead = hashes * int(hashing[0] << hashing[2])
+    seen = fetched = recovered = 0
+    top = ready = _NONE
+    while True:
+        while seen < states.size and top < np.uint64(_BATCH):
+            end = min(seen + _SWEPT, states.size)
+            top = _look(seen, end, states, stack, top)
+            seen = end
+            fetched = _fetch(fetched, seen + ahead, states, order, values)
+        if top == _NONE and ready == _NONE:
+            return recovered
+        _load(waiting, strip)
+        hash_strip(strip, hashing)
+        _spell_out(waiting, strip, words)
+        bottom = top - min(top, np.uint64(_BATCH))
+        taken = _take(bottom, top, stack, order, waiting)
+        top = _subtract(ready, strip, words, hashing, values, states, stack, bottom)
+        ready = taken
+        recovered += int(ready)
+
+
+@njit(cache=True, nogil=True)
+def _look(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
+    """Have the cells seen, and put the words of those that hold one element onto the stack."""
+    for cell in range(np.uint64(begin), np.uint64(end)):
+        state = states[cell] - _UNSEEN
+        states[cell] = state
+        stack[top] = state
+        top += np.uint64((state & _COUNT) == _NONE)
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _take(
+    bottom: np.uint64, top: np.uint64, stack: States, order: Ints, waiting: Words64
+) -> np.uint64:
+    """Have the stack's elements from ``bottom`` on wait, with the words that they were found by,
+    unless they were recovered from another of their cells; returns how many do.
+    """
+    ready = _NONE
+    for q in range(bottom, top):
+        state = stack[q]
+        number = (state & _LOW) >> _NUMBER
+        item = order[number]
+        order[number] = item | _RECOVERED
+        waiting[0, ready] = np.uint64(item)
+        waiting[1, ready] = state
+        ready += np.uint64(item >= 0)
+    return ready
+
+
+@njit(cache=True, nogil=True)
+def _load(waiting: Words64, strip: Strip) -> None:
+    for b in range(waiting.shape[1]):
+        strip[ITEM, b] = waiting[0, b]
+
+
+@njit(cache=True, nogil=True)
+def _spell_out(waiting: Words64, strip: Strip, words: Words64) -> None:
+    """The elements' words, with their integers: as if nothing was negated, and in each cell."""
+    for b in range(waiting.shape[1]):
+        state = waiting[1, b]
+        negate = _NONE - ((state >> _SIGN) & _ONE)
+        high = ((state & ~_LOW) ^ negate) - negate
+        words[0, b] = high + (state & _LOW & ~_NEGATED) + _ONE
+    for j in range(words.shape[0] - 1):
+        for b in range(waiting.shape[1]):
+            word = words[0, b]
+            negate = _NONE - ((strip[Z0, b] >> np.uint64(32 + j)) & _ONE)
+            high = ((word & ~_LOW) ^ negate) - negate
+            words[1 + j, b] = high + (word & _LOW) + (negate & _NEGATED)
+
+
+@njit(cache=True, nogil=True)
+def _subtract(  # noqa: PLR0917 - compiled functions are called by position
+    ready: np.uint64,
+    strip: Strip,
+    words: Words64,
+    hashing: Hashing,
+    values: Ints,
+    states: States,
+    stack: States,
+    top: np.uint64,
+) -> np.uint64:
+    """Take elements out of their cells; returns the stack's new top."""
+    for b in range(ready):
+        word = words[0, b]
+        values[(word & _LOW) >> _NUMBER] = np.int32(word >> _HALF)
+        for j in range(len(hashing[4])):
+            cell = strip[CELLS + j, b]
+            left = states[cell] - words[1 + j, b]
+            states[cell] = left
+            stack[top] = left
+            top += np.uint64((left & _COUNT) == _NONE)
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _fetch(begin: int, end: int, states: States, order: Ints, values: Ints) -> int:
+    """Have the states up to ``end``, and all that belongs there, brought into the caches: it will
+    be visited in an order that the processor cannot foresee.
+    """
+    end = min(end, states.size)
+    for cell in range(begin, end, 8):
+        prefetch(states, cell)
+    share = order.size / states.size
+    for i in range(int(begin * share), int(end * share), 16):
+        prefetch(order, i)
+        prefetch(values, i)
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _list_missing(order: Ints, values: Ints, missing: Words) -> None:
+    """Set the bits of what was not recovered, and its values to zero."""
+    for number in range(order.size):
+        item = int(order[number])
+        if item >= 0:
+            values[number] = 0
+            missing[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
+
+
+@njit(cache=True, nogil=True)
+def _collect(places: Ints, values: Ints, integers: Ints) -> None:
+    """The values in the order of the elements."""
+    for i in range(places.size):
+        integers[i] = values[np.uint64(places[i])]

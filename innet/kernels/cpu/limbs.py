@@ -14,7 +14,7 @@ from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
-from innet.kernels.layout.limbs import COARSEST, LOWEST, Limbs
+from innet.kernels.layout.limbs import LOWEST_EXPONENT, NO_EXPONENT, Limbs
 
 _STRETCH = 512
 _FRACTION = 0x7FFFFF
@@ -22,27 +22,27 @@ _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored
 _WIDE = 1 << 31
 
 
-def grain(x: Floats, /) -> int:
-    """See ``innet.kernels.Kernels.grain``."""
+def lowest_exponent(x: Floats, /) -> int:
+    """See ``innet.kernels.Kernels.lowest_exponent``."""
     bits = int(_lowest_bit(x, x.view(np.int32)))
     if bits == np.iinfo(np.int32).max:
-        return COARSEST
+        return NO_EXPONENT
     exponent = bits >> 23
-    return exponent - 127 if exponent else bits.bit_length() - 1 + LOWEST
+    return exponent - 127 if exponent else bits.bit_length() - 1 + LOWEST_EXPONENT
 
 
-def split(x: Floats, limbs: Limbs, /) -> Ints:
-    """See ``innet.kernels.Kernels.split``."""
+def split_limbs(x: Floats, limbs: Limbs, /) -> Ints:
+    """See ``innet.kernels.Kernels.split_limbs``."""
     parts = buffers.empty(limbs.count * x.size, np.int32).reshape(limbs.count, x.size)
-    _split(x.view(np.int32), limbs.grain, limbs.bits, parts)
+    _split(x.view(np.int32), limbs.exponent, limbs.bits, parts)
     return parts.ravel()
 
 
-def join(sums: Ints, limbs: Limbs, /) -> Floats:
-    """See ``innet.kernels.Kernels.join``. Scratch: a kilobyte or four for each limb."""
+def join_limbs(sums: Ints, limbs: Limbs, /) -> Floats:
+    """See ``innet.kernels.Kernels.join_limbs``. Scratch: a kilobyte or four for each limb."""
     parts = sums.reshape(limbs.count, -1)
     values = buffers.empty(parts.shape[1], np.float32)
-    step = np.float64(2.0) ** limbs.grain
+    step = np.float64(2.0) ** limbs.exponent
     if limbs.count == 1:
         _join_one(parts[0], step, values)
     elif limbs.count == 2:
@@ -68,12 +68,12 @@ def _lowest_bit(x: Floats, words: Ints) -> np.int32:
 
 
 @njit(cache=True, nogil=True)
-def _split(words: Ints, grain: int, bits: int, parts: Ints) -> None:
+def _split(words: Ints, exponent: int, bits: int, parts: Ints) -> None:
     for start in range(0, words.size, _STRETCH):
         stretch = words[start : start + _STRETCH]
         for k in range(parts.shape[0]):
             # The mantissa of a number with exponent field e counts units of 2**(e - 150).
-            _limb(stretch, -150 - grain - k * bits, bits, parts[k, start : start + _STRETCH])
+            _limb(stretch, -150 - exponent - k * bits, bits, parts[k, start : start + _STRETCH])
 
 
 @njit(cache=True, nogil=True)

@@ -1,25 +1,123 @@
-"""Sums, squares and products of magnitudes in the order that ``innet.kernels`` defines."""
+"""Largest magnitude, non-zeros and the first element that is not finite, in one reading."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core import buffers
 from innet.core.numba_cache import njit
-from innet.kernels.arrays import LANES, Floats
-from innet.kernels.cpu.intrinsics import float_of_bits, magnitude_bits
+from innet.kernels.arrays import LANES, Floats, Ints
+from innet.kernels.cpu.intrinsics import (
+    absmax_nnz_64,
+    float_of_bits,
+    magnitude_bits,
+    set_bits,
+    trailing_zeros,
+)
 from innet.kernels.cpu.topk import least_bits
+
+_INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
+_ONE = np.uint64(1)
+_AT_ONCE = 2  # picks that are written for each 64 elements at the least
+_BEYOND = 128  # places past the last pick that may be written to
+
+
+def absmax_nnz(x: Floats, /) -> tuple[int, int, int]:
+    """See ``innet.kernels.Kernels.absmax_nnz``."""
+    largest, nonzero = _absmax_nnz(x)
+    return int(largest), int(nonzero), _first_bad(x, largest)
+
+
+def absmax_nnz_sparse(x: Floats, most: int, /) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
+    """See ``innet.kernels.Kernels.absmax_nnz_sparse``."""
+    most = min(most, x.size)
+    indices: Ints = buffers.empty(most + _BEYOND, np.int32)
+    values: Floats = buffers.empty(most + _BEYOND, np.float32)
+    largest, nonzero = _absmax_nnz_sparse(x, most, indices, values)
+    picks = (indices[:nonzero], values[:nonzero]) if nonzero <= most else None
+    return int(largest), int(nonzero), _first_bad(x, largest), picks
+
+
+def _first_bad(x: Floats, largest: np.int32) -> int:
+    return int(_first_not_finite(x)) if largest >= _INFINITY else -1
+
+
+@njit(cache=True, nogil=True)
+def _absmax_nnz(x: Floats) -> tuple[np.int32, int]:
+    maxima = np.zeros(16, np.int32)
+    nonzero = 0
+    whole = x.size // 64 * 64
+    for start in range(0, whole, 64):
+        nonzero += set_bits(absmax_nnz_64(x, start, maxima))
+    largest = maxima.max()
+    for i in range(whole, x.size):
+        # As integers: the bits of a NaN are larger than all others.
+        bits = magnitude_bits(x[i])
+        largest = max(bits, largest)
+        nonzero += bits != 0
+    return largest, nonzero
+
+
+@njit(cache=True, nogil=True)
+def _absmax_nnz_sparse(x: Floats, most: int, indices: Ints, values: Floats) -> tuple[np.int32, int]:
+    """Where there are more, the lists are left unfinished and the rest is only surveyed.
+
+    Of 64 elements so many as usual are written, whatever there is, as in ``bitmap``. For that the
+    element after them must exist: it is what is found at the place of a bit that there is not.
+    """
+    maxima = np.zeros(16, np.int32)
+    nonzero = start = 0
+    while start + 64 < x.size and nonzero <= most:
+        flags = absmax_nnz_64(x, start, maxima)
+        count = set_bits(flags)
+        place = np.uint64(nonzero)  # unsigned, so that nothing wraps around
+        for k in range(_AT_ONCE):
+            own = np.uint64(start + trailing_zeros(flags))
+            indices[place + np.uint64(k)] = own
+            values[place + np.uint64(k)] = x[own]
+            flags &= flags - _ONE
+        for k in range(_AT_ONCE, count):
+            own = np.uint64(start + trailing_zeros(flags))
+            indices[place + np.uint64(k)] = own
+            values[place + np.uint64(k)] = x[own]
+            flags &= flags - _ONE
+        nonzero += count
+        start += 64
+    largest = maxima.max()
+    if nonzero > most:
+        of_rest, others = _absmax_nnz(x[start:])
+        return max(largest, of_rest), nonzero + others
+    for i in range(start, x.size):
+        bits = magnitude_bits(x[i])
+        largest = max(bits, largest)
+        if bits != 0:
+            indices[nonzero] = i
+            values[nonzero] = x[i]
+            nonzero += 1
+    return largest, nonzero
+
+
+@njit(cache=True, nogil=True)
+def _first_not_finite(x: Floats) -> int:
+    for i in range(x.size):
+        if magnitude_bits(x[i]) >= _INFINITY:
+            return i
+    return -1
+
+
+# ----------------------------------------------------------------------------
+# Sums, squares and products of magnitudes in the order that ``innet.kernels`` defines.
 
 Doubles = NDArray[np.float64]
 _FRACTION = 0x000FFFFFFFFFFFFF
-_ONE = 0x3FF0000000000000  # the bits of 1.0
+_UNIT = 0x3FF0000000000000  # the bits of 1.0
 _BIAS = 1023
-_INFINITY = 0x7F800000  # the bits of float32's infinity
 
 
-def smallest(x: Floats, least: float, /) -> tuple[float, int]:
-    """See ``innet.kernels.Kernels.smallest``."""
-    found, count = _smallest(x, np.int32(least_bits(least)))
+def absmin_count(x: Floats, least: float, /) -> tuple[float, int]:
+    """See ``innet.kernels.Kernels.absmin_count``."""
+    found, count = _absmin_count(x, np.int32(least_bits(least)))
     return float(found), int(count)
 
 
@@ -30,15 +128,15 @@ def moments(x: Floats, shift: float, least: float, /) -> tuple[float, float]:
     return float(_folded_sum(sums)), float(_folded_sum(squares))
 
 
-def product(x: Floats, /) -> tuple[float, int]:
-    """See ``innet.kernels.Kernels.product``."""
+def abs_product(x: Floats, /) -> tuple[float, int]:
+    """See ``innet.kernels.Kernels.abs_product``."""
     fractions = np.ones(LANES)
-    exponent = _product(x, fractions)
+    exponent = _abs_product(x, fractions)
     width = LANES
     while width > 1:
         width //= 2
         fractions = fractions[:width] * fractions[width:]
-    exponent += _normalise(fractions)
+    exponent += _normalize(fractions)
     return float(fractions[0]), int(exponent)
 
 
@@ -50,7 +148,7 @@ def _folded_sum(lanes: Doubles) -> np.float64:
 
 
 @njit(cache=True, nogil=True)
-def _smallest(x: Floats, least: np.int32) -> tuple[np.float32, int]:
+def _absmin_count(x: Floats, least: np.int32) -> tuple[np.float32, int]:
     smallest = np.int32(_INFINITY)
     count = 0
     for i in range(x.size):
@@ -72,7 +170,7 @@ def _moments(x: Floats, shift: float, least: np.int32, sums: Doubles, squares: D
 
 
 @njit(cache=True, nogil=True)
-def _product(x: Floats, fractions: Doubles) -> int:
+def _abs_product(x: Floats, fractions: Doubles) -> int:
     """Multiply the fractions, each in [1, 2), into the lanes; returns the exponents' sum."""
     exponent = 0
     for i, start in enumerate(range(0, x.size, LANES)):
@@ -81,18 +179,18 @@ def _product(x: Floats, fractions: Doubles) -> int:
             factor = np.float64(abs(row[j])) if row[j] != 0 else 1.0
             bits = np.float64(factor).view(np.int64)
             exponent += int((bits >> 52) - _BIAS)
-            fractions[j] *= np.int64((bits & _FRACTION) | _ONE).view(np.float64)
+            fractions[j] *= np.int64((bits & _FRACTION) | _UNIT).view(np.float64)
         if i % 512 == 511:  # a lane is below 2**513: far from float64's end
-            exponent += _normalise(fractions)
-    return exponent + _normalise(fractions)
+            exponent += _normalize(fractions)
+    return exponent + _normalize(fractions)
 
 
 @njit(cache=True, nogil=True)
-def _normalise(lanes: Doubles) -> int:
+def _normalize(lanes: Doubles) -> int:
     """Bring the lanes into [1, 2); returns the sum of the exponents that they lose."""
     exponent = 0
     for j in range(lanes.size):
         bits = np.float64(lanes[j]).view(np.int64)
         exponent += int((bits >> 52) - _BIAS)
-        lanes[j] = np.int64((bits & _FRACTION) | _ONE).view(np.float64)
+        lanes[j] = np.int64((bits & _FRACTION) | _UNIT).view(np.float64)
     return exponent

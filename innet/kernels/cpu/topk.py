@@ -23,7 +23,7 @@ from innet.kernels.cpu.intrinsics import (
     split_sum_64,
     trailing_zeros,
 )
-from innet.kernels.cpu.sums import add_scaled
+from innet.kernels.cpu.residual import add_scaled
 
 STRETCH = 2048  # elements that are listed before their values are fetched
 AT_ONCE = 4  # places that are written to for each 64 elements, as ``list_bits`` does
@@ -38,7 +38,7 @@ def new_lists(room: int) -> Selected:
 
 
 @njit(cache=True, nogil=True)
-def list_reaching(
+def list_threshold(
     x: Floats, least: np.uint32, lists: Selected, progress: tuple[int, int]
 ) -> tuple[int, int]:
     """List the elements whose magnitude's bits reach ``least``.
@@ -76,7 +76,7 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
     progress: tuple[int, int],
     past: bool,
 ) -> tuple[int, int]:
-    """``list_reaching`` of the sums of two arrays and the first of the bounds. The sums go to
+    """``list_threshold`` of the sums of two arrays and the first of the bounds. The sums go to
     ``rest``, which is 0 in the place of those that reach the second, ``past`` the caches or not.
     """
     x, y = terms
@@ -127,7 +127,7 @@ def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) ->
 def _reach(  # noqa: PLR0917 - written into its callers, where ``at_once`` is a constant
     x: Floats, start: int, end: int, least: np.uint32, indices: Ints, found: int, at_once: int
 ) -> int:
-    """The indices of ``list_reaching``, of 64 elements at a time; returns how many there are."""
+    """The indices of ``list_threshold``, of 64 elements at a time; returns how many there are."""
     for i in range(start, end, 64):
         found = _list_64(_flag_64(x, i, least), i, indices, found, at_once)
     return found
@@ -184,22 +184,22 @@ def _list_64(flags: np.uint64, first: int, indices: Ints, found: int, at_once: i
 _INFINITY = 0x7F800000
 
 
-def reaching(x: Floats, threshold: float, /) -> Selected:
-    """See ``innet.kernels.Kernels.reaching``."""
+def select_threshold(x: Floats, threshold: float, /) -> Selected:
+    """See ``innet.kernels.Kernels.select_threshold``."""
     least = np.uint32(least_bits(threshold))
     lists = new_lists(x.size // 16 + STRETCH)
-    place, found = list_reaching(x, least, lists, (0, 0))
+    place, found = list_threshold(x, least, lists, (0, 0))
     if place == x.size:
         return lists[0][:found].copy(), lists[1][:found].copy()
     lists = _longer(lists, found, _count(x[place:], None, least))
-    _, found = list_reaching(x, least, lists, (place, found))
+    _, found = list_threshold(x, least, lists, (place, found))
     return lists[0][:found], lists[1][:found]
 
 
-def reaching_residual(
+def select_threshold_residual(
     gradient: Floats, residual: Floats, threshold: float, /
 ) -> tuple[Ints, Floats, Floats]:
-    """See ``innet.kernels.Kernels.reaching_residual``."""
+    """See ``innet.kernels.Kernels.select_threshold_residual``."""
     least = np.uint32(least_bits(threshold))
     rest: Floats = buffers.empty(residual.size, np.float32)
     past = buffers.passes_caches(rest)
@@ -275,7 +275,7 @@ def top_k(x: Floats, k: int, /) -> Selected:
         return _exact(x, k)
     guess = _guess(x, None, k)
     lists = new_lists(guess.room)
-    place, found = list_reaching(x, guess.least, lists, (0, 0))
+    place, found = list_threshold(x, guess.least, lists, (0, 0))
     if place == x.size and found >= k:
         indices, values = lists[0][:found], lists[1][:found]
         return _pick(indices, values, k, *_kth_magnitude(values, k))
@@ -332,7 +332,7 @@ def _guess(x: Floats, y: Floats | None, k: int) -> _Guess:
 def _within(sample: Floats, least: np.uint32, rank: int) -> np.uint32:
     """Bits of the magnitude of that rank, among those that reach ``least`` where so many do."""
     lists = new_lists(sample.size + STRETCH)
-    _, found = list_reaching(sample, least, lists, (0, 0))
+    _, found = list_threshold(sample, least, lists, (0, 0))
     if found < rank:
         return least
     bits, _ = _kth_magnitude(lists[1][:found], rank)

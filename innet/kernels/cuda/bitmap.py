@@ -15,14 +15,16 @@ from innet.kernels.cuda.device import (
     WARP,
     Array,
     back,
+    ballot,
     empty,
+    exclusive_scan,
     filled,
     ints,
+    rank,
+    segment_of,
     threads_for,
     warps_for,
 )
-from innet.kernels.cuda.scan import exclusive_scan, segment_of
-from innet.kernels.cuda.warp import rank
 
 
 def popcount(bitmap: Any, /) -> int:
@@ -33,8 +35,8 @@ def popcount(bitmap: Any, /) -> int:
     return int(count.copy_to_host()[0])
 
 
-def expand(bitmap: Any, size: int, /) -> Any:
-    """See ``innet.kernels.Kernels.expand``."""
+def bitmap_to_indices(bitmap: Any, size: int, /) -> Any:
+    """See ``innet.kernels.Kernels.bitmap_to_indices``."""
     words = ints(bitmap).view(np.uint32)
     segment = segment_of(words.size, WARP)
     segments = -(-words.size // segment)
@@ -95,3 +97,75 @@ def _list(words: Array, size: int, segment: int, starts: Array, indices: Array) 
             if (word >> np.uint32(lane)) & np.uint32(1) != 0:
                 indices[start + rank(word, lane)] = 32 * w + lane
             start += np.int32(cuda.popc(word))
+
+
+# ----------------------------------------------------------------------------
+# Sparse integers: a bitmap of what is not zero, and what they are at given places.
+
+
+def nonzero_bitmap(indices: Any, integers: Any, size: int, /) -> Any:
+    """See ``innet.kernels.Kernels.nonzero_bitmap``."""
+    words = ints(integers)
+    bitmap = filled(-(-size // 32), 0, np.uint32)
+    if indices is None:
+        _nonzero_bitmap_dense[warps_for(bitmap.size)](words, bitmap)
+    else:
+        _nonzero_bitmap_sparse[threads_for(words.size)](ints(indices), words, bitmap)
+    return back(bitmap.view(np.int32), integers)
+
+
+def gather_sparse(indices: Any, integers: Any, places: Any, /) -> Any:
+    """See ``innet.kernels.Kernels.gather_sparse``."""
+    words, wanted = ints(integers), ints(places)
+    found = filled(wanted.size)
+    _gather_sparse[threads_for(words.size)](ints(indices), words, wanted, found)
+    return back(found, integers, places)
+
+
+@cuda.jit
+def _nonzero_bitmap_dense(integers: Array, bitmap: Array) -> None:
+    lane = cuda.grid(1) & 31
+    for w in range(cuda.grid(1) >> 5, bitmap.size, cuda.gridsize(1) >> 5):
+        integer = np.int32(0)
+        if 32 * w + lane < integers.size:
+            integer = integers[32 * w + lane]
+        flags = ballot(integer != 0)
+        if lane == 0:
+            bitmap[w] = flags
+
+
+@cuda.jit
+def _nonzero_bitmap_sparse(indices: Array, integers: Array, bitmap: Array) -> None:
+    for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
+        if integers[i] != 0:
+            item = indices[i]
+            cuda.atomic.or_(bitmap, item >> 5, np.uint32(1) << np.uint32(item & 31))
+
+
+@cuda.jit
+def _gather_sparse(indices: Array, integers: Array, places: Array, found: Array) -> None:
+    """Each looks for its place by halves."""
+    for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
+        low, high = 0, places.size
+        while low < high:
+            middle = (low + high) // 2
+            if places[middle] < indices[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < places.size and places[low] == indices[i]:
+            found[low] = integers[i]
+
+
+def scatter(indices: Any, integers: Any, size: int, /) -> Any:
+    """See ``innet.kernels.Kernels.scatter``."""
+    dense = filled(size)
+    places = ints(indices)
+    _scatter[threads_for(places.size)](places, ints(integers), dense)
+    return back(dense, indices, integers)
+
+
+@cuda.jit
+def _scatter(indices: Array, integers: Array, dense: Array) -> None:
+    for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
+        dense[indices[i]] = integers[i]

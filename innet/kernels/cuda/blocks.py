@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for, warps_for
-from innet.kernels.cuda.warp import ballot
+from innet.kernels.cuda.device import (
+    Array,
+    back,
+    ballot,
+    empty,
+    filled,
+    ints,
+    threads_for,
+    warps_for,
+)
 
 
 def block_bitmap(integers: Any, block: int, /) -> Any:

@@ -10,21 +10,32 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, ints, threads_for
-from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, ONE, mix
+from innet.kernels.cuda.device import (
+    HALF,
+    LOW,
+    ONE,
+    Array,
+    back,
+    empty,
+    filled,
+    ints,
+    mix,
+    threads_for,
+)
 from innet.kernels.layout.bloom import Filter
+from innet.kernels.layout.hashing import GOLDEN
 
 
-def bloom_fill(bitmap: Any, shape: Filter, /) -> Any:
-    """See ``innet.kernels.Kernels.bloom_fill``."""
+def bloom_insert(bitmap: Any, shape: Filter, /) -> Any:
+    """See ``innet.kernels.Kernels.bloom_insert``."""
     blocks = ints(bitmap).view(np.uint32)
     words = filled(shape.words, 0, np.uint32)
     _fill[threads_for(blocks.size)](blocks, shape.probes, np.uint64(shape.seed), words)
     return back(words.view(np.int32), bitmap)
 
 
-def bloom_members(words: Any, size: int, shape: Filter, /) -> Any:
-    """See ``innet.kernels.Kernels.bloom_members``."""
+def bloom_query(words: Any, size: int, shape: Filter, /) -> Any:
+    """See ``innet.kernels.Kernels.bloom_query``."""
     bits = ints(words).view(np.uint32)
     found = empty(-(-size // 32), np.uint32)
     _members[threads_for(found.size)](bits, size, shape.probes, np.uint64(shape.seed), found)

@@ -7,29 +7,39 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, floats, warps_for
-from innet.kernels.cuda.sums import sum_of
-from innet.kernels.cuda.warp import largest
+from innet.kernels.cuda.bitmap import bitmap_to_indices
+from innet.kernels.cuda.device import (
+    Array,
+    back,
+    ballot,
+    empty,
+    floats,
+    largest,
+    threads_for,
+    times,
+    warps_for,
+)
+from innet.kernels.cuda.residual import sum_of
 
 _MAGNITUDE = 0x7FFFFFFF
 _LAST = 2**31 - 1  # no index is larger
 
 
-def chunk_largest(x: Any, chunk: int, /) -> Any:
-    """See ``innet.kernels.Kernels.chunk_largest``."""
+def chunk_argmax(x: Any, chunk: int, /) -> Any:
+    """See ``innet.kernels.Kernels.chunk_argmax``."""
     words = floats(x).view(np.int32)
     indices = empty(-(-words.size // chunk))
-    _chunk_largest[warps_for(indices.size)](words, chunk, indices)
+    _chunk_argmax[warps_for(indices.size)](words, chunk, indices)
     return back(indices, x)
 
 
-def chunk_largest_sum(x: Any, y: Any, chunk: int, /) -> Any:
-    """See ``innet.kernels.Kernels.chunk_largest_sum``. Scratch: the sum."""
-    return back(chunk_largest(sum_of(floats(x), floats(y)), chunk), x, y)
+def chunk_argmax_sum(x: Any, y: Any, chunk: int, /) -> Any:
+    """See ``innet.kernels.Kernels.chunk_argmax_sum``. Scratch: the sum."""
+    return back(chunk_argmax(sum_of(floats(x), floats(y)), chunk), x, y)
 
 
 @cuda.jit
-def _chunk_largest(words: Array, chunk: int, indices: Array) -> None:
+def _chunk_argmax(words: Array, chunk: int, indices: Array) -> None:
     """A warp for each chunk."""
     lane = cuda.grid(1) & 31
     for c in range(cuda.grid(1) >> 5, indices.size, cuda.gridsize(1) >> 5):
@@ -41,3 +51,46 @@ def _chunk_largest(words: Array, chunk: int, indices: Array) -> None:
         key = largest(key)
         if lane == 0:
             indices[c] = _LAST - (key & np.int64(_LAST))
+
+
+# ----------------------------------------------------------------------------
+# What reaches the largest magnitude of its chunk once the gradient is added again.
+
+
+def select_above_chunk_max(x: Any, gradient: Any, weight: float, chunk: int, /) -> Any:
+    """See ``innet.kernels.Kernels.select_above_chunk_max``.
+
+    Scratch: a bitmap of the elements, an index for each chunk.
+    """
+    values = floats(x)
+    largest = chunk_argmax(values, chunk)
+    maxima = empty(largest.size, np.float32)
+    _look_up[threads_for(largest.size)](values, largest, maxima)
+    flags = empty(-(-values.size // 32), np.uint32)
+    grid = warps_for(flags.size)
+    _flag[grid](values, floats(gradient), weight, maxima, chunk, flags)
+    indices = bitmap_to_indices(flags.view(np.int32), values.size)
+    return back(indices, x, gradient), back(maxima, x, gradient)
+
+
+@cuda.jit
+def _look_up(x: Array, largest: Array, maxima: Array) -> None:
+    for c in range(cuda.grid(1), largest.size, cuda.gridsize(1)):
+        maxima[c] = abs(x[largest[c]])
+
+
+@cuda.jit
+def _flag(
+    x: Array, gradient: Array, weight: float, maxima: Array, chunk: int, flags: Array
+) -> None:
+    lane = cuda.grid(1) & 31
+    for w in range(cuda.grid(1) >> 5, flags.size, cuda.gridsize(1) >> 5):
+        i = 32 * w + lane
+        reaches = False
+        if i < x.size:
+            least = np.float64(maxima[i // chunk])
+            added = times(np.float64(gradient[i]), np.float64(weight))
+            reaches = bool(least > 0 and abs(np.float64(x[i]) + added) >= least)
+        word = ballot(reaches)
+        if lane == 0:
+            flags[w] = word

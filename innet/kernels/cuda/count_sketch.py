@@ -8,18 +8,30 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
-from innet.kernels.cuda.hashing import GOLDEN, HALF, LOW, ONE, mix
-from innet.kernels.cuda.survey import survey
+from innet.kernels.cuda.device import (
+    HALF,
+    LOW,
+    ONE,
+    Array,
+    back,
+    empty,
+    filled,
+    floats,
+    ints,
+    mix,
+    threads_for,
+)
+from innet.kernels.cuda.statistics import absmax_nnz
 from innet.kernels.layout.count_sketch import MAX_ROWS, CountLayout
+from innet.kernels.layout.hashing import GOLDEN
 
 _LIMIT = float(np.finfo(np.float32).max)
 
 
-def count_sketch(x: Any, layout: CountLayout, /) -> Any:
-    """See ``innet.kernels.Kernels.count_sketch``. Scratch: 8 bytes for each cell."""
+def count_sketch_encode(x: Any, layout: CountLayout, /) -> Any:
+    """See ``innet.kernels.Kernels.count_sketch_encode``. Scratch: 8 bytes for each cell."""
     values = floats(x)
-    magnitude, _, _ = survey(values)
+    magnitude, _, _ = absmax_nnz(values)
     _, exponent = math.frexp(float(np.int32(magnitude).view(np.float32)))
     sums, cells = filled(layout.cells, 0, np.int64), empty(layout.cells, np.float32)
     keys = cuda.to_device(layout.keys())
@@ -30,8 +42,8 @@ def count_sketch(x: Any, layout: CountLayout, /) -> Any:
     return back(cells, x)
 
 
-def count_estimate(sketch: Any, size: int, layout: CountLayout, /) -> Any:
-    """See ``innet.kernels.Kernels.count_estimate``."""
+def count_sketch_estimate(sketch: Any, size: int, layout: CountLayout, /) -> Any:
+    """See ``innet.kernels.Kernels.count_sketch_estimate``."""
     cells, estimates = ints(sketch), empty(size, np.float32)
     keys = cuda.to_device(layout.keys())
     _estimate[threads_for(size)](cells, keys, layout.lanes, layout.columns, estimates)

@@ -92,3 +92,160 @@ def filled(size: int, value: int = 0, dtype: Any = np.int32) -> Array:
 def _fill(array: Array, value: int) -> None:
     for i in range(cuda.grid(1), array.size, cuda.gridsize(1)):
         array[i] = value
+
+
+# ----------------------------------------------------------------------------
+# Where elements lie in sketches; ``innet.kernels.layout.lhc`` defines it.
+#
+# Kernels get a layout as one tuple of 64-bit words, ``hashing`` = (part, starts, log2(lanes), seed,
+# hashes): a division for each element would cost more than its hash.
+
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+ONE = np.uint64(1)
+
+
+@cuda.jit(device=True)
+def mix(z: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+# ----------------------------------------------------------------------------
+# Products that are rounded before anything is added to them, as IEEE 754 and all other kernels do.
+#
+# The compiler may fuse a product and a sum, which skips the rounding between them.
+
+if SIMULATED:
+
+    @cuda.jit(device=True)
+    def times(a: np.float64, b: np.float64) -> np.float64:
+        """The rounded product."""
+        return np.float64(a * b)
+
+    @cuda.jit(device=True)
+    def times_32(a: np.float32, b: np.float32) -> np.float32:
+        """The same of float32."""
+        return np.float32(a * b)
+
+else:
+    from numba.cuda import libdevice
+
+    @cuda.jit(device=True)
+    def times(a: np.float64, b: np.float64) -> np.float64:
+        """The rounded product."""
+        return np.float64(libdevice.dmul_rn(a, b))
+
+    @cuda.jit(device=True)
+    def times_32(a: np.float32, b: np.float32) -> np.float32:
+        """The same of float32."""
+        return np.float32(libdevice.fmul_rn(a, b))
+
+
+# ----------------------------------------------------------------------------
+# What the 32 threads of a warp do together. All of them must call these functions, at once.
+#
+# The simulator has no such operations, but its blocks are single warps (``device``): there the same
+# results come from a barrier of the block.
+
+_ALL = np.uint32(0xFFFFFFFF)
+
+if SIMULATED:
+
+    @cuda.jit(device=True)
+    def ballot(flag: bool) -> np.uint32:
+        """Bit i tells whether the flag of lane i is set."""
+        votes = cuda.shared.array(32, np.uint32)
+        votes[cuda.laneid] = np.uint32(flag) << np.uint32(cuda.laneid)
+        cuda.syncthreads()
+        word = np.uint32(0)
+        for lane in range(32):
+            word |= votes[lane]
+        cuda.syncthreads()  # nobody may vote again before all have counted
+        return word
+
+    @cuda.jit(device=True)
+    def reserve(flag: bool, counters: Array, which: int) -> int:
+        """A number of its own, counted up from counters[which], for each lane whose flag is set."""
+        return int(cuda.atomic.add(counters, which, 1)) if flag else -1
+
+    @cuda.jit(device=True)
+    def largest(key: np.int64) -> np.int64:
+        """The largest of the lanes' keys, for all of them."""
+        keys = cuda.shared.array(32, np.int64)
+        keys[cuda.laneid] = key
+        cuda.syncthreads()
+        for lane in range(32):
+            key = max(key, keys[lane])
+        cuda.syncthreads()
+        return key
+
+else:
+
+    @cuda.jit(device=True)
+    def ballot(flag: bool) -> np.uint32:
+        """Bit i tells whether the flag of lane i is set."""
+        return np.uint32(cuda.ballot_sync(_ALL, flag))
+
+    @cuda.jit(device=True)
+    def reserve(flag: bool, counters: Array, which: int) -> int:
+        """A number of its own, counted up from counters[which], for each lane whose flag is set."""
+        flags = ballot(flag)
+        first = np.int32(0)
+        if cuda.laneid == 0 and flags != 0:
+            # One atomic operation for the warp: a counter takes only one at a time.
+            first = cuda.atomic.add(counters, which, np.int32(cuda.popc(flags)))
+        first = cuda.shfl_sync(_ALL, first, 0)
+        return int(first + rank(flags, cuda.laneid))
+
+    @cuda.jit(device=True)
+    def largest(key: np.int64) -> np.int64:
+        """The largest of the lanes' keys, for all of them."""
+        for distance in (16, 8, 4, 2, 1):
+            key = max(key, cuda.shfl_xor_sync(_ALL, key, distance))
+        return key
+
+
+@cuda.jit(device=True)
+def rank(flags: np.uint32, lane: int) -> int:
+    """How many of the flags below the lane's are set."""
+    below = (np.uint32(1) << np.uint32(lane)) - np.uint32(1)
+    return int(cuda.popc(np.uint32(flags & below)))
+
+
+# ----------------------------------------------------------------------------
+# Running totals, by which the warps know where in a common result to write.
+
+
+def segment_of(size: int, multiple: int) -> int:
+    """How many consecutive elements each warp goes through, so that all warps have some."""
+    return multiple * max(1, -(-size // (multiple * MOST_WARPS)))
+
+
+def exclusive_scan(counts: Array) -> None:
+    """Replace each count by the sum of those before it. Sums stay below 2**31."""
+    _scan[ONE_BLOCK](counts)
+
+
+@cuda.jit
+def _scan(counts: Array) -> None:
+    """One block: there are a few counts for each thread of the GPU's, not of the gradient's."""
+    sums = cuda.shared.array(THREADS, np.int32)
+    thread = cuda.threadIdx.x
+    each = (counts.size + THREADS - 1) // THREADS
+    begin = min(thread * each, counts.size)
+    end = min(begin + each, counts.size)
+    own = np.int32(0)
+    for i in range(begin, end):
+        own += counts[i]
+    sums[thread] = own
+    cuda.syncthreads()
+    before = np.int32(0)
+    for i in range(thread):
+        before += sums[i]
+    for i in range(begin, end):
+        count = counts[i]
+        counts[i] = before
+        before += count

@@ -9,18 +9,21 @@ from numba import cuda
 
 from innet.kernels.arrays import SQUARES_LANES
 from innet.kernels.cuda.device import (
+    LOW,
     MOST_BLOCKS,
+    ONE,
     THREADS,
     Array,
     back,
     empty,
     floats,
     ints,
+    mix,
     threads_for,
+    times,
 )
-from innet.kernels.cuda.hashing import GOLDEN, LOW, ONE, mix
-from innet.kernels.cuda.rounding import times
 from innet.kernels.layout.hadamard import MOST, padded
+from innet.kernels.layout.hashing import GOLDEN
 
 
 def block_squares(x: Any, block: int, /) -> Any:
@@ -43,18 +46,20 @@ def hadamard(x: Any, scales: Any, block: int, key: int, /) -> Any:
     return back(integers, x)
 
 
-def hadamard_back(integers: Any, steps: Any, block: int, key: int, size: int, /) -> Any:
-    """See ``innet.kernels.Kernels.hadamard_back``."""
+def hadamard_inverse(integers: Any, steps: Any, block: int, key: int, size: int, /) -> Any:
+    """See ``innet.kernels.Kernels.hadamard_inverse``."""
     words, values = ints(integers), empty(size, np.float32)
-    _hadamard_back[_blocks(steps.size)](words, cuda.to_device(steps), block, np.uint64(key), values)
+    _hadamard_inverse[_blocks(steps.size)](
+        words, cuda.to_device(steps), block, np.uint64(key), values
+    )
     return back(values, integers)
 
 
-def quantise_to_table(integers: Any, scales: Any, table: Any, block: int, key: int, /) -> Any:
-    """See ``innet.kernels.Kernels.quantise_to_table``."""
+def quantize_to_table(integers: Any, scales: Any, table: Any, block: int, key: int, /) -> Any:
+    """See ``innet.kernels.Kernels.quantize_to_table``."""
     words = ints(integers)
     quantized = empty(words.size)
-    _quantise_to_table[threads_for(words.size)](
+    _quantize_to_table[threads_for(words.size)](
         words,
         cuda.to_device(scales),
         cuda.to_device(table),
@@ -121,7 +126,7 @@ def _hadamard(x: Array, scales: Array, block: int, key: np.uint64, integers: Arr
 
 
 @cuda.jit
-def _hadamard_back(
+def _hadamard_inverse(
     integers: Array, steps: Array, block: int, key: np.uint64, values: Array
 ) -> None:
     shared = cuda.shared.array(MOST, np.int32)
@@ -139,7 +144,7 @@ def _hadamard_back(
 
 
 @cuda.jit
-def _quantise_to_table(
+def _quantize_to_table(
     integers: Array,
     scales: Array,
     table: Array,

@@ -12,36 +12,38 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
-from innet.kernels.layout.limbs import COARSEST, Limbs
+from innet.kernels.layout.limbs import NO_EXPONENT, Limbs
 
 _FRACTION = 0x7FFFFF
 _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored
 _WIDE = 1 << 31
 
 
-def grain(x: Any, /) -> int:
-    """See ``innet.kernels.Kernels.grain``."""
+def lowest_exponent(x: Any, /) -> int:
+    """See ``innet.kernels.Kernels.lowest_exponent``."""
     words = floats(x).view(np.int32)
-    finest = filled(1, COARSEST)
-    _grain[threads_for(words.size)](words, finest)
+    finest = filled(1, NO_EXPONENT)
+    _lowest_exponent[threads_for(words.size)](words, finest)
     return int(finest.copy_to_host()[0])
 
 
-def split(x: Any, limbs: Limbs, /) -> Any:
-    """See ``innet.kernels.Kernels.split``."""
+def split_limbs(x: Any, limbs: Limbs, /) -> Any:
+    """See ``innet.kernels.Kernels.split_limbs``."""
     words = floats(x).view(np.int32)
     parts = empty(limbs.count * words.size)
-    _split[threads_for(words.size)](words, limbs.grain, limbs.bits, limbs.count, parts)
+    _split[threads_for(words.size)](words, limbs.exponent, limbs.bits, limbs.count, parts)
     return back(parts, x)
 
 
-def join(sums: Any, limbs: Limbs, /) -> Any:
-    """See ``innet.kernels.Kernels.join``. Scratch: a copy of the sums, from three limbs on."""
+def join_limbs(sums: Any, limbs: Limbs, /) -> Any:
+    """See ``innet.kernels.Kernels.join_limbs``. Scratch: a copy of the sums, from three limbs
+    on.
+    """
     parts = ints(sums)
     size = parts.size // limbs.count
     values = empty(size, np.float32)
     grid = threads_for(size)
-    step = 2.0**limbs.grain
+    step = 2.0**limbs.exponent
     if limbs.count <= 2:
         _join_short[grid](parts, limbs.bits, limbs.count, step, values)
     else:
@@ -54,12 +56,12 @@ def join(sums: Any, limbs: Limbs, /) -> Any:
 
 
 @cuda.jit
-def _grain(words: Array, finest: Array) -> None:
+def _lowest_exponent(words: Array, finest: Array) -> None:
     shared = cuda.shared.array(1, np.int32)
     if cuda.threadIdx.x == 0:
-        shared[0] = COARSEST
+        shared[0] = NO_EXPONENT
     cuda.syncthreads()
-    own = np.int32(COARSEST)
+    own = np.int32(NO_EXPONENT)
     for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         field, mantissa = _parts_of(words[i])
         if mantissa != 0:
@@ -82,11 +84,11 @@ def _parts_of(word: np.int32) -> tuple[np.int64, np.int64]:
 
 
 @cuda.jit
-def _split(words: Array, grain: int, bits: int, count: int, parts: Array) -> None:
+def _split(words: Array, exponent: int, bits: int, count: int, parts: Array) -> None:
     mask = (np.int64(1) << np.int64(bits)) - np.int64(1)
     for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         field, mantissa = _parts_of(words[i])
-        shift = field - 150 - grain
+        shift = field - 150 - exponent
         for k in range(count):
             # Shifts by 31 and more leave nothing of 24 bits in a limb, to either side.
             up = np.int64(min(max(shift, 0), 31))

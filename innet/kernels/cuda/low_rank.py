@@ -8,8 +8,7 @@ import numpy as np
 from numba import cuda
 
 from innet.kernels.arrays import ROW_LANES
-from innet.kernels.cuda.device import Array, back, empty, floats, threads_for
-from innet.kernels.cuda.rounding import times
+from innet.kernels.cuda.device import Array, back, empty, floats, threads_for, times
 
 
 def project_rows(x: Any, columns: int, factor: Any, /) -> Any:

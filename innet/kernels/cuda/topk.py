@@ -13,34 +13,36 @@ from innet.kernels.cuda.device import (
     THREADS,
     Array,
     back,
+    ballot,
     empty,
+    exclusive_scan,
     filled,
     floats,
+    rank,
+    segment_of,
     threads_for,
     warps_for,
 )
-from innet.kernels.cuda.scan import exclusive_scan, segment_of
-from innet.kernels.cuda.sums import sum_of
-from innet.kernels.cuda.warp import ballot, rank
+from innet.kernels.cuda.residual import sum_of
 
 _NONE_TIED = 0
 
 
-def reaching(x: Any, threshold: float, /) -> Any:
-    """See ``innet.kernels.Kernels.reaching``."""
-    indices, values = _reaching(floats(x), threshold)
+def select_threshold(x: Any, threshold: float, /) -> Any:
+    """See ``innet.kernels.Kernels.select_threshold``."""
+    indices, values = _select_threshold(floats(x), threshold)
     return back(indices, x), back(values, x)
 
 
-def reaching_residual(gradient: Any, residual: Any, threshold: float, /) -> Any:
-    """See ``innet.kernels.Kernels.reaching_residual``."""
+def select_threshold_residual(gradient: Any, residual: Any, threshold: float, /) -> Any:
+    """See ``innet.kernels.Kernels.select_threshold_residual``."""
     rest = sum_of(floats(residual), floats(gradient))
-    indices, values = _reaching(rest, threshold)
+    indices, values = _select_threshold(rest, threshold)
     clear(rest, indices)
     return tuple(back(each, gradient, residual) for each in (indices, values, rest))
 
 
-def _reaching(x: Array, threshold: float) -> tuple[Array, Array]:
+def _select_threshold(x: Array, threshold: float) -> tuple[Array, Array]:
     # What is above the largest number that does not reach the threshold, and nothing equal to it.
     state = cuda.to_device(np.array([least_bits(threshold) - 1, _NONE_TIED], np.int32))
     above, tied = ranks(x, state)

@@ -9,7 +9,7 @@ row j, negated or not:
     column: ((low half of z) · columns >> 32, + l) mod columns
     negative where bit 64 - lanes + l of z is set
 
-``mix`` is the finaliser of SplitMix64, as in ``innet.kernels.layout.lhc``. Nothing is stored for an
+``mix`` is that of ``innet.kernels.layout.hashing``. Nothing is stored for an
 element, and no product leaves 64 bits but those that are meant to wrap around: the column's factors
 are below 2**32 each.
 
@@ -31,12 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
+from innet.kernels.layout.hashing import GOLDEN, mix
 
 MAX_ROWS = 31
 LANES = 16  # of a sketch that is not small
 _NARROW = 16 * LANES  # columns; with fewer, blocks would overlap too often
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +77,5 @@ class CountLayout:
 
     def keys(self) -> NDArray[np.uint64]:
         """One for each row, shape (rows,)."""
-        keys = [_mix((self.seed + (row + 1) * _GOLDEN) & _MASK) for row in range(self.rows)]
-        return np.array(keys, np.uint64)
-
-
-def _mix(z: int) -> int:
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
+        rows = np.arange(1, self.rows + 1, dtype=np.uint64)
+        return mix(rows * GOLDEN + np.uint64(self.seed))

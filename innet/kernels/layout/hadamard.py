@@ -9,8 +9,8 @@ with D the diagonal of random signs. Element i of the whole vector is negated wh
 
     mix(key + (i div 64 + 1) · 0x9E3779B97F4A7C15)        modulo 2**64
 
-is set, with ``mix`` of ``innet.kernels.layout.lhc``. H is not scaled: H · H = n, so that integers
-remain integers, and no order of the additions is better than another.
+is set, with ``mix`` of ``innet.kernels.layout.hashing``. H is not scaled: H · H = n, so that
+integers remain integers, and no order of the additions is better than another.
 """
 
 from __future__ import annotations

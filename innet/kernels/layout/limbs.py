@@ -1,9 +1,10 @@
 """Float32 numbers as a few small integers each: the definition that all kernels follow.
 
-Every float32 is an integer times 2**grain, when no element has a set bit below 2**grain. Of the
-magnitude of that integer, limb k is bits k·bits to (k + 1)·bits - 1, and it has the number's sign:
+Every float32 is an integer times 2**exponent, when no element has a set bit below 2**exponent. Of
+the magnitude of that integer, limb k is bits k·bits to (k + 1)·bits - 1, and it has the number's
+sign:
 
-    x = 2**grain · (limb 0 + limb 1 · 2**bits + limb 2 · 2**(2·bits) + ...)
+    x = 2**exponent · (limb 0 + limb 1 · 2**bits + limb 2 · 2**(2·bits) + ...)
 
 An array of n numbers becomes ``count`` arrays of n limbs, one after the other, the lowest first.
 
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 
 from innet.core.errors import InputError
 
-LOWEST = -149  # the exponent of the smallest float32: no grain is finer
-COARSEST = 128  # a grain above the largest float32's, for arrays in which all is zero
+LOWEST_EXPONENT = -149  # the exponent of the smallest float32: no exponent is lower
+NO_EXPONENT = 128  # above the exponent of the largest float32: for arrays in which all is zero
 _INT32_MAX = 2**31 - 1
 
 
@@ -29,7 +30,7 @@ class Limbs:
     """How float32 numbers are split.
 
     Attributes:
-        grain: every number is a multiple of 2**grain; -149 .. 128.
+        exponent: every number is a multiple of 2**exponent; -149 .. 128.
         bits: of a limb, besides the sign; 1 .. 31.
         count: limbs of a number, at least 1.
 
@@ -37,28 +38,36 @@ class Limbs:
         InputError: a number outside its range.
     """
 
-    grain: int
+    exponent: int
     bits: int
     count: int
 
     def __post_init__(self) -> None:
-        if not (LOWEST <= self.grain <= COARSEST and 1 <= self.bits <= 31 and self.count >= 1):
+        if not (
+            LOWEST_EXPONENT <= self.exponent <= NO_EXPONENT
+            and 1 <= self.bits <= 31
+            and self.count >= 1
+        ):
             raise InputError(
                 f"float32 cannot be split into {self.count} limbs of {self.bits} bits above "
-                f"2**{self.grain}."
+                f"2**{self.exponent}."
             )
 
     @classmethod
-    def of(cls, magnitude: int, grain: int, workers: int) -> Limbs:
+    def of(cls, magnitude: int, exponent: int, workers: int) -> Limbs:
         """As few limbs as hold every number of all workers, and their sum.
 
         Args:
-            magnitude: the bits of the largest magnitude, as ``Kernels.survey`` returns them.
-            grain: of all numbers together.
+            magnitude: the bits of the largest magnitude, as ``Kernels.absmax_nnz`` returns them.
+            exponent: the lowest of all numbers together.
             workers: how many numbers are summed, 1 .. 2**31 - 1.
         """
         bits = (_INT32_MAX // workers + 1).bit_length() - 1
         # The exponent of the uppermost set bit; of a subnormal number it is the mantissa's.
-        top = (magnitude >> 23) - 127 if magnitude >> 23 else magnitude.bit_length() - 1 + LOWEST
-        width = top - grain + 1
-        return cls(grain, bits, max(1, -(-width // bits)))
+        top = (
+            (magnitude >> 23) - 127
+            if magnitude >> 23
+            else magnitude.bit_length() - 1 + LOWEST_EXPONENT
+        )
+        width = top - exponent + 1
+        return cls(exponent, bits, max(1, -(-width // bits)))

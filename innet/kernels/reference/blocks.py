@@ -1,4 +1,4 @@
-"""Naive kernels on blocks of integers: the oracle. See ``innet.kernels`` for what each must do."""
+"""Kernels on blocks of integers: the oracle. See ``innet.kernels`` for what each must do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive count sketch: the oracle. See ``innet.kernels`` for what each function must do."""
+"""Count sketch: the oracle. See ``innet.kernels`` for what each function must do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.layout.count_sketch import CountLayout
+from innet.kernels.layout.hashing import GOLDEN, mix
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
-
-def count_sketch(x: Floats, layout: CountLayout, /) -> Floats:
-    """See ``innet.kernels.Kernels.count_sketch``."""
+def count_sketch_encode(x: Floats, layout: CountLayout, /) -> Floats:
+    """See ``innet.kernels.Kernels.count_sketch_encode``."""
     _, exponent = math.frexp(float(np.abs(x).max(initial=0)))
     fixed = np.rint(x.astype(np.float64) * 2.0 ** (31 - exponent)).astype(np.int64)
     cells = np.zeros((layout.rows, layout.columns), np.int64)
@@ -26,8 +25,8 @@ def count_sketch(x: Floats, layout: CountLayout, /) -> Floats:
     return np.clip(values, -limit, limit).astype(np.float32).ravel()
 
 
-def count_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
-    """See ``innet.kernels.Kernels.count_estimate``."""
+def count_sketch_estimate(sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
+    """See ``innet.kernels.Kernels.count_sketch_estimate``."""
     columns, negative = _places(size, layout)
     cells = np.take_along_axis(sketch.reshape(layout.rows, layout.columns), columns, axis=1)
     signed = np.where(negative, -cells, cells)
@@ -39,10 +38,7 @@ def _places(size: int, layout: CountLayout) -> tuple[NDArray[np.int64], NDArray[
     """Columns of all elements, shape (rows, size), and where they are negated, of that shape."""
     lanes, columns = np.uint64(layout.lanes), np.uint64(layout.columns)
     block, lane = np.divmod(np.arange(size, dtype=np.uint64), lanes)
-    z = block * _GOLDEN + layout.keys()[:, np.newaxis]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
+    z = mix(block * GOLDEN + layout.keys()[:, np.newaxis])
     first = (z & np.uint64(0xFFFFFFFF)) * columns >> np.uint64(32)
     negative = z >> (np.uint64(64) - lanes + lane) & np.uint64(1) == 1
     return ((first + lane) % columns).astype(np.int64), negative

@@ -1,4 +1,4 @@
-"""Naive kernels for the randomized Hadamard transform of ``innet.kernels.layout.hadamard``."""
+"""Kernels for the randomized Hadamard transform of ``innet.kernels.layout.hadamard``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from innet.kernels.arrays import SQUARES_LANES, Doubles, Floats, Ints
 from innet.kernels.layout.hadamard import padded
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+from innet.kernels.layout.hashing import GOLDEN, mix
 
 
 def block_squares(x: Floats, block: int, /) -> Doubles:
@@ -37,8 +36,8 @@ def hadamard(x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
     return integers.astype(np.int32)
 
 
-def hadamard_back(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
-    """See ``innet.kernels.Kernels.hadamard_back``."""
+def hadamard_inverse(integers: Ints, steps: Doubles, block: int, key: int, size: int, /) -> Floats:
+    """See ``innet.kernels.Kernels.hadamard_inverse``."""
     sums = np.concatenate(
         [
             _matrix_product(integers[start : start + block].astype(np.int64))
@@ -51,10 +50,10 @@ def hadamard_back(integers: Ints, steps: Doubles, block: int, key: int, size: in
         return ((sums * _signs(size, key)).astype(np.float64) * step).astype(np.float32)
 
 
-def quantise_to_table(
+def quantize_to_table(
     integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
 ) -> Ints:
-    """See ``innet.kernels.Kernels.quantise_to_table``."""
+    """See ``innet.kernels.Kernels.quantize_to_table``."""
     half = float(table[-1]) / 2
     scale = np.repeat(scales, block)[: integers.size]
     product = integers.astype(np.float64) * scale
@@ -76,18 +75,12 @@ def _matrix_product(x: NDArray[np.int64]) -> NDArray[np.int64]:
 def _signs(size: int, key: int) -> NDArray[np.int64]:
     """Shape (size,): 1 or -1."""
     i = np.arange(size, dtype=np.uint64)
-    words = _mix((i // np.uint64(64) + np.uint64(1)) * _GOLDEN + np.uint64(key))
+    words = mix((i // np.uint64(64) + np.uint64(1)) * GOLDEN + np.uint64(key))
     return 1 - 2 * ((words >> (i % np.uint64(64))) & np.uint64(1)).astype(np.int64)
 
 
 def _chance(size: int, key: int) -> NDArray[np.uint64]:
     """Shape (size,): random integers of 32 bits."""
     i = np.arange(size, dtype=np.uint64)
-    words = _mix((i // np.uint64(2) + np.uint64(1)) * _GOLDEN + np.uint64(key))
+    words = mix((i // np.uint64(2) + np.uint64(1)) * GOLDEN + np.uint64(key))
     return (words >> (np.uint64(32) * (i % np.uint64(2)))) & np.uint64(0xFFFFFFFF)
-
-
-def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

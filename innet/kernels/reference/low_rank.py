@@ -1,4 +1,4 @@
-"""Naive kernels for matrices and their factors of low rank; see ``innet.kernels.Kernels``."""
+"""Kernels for matrices and their factors of low rank; see ``innet.kernels.Kernels``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive kernels for words of several small integers: see ``innet.kernels.Kernels.pack``."""
+"""Kernels for words of several small integers: see ``innet.kernels.Kernels.pack``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naive kernels for statistics: the oracle of sums in the order that is the same everywhere."""
+"""Kernels for statistics: the oracle of sums in the order that is the same everywhere."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.kernels.arrays import LANES, Floats
+from innet.kernels.arrays import LANES, Floats, Ints
 
 Doubles = NDArray[np.float64]
 
 
-def smallest(x: Floats, least: float, /) -> tuple[float, int]:
-    """See ``innet.kernels.Kernels.smallest``."""
+def absmax_nnz(x: Floats, /) -> tuple[int, int, int]:
+    """See ``innet.kernels.Kernels.absmax_nnz``."""
+    bad = np.flatnonzero(~np.isfinite(x))
+    largest = np.max(np.abs(x), initial=np.float32(0))
+    return (
+        int(np.float32(largest).view(np.int32)),
+        int(np.count_nonzero(x)),
+        int(bad[0]) if bad.size else -1,
+    )
+
+
+def absmax_nnz_sparse(x: Floats, most: int, /) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
+    """See ``innet.kernels.Kernels.absmax_nnz_sparse``."""
+    indices = np.flatnonzero(x).astype(np.int32)
+    return *absmax_nnz(x), (indices, x[indices]) if indices.size <= most else None
+
+
+def absmin_count(x: Floats, least: float, /) -> tuple[float, int]:
+    """See ``innet.kernels.Kernels.absmin_count``."""
     magnitudes = np.abs(x).astype(np.float64)
     counted = magnitudes[magnitudes >= least]
     return float(counted.min(initial=math.inf)), counted.size
@@ -26,8 +43,8 @@ def moments(x: Floats, shift: float, least: float, /) -> tuple[float, float]:
     return _sum(deviations), _sum(deviations * deviations)
 
 
-def product(x: Floats, /) -> tuple[float, int]:
-    """See ``innet.kernels.Kernels.product``."""
+def abs_product(x: Floats, /) -> tuple[float, int]:
+    """See ``innet.kernels.Kernels.abs_product``."""
     factors = np.where(x == 0, np.float32(1), np.abs(x))
     halves, powers = np.frexp(factors.astype(np.float64))  # halves in [0.5, 1)
     exponent = int(powers.sum(dtype=np.int64)) - x.size

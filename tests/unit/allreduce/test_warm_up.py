@@ -24,12 +24,12 @@ def test_a_rehearsal_needs_no_network_and_mends_what_cannot_be_peeled(codec, rep
     """Real workers would compile it in the middle of a training, while the others wait."""
     mended = []
     cpu = kernels.get("cpu")
-    unlock = cpu.lhc_unlock
+    unlock = cpu.lhc_unblock
 
     def recorded(bitmap, size, layout):
         mended.append(layout.hashes)
         return unlock(bitmap, size, layout)
 
-    monkeypatch.setattr(cpu, "lhc_unlock", recorded)
+    monkeypatch.setattr(cpu, "lhc_unblock", recorded)
     warm_up(codec, np.random.default_rng(0).standard_normal(1000, np.float32))
     assert sorted(mended) == sorted(repaired)

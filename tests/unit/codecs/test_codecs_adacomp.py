@@ -41,7 +41,7 @@ def test_the_kernel(name, data):
     chunk = data.draw(st.sampled_from((1, 2, 15, 16, 17, 31, 50, 64, 500, 1500, 2**31 - 1)))
     weight = data.draw(st.sampled_from((0.0, 0.5, 1.0)))
     kernels = kernel_sets.get(name)
-    maxima = np.abs(x[kernels.chunk_largest(x, chunk)])
+    maxima = np.abs(x[kernels.chunk_argmax(x, chunk)])
     assert maxima.tolist() == [max(abs(x[i : i + chunk])) for i in range(0, size, chunk)]
     expected = [
         i
@@ -49,7 +49,7 @@ def test_the_kernel(name, data):
         if maxima[i // chunk] > 0
         and abs(float(x[i]) + weight * float(gradient[i])) >= float(maxima[i // chunk])
     ]
-    indices, found = kernels.reaching_maxima(x, gradient, weight, chunk)
+    indices, found = kernels.select_above_chunk_max(x, gradient, weight, chunk)
     assert found.tobytes() == maxima.tobytes()
     assert indices.dtype == np.int32
     assert indices.tolist() == expected

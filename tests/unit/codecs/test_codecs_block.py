@@ -116,7 +116,7 @@ def test_the_kernels_keep_what_they_promise(name, data):
     bitmap = each.block_bitmap(integers, block)
     assert (bitmap.dtype, bitmap.size) == (np.int32, -(-len(pieces) // 32))
     present = [number for number, piece in enumerate(pieces) if piece.any()]
-    assert each.expand(bitmap, len(pieces)).tolist() == present
+    assert each.bitmap_to_indices(bitmap, len(pieces)).tolist() == present
     chosen = np.array(present[::2], np.int32)
     kept = np.isin(np.arange(integers.size) // block, chosen)
     words = each.gather_blocks(integers, chosen, block)

@@ -18,10 +18,10 @@ from innet.codecs.parts import Selection
 from innet.codecs.quantizers.exact import ExactScaling
 from innet.core.errors import GradientError, InputError
 from innet.kernels import Limbs
-from innet.kernels.reference import core
 
 INT32_MAX = 2**31 - 1
 LARGEST, TINIEST = gradients.LARGEST, gradients.TINIEST
+naive = kernels.get("reference")
 WORKERS = (1, 2, 3, 4, 7, 8, 31, 32, 64, 65_535, 2**31 - 1)
 
 # Any bits that are a number: every exponent is as likely as any other.
@@ -168,16 +168,16 @@ def test_a_residual_keeps_no_error():
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("largest", [TINIEST, 2.0**-126, 1.0, 16777215.0, LARGEST])
 def test_no_sum_of_limbs_leaves_int32(workers, largest):
-    for grain in (-149, -126, -24, 0, 104):
+    for exponent in (-149, -126, -24, 0, 104):
         x = np.array([largest, -largest], np.float32)
-        if core.grain(x) < grain:
+        if naive.lowest_exponent(x) < exponent:
             continue
-        limbs = Limbs.of(core.survey(x)[0], grain, workers)
+        limbs = Limbs.of(naive.absmax_nnz(x)[0], exponent, workers)
         most = 2**limbs.bits - 1
         assert workers * most <= INT32_MAX < workers * (2 ** (limbs.bits + 1) - 1)
-        assert np.abs(core.split(x, limbs).astype(np.int64)).max() <= most
+        assert np.abs(naive.split_limbs(x, limbs).astype(np.int64)).max() <= most
         # As few as possible: one limb less would not hold the largest.
-        width = (int(Fraction(largest) / Fraction(2) ** grain)).bit_length()
+        width = (int(Fraction(largest) / Fraction(2) ** exponent)).bit_length()
         assert (limbs.count - 1) * limbs.bits < width <= limbs.count * limbs.bits
 
 
@@ -195,7 +195,7 @@ def test_sums_at_the_edge_of_int32_are_joined(kernel_set):
                 )
                 for column in sums.T
             ]
-            found = kernels.get(kernel_set).join(sums.ravel(), limbs)
+            found = kernels.get(kernel_set).join_limbs(sums.ravel(), limbs)
             assert found.tobytes() == np.array(expected, np.float32).tobytes()
 
 
@@ -205,20 +205,20 @@ def test_compiled_limbs_are_the_naive_ones(data):
     size = data.draw(st.sampled_from((0, 1, 31, 511, 512, 513, 1100)))
     x = data.draw(gradients.vectors(size))
     cpu = kernels.get("cpu")
-    grain = cpu.grain(x)
-    assert type(grain) is int
-    assert grain == core.grain(x)
+    exponent = cpu.lowest_exponent(x)
+    assert type(exponent) is int
+    assert exponent == naive.lowest_exponent(x)
     if not x.any():
-        assert grain == 128
+        assert exponent == 128
         return
-    limbs = Limbs.of(core.survey(x)[0], grain, data.draw(st.sampled_from(WORKERS)))
+    limbs = Limbs.of(naive.absmax_nnz(x)[0], exponent, data.draw(st.sampled_from(WORKERS)))
     if limbs.count * size > 20_000:
         return
-    parts = cpu.split(x, limbs)
-    assert parts.tobytes() == core.split(x, limbs).tobytes()
-    assert cpu.join(parts, limbs).tobytes() == (x + np.float32(0)).tobytes()  # but for -0.0
+    parts = cpu.split_limbs(x, limbs)
+    assert parts.tobytes() == naive.split_limbs(x, limbs).tobytes()
+    assert cpu.join_limbs(parts, limbs).tobytes() == (x + np.float32(0)).tobytes()  # but for -0.0
     sums = parts + np.roll(parts, 1)
-    assert cpu.join(sums, limbs).tobytes() == core.join(sums, limbs).tobytes()
+    assert cpu.join_limbs(sums, limbs).tobytes() == naive.join_limbs(sums, limbs).tobytes()
 
 
 def test_zeros_and_nothing_at_all():

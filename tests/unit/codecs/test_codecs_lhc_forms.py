@@ -18,7 +18,7 @@ from innet.codecs.selectors.topk import TopK
 from innet.core.errors import ConfigError
 from innet.core.reduce_op import ReduceOp
 from innet.kernels import SketchLayout
-from innet.kernels.reference import core
+from innet.kernels.reference import lhc as reference
 
 cpu = kernels.get("cpu")
 
@@ -191,9 +191,9 @@ def test_what_is_asked_for_is_what_the_core_lacks():
     # Two elements in the same three cells: the value of one gives that of the other.
     for seed in range(2000):
         layout = SketchLayout(2, 1, seed)
-        if (core.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
+        if (reference.lhc_occupancy(np.array([3], np.int32), 2, layout) == 2).sum() == 3:
             break
-    asked = cpu.lhc_unlock(np.array([3], np.int32), 2, layout)
+    asked = cpu.lhc_unblock(np.array([3], np.int32), 2, layout)
     assert asked.tolist() == [1]
 
 

@@ -18,8 +18,8 @@ from innet.core.errors import CompositionError
 from innet.core.reduce_op import combine
 from innet.core.settings import Settings
 
-naive = kernels.get("naive")
-compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+naive = kernels.get("reference")
+compiled = [kernels.get(name) for name in kernels.names() if name != "reference"]
 
 
 def summed(contributions, workers=None):

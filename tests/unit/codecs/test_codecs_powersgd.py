@@ -16,8 +16,8 @@ from innet.codecs import build_codec
 from innet.codecs.selectors.powersgd import directions, layers_of, orthonormal
 from innet.core.errors import ConfigError, StateError
 
-naive = kernels.get("naive")
-compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+naive = kernels.get("reference")
+compiled = [kernels.get(name) for name in kernels.names() if name != "reference"]
 
 
 def codecs(count, layers=None, seed=0, quantizer="fixed", **selector):

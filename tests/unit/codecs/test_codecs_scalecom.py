@@ -305,6 +305,6 @@ def test_the_largest_of_each_chunk(name, data):
         max(range(i, min(i + chunk, x.size)), key=lambda j: (abs(x[j]), -j))
         for i in range(0, x.size, chunk)
     ]
-    found = kernels.get(name).chunk_largest(x, chunk)
+    found = kernels.get(name).chunk_argmax(x, chunk)
     assert found.dtype == np.int32
     assert found.tolist() == expected

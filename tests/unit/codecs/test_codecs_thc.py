@@ -20,8 +20,8 @@ from innet.codecs.quantizers.thc import ThcSettings, reach_of, table
 from innet.core.errors import CompositionError, ConfigError, InputError
 from innet.kernels.layout.hadamard import padded
 
-naive = kernels.get("naive")
-compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+naive = kernels.get("reference")
+compiled = [kernels.get(name) for name in kernels.names() if name != "reference"]
 each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
 
 
@@ -35,7 +35,7 @@ def codecs(count, seed=0, **quantizer):
 
 def test_the_oracle_multiplies_by_hadamards_matrix():
     x = np.arange(-5, 11, dtype=np.float32)
-    signs = naive.hadamard_back(np.eye(1, 16, dtype=np.int32)[0], np.ones(1), 16, 3, 16)
+    signs = naive.hadamard_inverse(np.eye(1, 16, dtype=np.int32)[0], np.ones(1), 16, 3, 16)
     assert set(np.abs(signs)) == {1.0}
     assert set(signs) == {-1.0, 1.0}
     product = linalg.hadamard(16) @ (signs * x)
@@ -57,13 +57,13 @@ def test_the_kernels_are_those_of_the_oracle(fast, data):
     back = rotated // block
     steps = 1 / scales
     assert_same(
-        fast.hadamard_back(back, steps, block, key, x.size),
-        naive.hadamard_back(back, steps, block, key, x.size),
+        fast.hadamard_inverse(back, steps, block, key, x.size),
+        naive.hadamard_inverse(back, steps, block, key, x.size),
     )
     entries = np.array(data.draw(st.sampled_from(([0, 1], [0, 2, 5, 9], range(16)))), np.int32)
     coarse = 3 / (scales * math.sqrt(block))
-    quantized = naive.quantise_to_table(rotated, coarse, entries, block, key)
-    assert_same(fast.quantise_to_table(rotated, coarse, entries, block, key), quantized)
+    quantized = naive.quantize_to_table(rotated, coarse, entries, block, key)
+    assert_same(fast.quantize_to_table(rotated, coarse, entries, block, key), quantized)
     assert set(quantized) <= set(entries)
 
 
@@ -74,7 +74,7 @@ def test_back_and_forth_is_the_identity_in_integers(data):
     rotated = naive.hadamard(x, ones, 64, 5)
     lengths = np.full(ones.size, 64.0)
     lengths[x.size // 64 :] = padded(x.size % 64, 64)
-    assert_same(naive.hadamard_back(rotated, 1 / lengths, 64, 5, x.size), x + np.float32(0))
+    assert_same(naive.hadamard_inverse(rotated, 1 / lengths, 64, 5, x.size), x + np.float32(0))
 
 
 # ------------------------------------------------------------------ the table
@@ -201,7 +201,7 @@ def test_extremes_stay_within_their_bounds(workers, largest):
 
 
 def test_the_rotation_of_whole_blocks_of_one_sign_does_not_overflow():
-    signs = naive.hadamard_back(np.eye(1, 8192, dtype=np.int32)[0], np.ones(1), 8192, 9, 8192)
+    signs = naive.hadamard_inverse(np.eye(1, 8192, dtype=np.int32)[0], np.ones(1), 8192, 9, 8192)
     scale = np.array([2.0**30 / 8192])
     for name in kernels.names():
         rotated = kernels.get(name).hadamard(signs, scale, 8192, 9)  # all of it in one coordinate

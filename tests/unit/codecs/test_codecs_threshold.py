@@ -34,7 +34,7 @@ def test_the_kernels_select_what_reaches(name, data):
     gradient, residual = (data.draw(gradients.vectors(size)) for _ in range(2))
     threshold = data.draw(thresholds)
     expected = np.flatnonzero(np.abs(gradient.astype(np.float64)) >= threshold)
-    indices, values = kernels.reaching(gradient, threshold)
+    indices, values = kernels.select_threshold(gradient, threshold)
     assert (indices.dtype, values.dtype) == (np.int32, np.float32)
     assert indices.tolist() == expected.tolist()
     assert values.tobytes() == gradient[expected].tobytes()
@@ -42,7 +42,7 @@ def test_the_kernels_select_what_reaches(name, data):
     with np.errstate(over="ignore"):
         x = gradient + residual
     expected = np.flatnonzero(np.abs(x.astype(np.float64)) >= threshold)
-    indices, values, rest = kernels.reaching_residual(gradient, residual, threshold)
+    indices, values, rest = kernels.select_threshold_residual(gradient, residual, threshold)
     assert indices.tolist() == expected.tolist()
     assert values.tobytes() == x[expected].tobytes()
     x[expected] = 0
@@ -57,7 +57,7 @@ def test_lists_that_grow_past_their_first_room(name, dense_from):
     x[::5000] = 2
     expected = np.flatnonzero(x)
     kernels = kernel_sets.get(name)
-    indices, values, rest = kernels.reaching_residual(x, np.zeros_like(x), 2.0)
+    indices, values, rest = kernels.select_threshold_residual(x, np.zeros_like(x), 2.0)
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(values, x[expected])
     assert not rest.any()

@@ -42,7 +42,7 @@ def test_without_numba_cuda_the_error_says_how_to_get_it(monkeypatch):
         kernels.get("cuda")
     with pytest.raises(MissingToolError):
         build_codec("topk", kernels="cuda")
-    assert kernels.names() == ["cpu", "naive"]
+    assert kernels.names() == ["cpu", "reference"]
 
 
 def test_without_a_gpu_the_error_says_so(monkeypatch):
@@ -50,4 +50,4 @@ def test_without_a_gpu_the_error_says_so(monkeypatch):
     monkeypatch.setattr(cuda, "is_available", lambda: False)
     with pytest.raises(MissingToolError, match=r"GPU.*nvidia-smi.*NUMBA_ENABLE_CUDASIM"):
         kernels.get("cuda")
-    assert kernels.names() == ["cpu", "naive"]
+    assert kernels.names() == ["cpu", "reference"]

@@ -13,8 +13,8 @@ from innet import kernels
 from innet.core.errors import InputError, UnknownNameError
 from innet.kernels import Filter, SketchLayout
 
-cpu, naive = kernels.get("cpu"), kernels.get("naive")
-compiled = [kernels.get(name) for name in kernels.names() if name != "naive"]
+cpu, naive = kernels.get("cpu"), kernels.get("reference")
+compiled = [kernels.get(name) for name in kernels.names() if name != "reference"]
 each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
 
 
@@ -22,9 +22,9 @@ each_compiled = pytest.mark.parametrize("fast", compiled, ids=lambda module: mod
 @given(st.data())
 def test_survey(fast, data):
     x = data.draw(gradients.vectors(data.draw(gradients.sizes(large=True))))
-    assert_same(fast.survey(x), naive.survey(x))
+    assert_same(fast.absmax_nnz(x), naive.absmax_nnz(x))
     most = data.draw(st.sampled_from((0, x.size // 8, x.size)))
-    assert_same(fast.survey_and_pick(x, most), naive.survey_and_pick(x, most))
+    assert_same(fast.absmax_nnz_sparse(x, most), naive.absmax_nnz_sparse(x, most))
 
 
 @each_compiled
@@ -34,7 +34,7 @@ def test_picks_up_to_the_last_element_and_to_as_many_as_are_asked_for(fast, size
     for first in (size - 1, size // 2, 0):
         x[first:] = -1.5
         for most in (0, size - first - 1, size - first, size):
-            assert_same(fast.survey_and_pick(x, most), naive.survey_and_pick(x, most))
+            assert_same(fast.absmax_nnz_sparse(x, most), naive.absmax_nnz_sparse(x, most))
 
 
 @each_compiled
@@ -43,8 +43,8 @@ def test_picks_up_to_the_last_element_and_to_as_many_as_are_asked_for(fast, size
 def test_survey_finds_the_first_value_that_is_not_finite(fast, bad, size, index):
     x = np.ones(size, np.float32)
     x[index:] = bad
-    assert fast.survey(x)[2] == naive.survey(x)[2] == index
-    assert fast.survey_and_pick(x, 9)[2] == naive.survey_and_pick(x, 9)[2] == index
+    assert fast.absmax_nnz(x)[2] == naive.absmax_nnz(x)[2] == index
+    assert fast.absmax_nnz_sparse(x, 9)[2] == naive.absmax_nnz_sparse(x, 9)[2] == index
 
 
 @each_compiled
@@ -84,8 +84,8 @@ def test_sums(fast, data):
             filtered = naive.low_pass(x, y, weight, places, taken)
             assert_same(fast.low_pass(x, y, weight, places, taken.copy()), filtered)
     for chunk in (3, 16, 100):
-        largest = naive.chunk_largest_sum(x, y, chunk)
-        assert_same(fast.chunk_largest_sum(x, y, chunk), largest)
+        largest = naive.chunk_argmax_sum(x, y, chunk)
+        assert_same(fast.chunk_argmax_sum(x, y, chunk), largest)
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 37])
@@ -96,8 +96,8 @@ def test_results_that_pass_the_caches(size):
         chosen = naive.top_k_residual(gradient, residual, k)
         assert_same(cpu.top_k_residual(gradient, residual, k), chosen)
     for threshold in (3.0, 0.1):
-        reaching = naive.reaching_residual(gradient, residual, threshold)
-        assert_same(cpu.reaching_residual(gradient, residual, threshold), reaching)
+        reaching = naive.select_threshold_residual(gradient, residual, threshold)
+        assert_same(cpu.select_threshold_residual(gradient, residual, threshold), reaching)
     sums = naive.add_scaled(gradient, residual, 0.1)
     assert_same(cpu.add_scaled(gradient, residual, 0.1), sums)
     taken, _ = naive.add_scaled(residual, gradient, 0.1)
@@ -105,7 +105,7 @@ def test_results_that_pass_the_caches(size):
     assert_same(cpu.low_pass(residual, gradient, 0.1, chosen[0], taken.copy()), filtered)
     integers = naive.quantize(gradient, 1e6)
     assert_same(cpu.quantize(gradient, 1e6), integers)
-    assert_same(cpu.dequantise(integers, 0.3), naive.dequantise(integers, 0.3))
+    assert_same(cpu.dequantize(integers, 0.3), naive.dequantize(integers, 0.3))
     indices, integers = chosen[0], chosen[1].view(np.int32)
     assert_same(cpu.scatter(indices, integers, size), naive.scatter(indices, integers, size))
 
@@ -119,7 +119,7 @@ def test_fixed_point(fast, data):
     integers = fast.quantize(x, scale)
     assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
-        assert_same(fast.dequantise(integers, step), naive.dequantise(integers, step))
+        assert_same(fast.dequantize(integers, step), naive.dequantize(integers, step))
 
 
 @each_compiled
@@ -129,7 +129,7 @@ def test_rounding_by_chance(fast, data):
     largest = float(np.abs(x).max(initial=0)) or 1.0
     scale = data.draw(st.sampled_from((2**20, 127, 1.5))) / largest
     key = data.draw(st.integers(0, 2**64 - 1))
-    assert_same(fast.quantise_randomly(x, scale, key), naive.quantise_randomly(x, scale, key))
+    assert_same(fast.quantize_stochastic(x, scale, key), naive.quantize_stochastic(x, scale, key))
 
 
 @each_compiled
@@ -139,8 +139,8 @@ def test_bitmaps_and_scatter(fast, case):
     bitmap = bitmap_of(dense != 0)
     indices = np.flatnonzero(dense).astype(np.int32)
     assert fast.popcount(bitmap) == naive.popcount(bitmap) == indices.size
-    assert_same(fast.expand(bitmap, dense.size), indices)
-    assert_same(naive.expand(bitmap, dense.size), indices)
+    assert_same(fast.bitmap_to_indices(bitmap, dense.size), indices)
+    assert_same(naive.bitmap_to_indices(bitmap, dense.size), indices)
     assert_same(fast.scatter(indices, dense[indices], dense.size), dense)
     assert_same(naive.scatter(indices, dense[indices], dense.size), dense)
 
@@ -150,12 +150,12 @@ def test_bitmaps_and_scatter(fast, case):
 def test_bits_of_any_density_are_listed(density, size):
     # The CPU's kernel lists few bits, some and many in different ways.
     places = np.flatnonzero(np.random.default_rng(0).random(size) < density).astype(np.int32)
-    bitmap = naive.mark(places, np.ones_like(places), size)
-    assert_same(cpu.expand(bitmap, size), places)
+    bitmap = naive.nonzero_bitmap(places, np.ones_like(places), size)
+    assert_same(cpu.bitmap_to_indices(bitmap, size), places)
     bitmap[50] = -1  # one word that has more than the others
-    assert_same(cpu.expand(bitmap, size), naive.expand(bitmap, size))
+    assert_same(cpu.bitmap_to_indices(bitmap, size), naive.bitmap_to_indices(bitmap, size))
     bitmap[-1] = -1
-    assert_same(cpu.expand(bitmap, size), naive.expand(bitmap, size))
+    assert_same(cpu.bitmap_to_indices(bitmap, size), naive.bitmap_to_indices(bitmap, size))
 
 
 @each_compiled
@@ -169,14 +169,14 @@ def test_sketch(fast, case):
         integers = dense if places is None else dense[places]
         assert_same(fast.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
         assert_same(naive.lhc_encode(places, integers, dense.size, layout), (bitmap, sketch))
-        assert_same(fast.mark(places, integers, dense.size), bitmap)
-        assert_same(naive.mark(places, integers, dense.size), bitmap)
+        assert_same(fast.nonzero_bitmap(places, integers, dense.size), bitmap)
+        assert_same(naive.nonzero_bitmap(places, integers, dense.size), bitmap)
     for wanted in (indices, some_zero, some_zero[1::3].copy(), indices[:0]):
-        assert_same(fast.align(indices, dense[indices], wanted), dense[wanted])
-        assert_same(naive.align(indices, dense[indices], wanted), dense[wanted])
-        assert_same(fast.align(wanted, dense[wanted], wanted), dense[wanted])
-        found = naive.align(wanted, dense[wanted], some_zero)
-        assert_same(fast.align(wanted, dense[wanted], some_zero), found)
+        assert_same(fast.gather_sparse(indices, dense[indices], wanted), dense[wanted])
+        assert_same(naive.gather_sparse(indices, dense[indices], wanted), dense[wanted])
+        assert_same(fast.gather_sparse(wanted, dense[wanted], wanted), dense[wanted])
+        found = naive.gather_sparse(wanted, dense[wanted], some_zero)
+        assert_same(fast.gather_sparse(wanted, dense[wanted], some_zero), found)
     occupancy = naive.lhc_occupancy(bitmap, dense.size, layout)
     assert occupancy.sum() == layout.hashes * indices.size
     assert_same(fast.lhc_occupancy(bitmap, dense.size, layout), occupancy)
@@ -187,12 +187,12 @@ def test_sketch(fast, case):
     found, missing = peeled
     assert_same(found[0], indices)
     total = naive.scatter(*found, dense.size)
-    lost = naive.expand(missing, dense.size)
+    lost = naive.bitmap_to_indices(missing, dense.size)
     assert_same(np.delete(total, lost), np.delete(dense, lost))
     assert not total[lost].any()
     if lost.size <= 200:  # the oracle peels anew for each element that it takes
-        asked = naive.lhc_unlock(bitmap, dense.size, layout)
-        assert_same(fast.lhc_unlock(bitmap, dense.size, layout), asked)
+        asked = naive.lhc_unblock(bitmap, dense.size, layout)
+        assert_same(fast.lhc_unblock(bitmap, dense.size, layout), asked)
         assert not (asked & ~missing).any()
         rest = bitmap & ~asked
         assert not naive.lhc_peel(rest, sketch, dense.size, layout)[1].any()
@@ -203,9 +203,9 @@ def test_filter_of_many_blocks(density):
     # The CPU's kernels hash some hundred blocks of 32 side by side.
     size, shape = 20_011, Filter(900, 7, 3)
     bitmap = bitmap_of(np.random.default_rng(0).random(size) < density)
-    filled = naive.bloom_fill(bitmap, shape)
-    assert_same(cpu.bloom_fill(bitmap, shape), filled)
-    assert_same(cpu.bloom_members(filled, size, shape), naive.bloom_members(filled, size, shape))
+    filled = naive.bloom_insert(bitmap, shape)
+    assert_same(cpu.bloom_insert(bitmap, shape), filled)
+    assert_same(cpu.bloom_query(filled, size, shape), naive.bloom_query(filled, size, shape))
 
 
 @each_compiled
@@ -215,13 +215,13 @@ def test_filter(fast, data):
     bitmap = bitmap_of(dense != 0)
     words = data.draw(st.sampled_from((1, 2, 7, 100)))
     shape = Filter(words, data.draw(st.integers(1, 31)), data.draw(st.integers(0, 2**63 - 1)))
-    filled = naive.bloom_fill(bitmap, shape)
-    assert_same(fast.bloom_fill(bitmap, shape), filled)
-    found = naive.bloom_members(filled, dense.size, shape)
-    assert_same(fast.bloom_members(filled, dense.size, shape), found)
+    filled = naive.bloom_insert(bitmap, shape)
+    assert_same(fast.bloom_insert(bitmap, shape), filled)
+    found = naive.bloom_query(filled, dense.size, shape)
+    assert_same(fast.bloom_query(filled, dense.size, shape), found)
     assert not (bitmap & ~found).any()
     half = np.int32(0x55555555)
-    halves = [naive.bloom_fill(each, shape) for each in (bitmap & half, bitmap & ~half)]
+    halves = [naive.bloom_insert(each, shape) for each in (bitmap & half, bitmap & ~half)]
     assert_same(halves[0] | halves[1], filled)
 
 
@@ -245,7 +245,7 @@ def test_a_filter_lets_few_others_pass(support):
         bitmap = bitmap_of(flags)
         items = np.count_nonzero(flags)
         shape = Filter(int(items * 10 / 0.693 / 32) + 1, 10, seed)
-        found = fast.bloom_members(fast.bloom_fill(bitmap, shape), SIZE, shape)
+        found = fast.bloom_query(fast.bloom_insert(bitmap, shape), SIZE, shape)
         false += fast.popcount(found) - items
         expected += (SIZE - items) / 1024
     assert 0.9 < false / expected < 1.1
@@ -266,11 +266,11 @@ def test_bits_past_the_last_element_are_ignored(fast):
         (items, integers), missing = each.lhc_peel(bitmap, sketch, 3, layout)
         assert (items.tolist(), integers.tolist()) == ([0, 2], [5, -7])
         assert not missing.any()
-        assert each.expand(bitmap, 3).tolist() == [0, 2]
+        assert each.bitmap_to_indices(bitmap, 3).tolist() == [0, 2]
 
 
 def test_unknown_kernels_are_refused():
-    with pytest.raises(UnknownNameError, match="Known: cpu, cuda, naive"):
+    with pytest.raises(UnknownNameError, match="Known: cpu, cuda, reference"):
         kernels.get("gpu")
 
 

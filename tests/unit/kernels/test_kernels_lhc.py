@@ -7,7 +7,7 @@ import pytest
 
 from innet import kernels
 from innet.kernels import Filter, SketchLayout
-from innet.kernels.reference import core
+from innet.kernels.reference import lhc as reference
 
 cpu = kernels.get("cpu")
 
@@ -27,7 +27,7 @@ FROZEN_COUPLED = [
 def unit_sketch(item, size, layout):
     dense = np.zeros(size, np.int32)
     dense[item] = 1
-    return core.lhc_encode(None, dense, size, layout)[1].reshape(layout.rows, layout.lanes)
+    return reference.lhc_encode(None, dense, size, layout)[1].reshape(layout.rows, layout.lanes)
 
 
 @pytest.mark.parametrize("lanes", [1, 16, 128])
@@ -74,7 +74,7 @@ def test_a_sketch_that_is_frozen(layout, frozen):
 
 def test_a_filter_that_is_frozen():
     bitmap = np.array([-(2**31) + 9, -(2**31) + 1, 1], np.int32)
-    assert cpu.bloom_fill(bitmap, Filter(3, 5, 2**63 - 1)).tolist() == [
+    assert cpu.bloom_insert(bitmap, Filter(3, 5, 2**63 - 1)).tolist() == [
         1275070656,
         1040385921,
         -1627389856,
@@ -125,7 +125,7 @@ def test_the_peeling_threshold(items, ratio, least, most, rounds):
     for seed in range(20):
         case = peel_random_items(items, ratio, 1, seed)
         lost.append(cpu.popcount(cpu.lhc_peel(*case)[1]) / items)
-        needed.append(core.peel_rounds(*case)[2])
+        needed.append(reference.peel_rounds(*case)[2])
     assert least <= np.mean(lost) <= most
     assert np.mean(needed) <= rounds
 
@@ -143,7 +143,7 @@ def test_turned_lanes_peel_as_one_hypergraph():
 def assert_peels_as_the_oracle(dense, layout):
     bitmap, sketch = cpu.lhc_encode(None, dense, dense.size, layout)
     (items, integers), missing = cpu.lhc_peel(bitmap, sketch, dense.size, layout)
-    (_, expected), left = core.lhc_peel(bitmap, sketch, dense.size, layout)
+    (_, expected), left = reference.lhc_peel(bitmap, sketch, dense.size, layout)
     np.testing.assert_array_equal(integers, expected)
     np.testing.assert_array_equal(missing, left)
     return (
@@ -176,7 +176,7 @@ def test_cells_that_hold_very_many_elements(items, layout):
 @pytest.mark.parametrize("items", [40, 900, 1300])
 def test_sketches_with_too_many_elements_for_numbers(lanes, hashes, starts, items, monkeypatch):
     # Some of them stall, some do not, some nearly.
-    monkeypatch.setattr("innet.kernels.cpu.peel._MOST", 0)
+    monkeypatch.setattr("innet.kernels.cpu.lhc._MOST", 0)
     layout = SketchLayout(-(-1400 // ((starts + hashes - 1) * lanes)), lanes, 3, hashes, starts)
     rng = np.random.default_rng(items)
     dense = np.zeros(5000, np.int32)

@@ -36,7 +36,7 @@ LAYOUTS = {
 ENCODED = {hashing: cpu.lhc_encode(None, DENSE, SIZE, LAYOUTS[hashing]) for hashing in LAYOUTS}
 BITMAP = ENCODED["plain"][0]
 LIMBS = Limbs(-30, 29, 2)
-SUMS = cpu.split(X, LIMBS)
+SUMS = cpu.split_limbs(X, LIMBS)
 COLUMNS = CountLayout(5, SIZE // 100, 0)
 SHAPE = Filter(INDICES.size // 4, 6, 0)
 BLOCKS = np.arange(0, SIZE // 256, 3, dtype=np.int32)
@@ -45,60 +45,62 @@ SCALES = np.full(SIZE // BLOCK, 1e3)
 FACTOR = X[: 2 * BLOCK]
 
 CASES = {
-    "survey": lambda: cpu.survey(X),
-    "survey_and_pick": lambda: cpu.survey_and_pick(DENSE.view(np.float32), SIZE // 4),
-    "survey_and_pick, too many": lambda: cpu.survey_and_pick(X, SIZE // 8),
+    "absmax_nnz": lambda: cpu.absmax_nnz(X),
+    "absmax_nnz_sparse": lambda: cpu.absmax_nnz_sparse(DENSE.view(np.float32), SIZE // 4),
+    "absmax_nnz_sparse, too many": lambda: cpu.absmax_nnz_sparse(X, SIZE // 8),
     "top_k": lambda: cpu.top_k(X, SIZE // 10),
     "top_k of many": lambda: cpu.top_k(X, SIZE // 2),
     "top_k of equal magnitudes": lambda: cpu.top_k(ONES, SIZE // 10),
     "top_k_residual": lambda: cpu.top_k_residual(X, Y, SIZE // 10),
-    "reaching": lambda: cpu.reaching(X, 3.0),
-    "reaching, by many": lambda: cpu.reaching(X, 0.01),
-    "reaching_residual": lambda: cpu.reaching_residual(X, Y, 1.0),
+    "select_threshold": lambda: cpu.select_threshold(X, 3.0),
+    "select_threshold, by many": lambda: cpu.select_threshold(X, 0.01),
+    "select_threshold_residual": lambda: cpu.select_threshold_residual(X, Y, 1.0),
     "add_scaled": lambda: cpu.add_scaled(X, Y, 0.1),
     "low_pass": lambda: cpu.low_pass(X, Y, 0.1, INDICES, X.copy()),
-    "chunk_largest": lambda: cpu.chunk_largest(X, 2),
-    "chunk_largest_sum": lambda: cpu.chunk_largest_sum(X, Y, 2),
-    "reaching_maxima": lambda: cpu.reaching_maxima(X, Y, 1.0, 2),
-    "smallest": lambda: cpu.smallest(X, 0.5),
+    "chunk_argmax": lambda: cpu.chunk_argmax(X, 2),
+    "chunk_argmax_sum": lambda: cpu.chunk_argmax_sum(X, Y, 2),
+    "select_above_chunk_max": lambda: cpu.select_above_chunk_max(X, Y, 1.0, 2),
+    "absmin_count": lambda: cpu.absmin_count(X, 0.5),
     "moments": lambda: cpu.moments(X, 0.5, 0.5),
-    "product": lambda: cpu.product(X),
+    "abs_product": lambda: cpu.abs_product(X),
     "quantize": lambda: cpu.quantize(X, 1e6),
-    "quantise_randomly": lambda: cpu.quantise_randomly(X, 20.0, 1),
-    "dequantise": lambda: cpu.dequantise(INTEGERS, 1e-6),
-    "grain": lambda: cpu.grain(X),
-    "split": lambda: cpu.split(X, LIMBS),
-    "join": lambda: cpu.join(SUMS, LIMBS),
+    "quantize_stochastic": lambda: cpu.quantize_stochastic(X, 20.0, 1),
+    "dequantize": lambda: cpu.dequantize(INTEGERS, 1e-6),
+    "lowest_exponent": lambda: cpu.lowest_exponent(X),
+    "split_limbs": lambda: cpu.split_limbs(X, LIMBS),
+    "join_limbs": lambda: cpu.join_limbs(SUMS, LIMBS),
     "pack": lambda: cpu.pack(BITMAP, 4, 8),
     "unpack": lambda: cpu.unpack(INTEGERS, SIZE, 4, 8),
     "block_squares": lambda: cpu.block_squares(X, BLOCK),
     "hadamard": lambda: cpu.hadamard(X, SCALES, BLOCK, 1),
-    "hadamard_back": lambda: cpu.hadamard_back(INTEGERS, SCALES, BLOCK, 1, SIZE),
-    "quantise_to_table": lambda: cpu.quantise_to_table(
+    "hadamard_inverse": lambda: cpu.hadamard_inverse(INTEGERS, SCALES, BLOCK, 1, SIZE),
+    "quantize_to_table": lambda: cpu.quantize_to_table(
         INTEGERS, SCALES, np.array([0, 3, 7], np.int32), BLOCK, 1
     ),
     "project_rows": lambda: cpu.project_rows(X, BLOCK, FACTOR),
     "project_columns": lambda: cpu.project_columns(X, BLOCK, FACTOR),
     "factor_product": lambda: cpu.factor_product(FACTOR, FACTOR, 2),
     "scatter": lambda: cpu.scatter(INDICES, VALUES, SIZE),
-    "mark": lambda: cpu.mark(None, DENSE, SIZE),
-    "mark, from indices": lambda: cpu.mark(INDICES, VALUES, SIZE),
-    "align": lambda: cpu.align(INDICES, VALUES, BLOCKS),
+    "nonzero_bitmap": lambda: cpu.nonzero_bitmap(None, DENSE, SIZE),
+    "nonzero_bitmap, from indices": lambda: cpu.nonzero_bitmap(INDICES, VALUES, SIZE),
+    "gather_sparse": lambda: cpu.gather_sparse(INDICES, VALUES, BLOCKS),
     "popcount": lambda: cpu.popcount(BITMAP),
-    "expand": lambda: cpu.expand(BITMAP, SIZE),
+    "bitmap_to_indices": lambda: cpu.bitmap_to_indices(BITMAP, SIZE),
     "block_bitmap": lambda: cpu.block_bitmap(DENSE, 256),
     "gather_blocks": lambda: cpu.gather_blocks(DENSE, BLOCKS, 256),
     "scatter_blocks": lambda: cpu.scatter_blocks(BLOCKS, DENSE[: BLOCKS.size * 256], 256, SIZE),
-    "count_sketch": lambda: cpu.count_sketch(X, COLUMNS),
-    "count_estimate": lambda: cpu.count_estimate(INTEGERS[: COLUMNS.cells], SIZE, COLUMNS),
+    "count_sketch_encode": lambda: cpu.count_sketch_encode(X, COLUMNS),
+    "count_sketch_estimate": lambda: cpu.count_sketch_estimate(
+        INTEGERS[: COLUMNS.cells], SIZE, COLUMNS
+    ),
     "lhc_encode": lambda: cpu.lhc_encode(None, DENSE, SIZE, LAYOUTS["coupled"]),
     "lhc_encode, from indices": lambda: cpu.lhc_encode(INDICES, VALUES, SIZE, LAYOUTS["plain"]),
     "lhc_occupancy": lambda: cpu.lhc_occupancy(BITMAP, SIZE, LAYOUTS["plain"]),
     "lhc_peel": lambda: cpu.lhc_peel(*ENCODED["coupled"], SIZE, LAYOUTS["coupled"]),
     "lhc_peel, plain": lambda: cpu.lhc_peel(*ENCODED["plain"], SIZE, LAYOUTS["plain"]),
-    "lhc_unlock": lambda: cpu.lhc_unlock(BITMAP, SIZE, LAYOUTS["plain"]),
-    "bloom_fill": lambda: cpu.bloom_fill(BITMAP, SHAPE),
-    "bloom_members": lambda: cpu.bloom_members(INTEGERS[: SHAPE.words], SIZE, SHAPE),
+    "lhc_unblock": lambda: cpu.lhc_unblock(BITMAP, SIZE, LAYOUTS["plain"]),
+    "bloom_insert": lambda: cpu.bloom_insert(BITMAP, SHAPE),
+    "bloom_query": lambda: cpu.bloom_query(INTEGERS[: SHAPE.words], SIZE, SHAPE),
 }
 
 

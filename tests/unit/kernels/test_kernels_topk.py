@@ -7,7 +7,7 @@ import pytest
 
 from innet import kernels
 from innet.kernels.cpu import topk
-from innet.kernels.cpu.topk import list_reaching, new_lists
+from innet.kernels.cpu.topk import list_threshold, new_lists
 
 SIZE = 100_003
 
@@ -105,7 +105,7 @@ def test_the_guess_suffices(make, size, ratio):
     x = make(np.random.default_rng(size))[:size]
     k = int(ratio * size)
     guess = topk._guess(x, np.zeros_like(x), k)
-    place, found = list_reaching(x, guess.least, new_lists(guess.room), (0, 0))
+    place, found = list_threshold(x, guess.least, new_lists(guess.room), (0, 0))
     assert place == size
     assert k <= found <= 2 * k + size // 8
     assert guess.likely >= guess.least

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, floats, ints, threads_for
-from innet.kernels.cuda.rounding import times_32
-from innet.kernels.cuda.survey import survey
+from innet.kernels.cuda.device import Array, back, empty, floats, ints, threads_for, times_32
+from innet.kernels.cuda.statistics import absmax_nnz
 
 
 def add_scaled(x: Any, y: Any, weight: float, /) -> Any:
     """See ``innet.kernels.Kernels.add_scaled``."""
     total = _scaled(floats(x), floats(y), weight)
-    return back(total, x, y), survey(total)[0]
+    return back(total, x, y), absmax_nnz(total)[0]
 
 
 def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, taken: Any, /) -> Any:
@@ -25,7 +24,7 @@ def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, taken: Any
     stays = np.float32(1) - np.float32(weight)
     _send[threads_for(places.size)](held, added, stays, places, kept, sums, stayed)
     arguments = memory, gradient, indices, taken
-    return back(kept, *arguments), back(sums, *arguments), survey(stayed)[0]
+    return back(kept, *arguments), back(sums, *arguments), absmax_nnz(stayed)[0]
 
 
 def sum_of(x: Array, y: Array) -> Array:

@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from innet.kernels.cuda.device import Array, back, empty, filled, floats, ints, threads_for
-from innet.kernels.cuda.hashing import GOLDEN, HALF, mix
+from innet.kernels.cuda.device import (
+    HALF,
+    Array,
+    back,
+    empty,
+    floats,
+    ints,
+    mix,
+    threads_for,
+)
+from innet.kernels.layout.hashing import GOLDEN
 
 
 def quantize(x: Any, scale: float, /) -> Any:
@@ -19,29 +28,21 @@ def quantize(x: Any, scale: float, /) -> Any:
     return back(integers, x)
 
 
-def quantise_randomly(x: Any, scale: float, key: int, /) -> Any:
-    """See ``innet.kernels.Kernels.quantise_randomly``."""
+def quantize_stochastic(x: Any, scale: float, key: int, /) -> Any:
+    """See ``innet.kernels.Kernels.quantize_stochastic``."""
     values = floats(x)
     integers = empty(values.size)
     finest = scale * 2.0**32
-    _quantise_randomly[threads_for(values.size)](values, finest, np.uint64(key), integers)
+    _quantize_stochastic[threads_for(values.size)](values, finest, np.uint64(key), integers)
     return back(integers, x)
 
 
-def dequantise(integers: Any, step: float, /) -> Any:
-    """See ``innet.kernels.Kernels.dequantise``."""
+def dequantize(integers: Any, step: float, /) -> Any:
+    """See ``innet.kernels.Kernels.dequantize``."""
     words = ints(integers)
     values = empty(words.size, np.float32)
-    _dequantise[threads_for(words.size)](words, step, values)
+    _dequantize[threads_for(words.size)](words, step, values)
     return back(values, integers)
-
-
-def scatter(indices: Any, integers: Any, size: int, /) -> Any:
-    """See ``innet.kernels.Kernels.scatter``."""
-    dense = filled(size)
-    places = ints(indices)
-    _scatter[threads_for(places.size)](places, ints(integers), dense)
-    return back(dense, indices, integers)
 
 
 @cuda.jit
@@ -53,7 +54,7 @@ def _quantize(x: Array, scale: float, integers: Array) -> None:
 
 
 @cuda.jit
-def _quantise_randomly(x: Array, finest: float, key: np.uint64, integers: Array) -> None:
+def _quantize_stochastic(x: Array, finest: float, key: np.uint64, integers: Array) -> None:
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         chance = mix(np.uint64(i + 1) * GOLDEN + key) >> HALF
         t = np.int64(np.float64(abs(x[i])) * np.float64(finest))
@@ -62,12 +63,6 @@ def _quantise_randomly(x: Array, finest: float, key: np.uint64, integers: Array)
 
 
 @cuda.jit
-def _dequantise(integers: Array, step: float, values: Array) -> None:
+def _dequantize(integers: Array, step: float, values: Array) -> None:
     for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
         values[i] = np.float32(np.float64(integers[i]) * np.float64(step))
-
-
-@cuda.jit
-def _scatter(indices: Array, integers: Array, dense: Array) -> None:
-    for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
-        dense[indices[i]] = integers[i]

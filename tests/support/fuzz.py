@@ -181,7 +181,7 @@ def compare(case: Case, trace: Trace, engine: str) -> int:
         total += _compare_packets(switch, each.packets, trace.answers[number], where)
     for name, cells in trace.state.registers.items():
         values = [switch.control.register_read(name, index) for index in range(len(cells))]
-        assert [min(value, simple_switch.MAX_READ) for value in values] == cells, (
+        assert [min(value, bmv2.MAX_READ) for value in values] == cells, (
             case.name,
             engine,
             name,

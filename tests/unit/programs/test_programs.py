@@ -208,7 +208,7 @@ def test_unknown_program_and_size():
 def test_out_of_an_archive_it_says_so(tmp_path, monkeypatch):
     archive = tmp_path / "innet.zip"
     archive.touch()
-    monkeypatch.setattr(programs.compiled, "__file__", str(archive / "innet/programs/catalog.py"))
+    monkeypatch.setattr(programs.catalog, "__file__", str(archive / "innet/programs/catalog.py"))
     with pytest.raises(ProgramError, match=r"innet\.zip/innet\. Out of an archive .* unpack it"):
         programs.find("slots", 32)
 

@@ -48,7 +48,7 @@ def folder(tmp_path):
     shutil.copy(shipped.path, tmp_path / "compiled" / "mine-32.json.gz")
     entry = {**asdict(shipped), "program": "mine", "file": "compiled/mine-32.json.gz"}
     del entry["name"], entry["path"]
-    manifest = {"format": programs.compiled.MANIFEST_FORMAT, "programs": {"mine-32": entry}}
+    manifest = {"format": programs.catalog.MANIFEST_FORMAT, "programs": {"mine-32": entry}}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     return tmp_path
 
@@ -86,7 +86,7 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
 @pytest.mark.parametrize(
     ("target", "match"),
     [
-        (Star(), r"aggregation 'mine' is registered as <.*Star object.*derived from innet\.plan\."),
+        (Star(), r"aggregation 'mine' is registered as <.*Star object.*derived from innet\.topology\."),
         (int, r"registered as <class 'int'>; it has to be a class derived"),
         (Aggregation, r"its class Aggregation lacks \['plan', 'slot_reader'\]"),
     ],

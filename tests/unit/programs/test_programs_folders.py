@@ -86,7 +86,7 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
 @pytest.mark.parametrize(
     ("target", "match"),
     [
-        (Star(), r"aggregation 'mine' is registered as <.*Star object.*derived from innet\.topology\."),
+        (Star(), r"'mine' is registered as <.*Star object.*derived from innet\.topology\."),
         (int, r"registered as <class 'int'>; it has to be a class derived"),
         (Aggregation, r"its class Aggregation lacks \['plan', 'slot_reader'\]"),
     ],

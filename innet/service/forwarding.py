@@ -20,7 +20,7 @@ from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.service.hosted_switch import HostedSwitch
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
-from innet.switch.jit.inline import Inlined, run
+from innet.switch.jit.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
 from innet.transport.peers import Cables, PeerPorts
 from innet.transport.system_calls import (
@@ -95,7 +95,7 @@ class Forwarding:
         self._ports = ports
         self._switch = switch
         self._traffic = traffic
-        self._embedding = switch.switch.embed(ports.packets)
+        self._inline = switch.switch.inline(ports.packets)
         self.run(0)  # compiled now, not when a packet waits
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
@@ -111,15 +111,15 @@ class Forwarding:
         Raises:
             NetworkError: the socket's interface is gone.
         """
-        if self._embedding is None:
+        if self._inline is None:
             return self._interpret(most, wake)
         counts = self._traffic.counts
-        program = self._embedding.begin()
+        program = self._inline.begin()
         try:
             begun, cables = self._switch.begun, self._ports.cables()
             moved = Moved(*turns(most, cables, program, begun, counts, wake))
         finally:
-            self._embedding.end()
+            self._inline.end()
         self._ports.counts.received += moved.received
         self._ports.counts.strangers += moved.strangers
         self._ports.lose(moved.lost)
@@ -179,14 +179,14 @@ class Forwarding:
 
 @njit(cache=True, nogil=True)
 def turns(  # noqa: PLR0917 - compiled functions are called by position
-    most: int, cables: Cables, program: Inlined, begun: float, counts: Counts, wake: Wake
+    most: int, cables: Cables, program: InlineProgram, begun: float, counts: Counts, wake: Wake
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Receive, run, send and count; sleep where nothing has come for a while.
 
     Args:
         most: how many looks at the socket without a sleep.
         cables: a Cables.
-        program: an Inlined.
+        program: what the switch runs.
         begun: when the program's clock began.
         counts: a Counts.
         wake: a Wake.
@@ -234,7 +234,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
 
 @njit(cache=True, nogil=True)
 def _pass(
-    kept: int, clock: int, cables: Cables, program: Inlined, counts: Counts
+    kept: int, clock: int, cables: Cables, program: InlineProgram, counts: Counts
 ) -> tuple[int, int, int, int, int]:
     """Run ``kept`` frames at ``clock``, and send what leaves.
 
@@ -243,7 +243,7 @@ def _pass(
     """
     first, lost = 0, 0
     while first < kept:
-        first, produced, number = run(program, first, kept, clock)
+        first, produced, number = run_inline(program, first, kept, clock)
         if number != 0:
             return first, 0, 0, lost, _NO_MEMORY
         port, length = program.out_port[:produced], program.out_length[:produced]

@@ -25,7 +25,7 @@ from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation, TableState, zeros
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import Inlined
+    from innet.switch.jit.inline import InlineProgram
 
 DROP_PORT = 511
 """egress_spec of a packet that is to be dropped."""
@@ -230,13 +230,13 @@ class SwitchState:
         return zeros((counter.size, 2), np.dtype(np.uint64), f"counter {counter.name}")
 
 
-class Embedding(Protocol):
+class InlineSwitch(Protocol):
     """A program that other compiled code runs, see ``innet.switch.jit.inline``.
 
     Between ``begin`` and ``end`` nothing else may use the switch.
     """
 
-    def begin(self) -> Inlined:
+    def begin(self) -> InlineProgram:
         """Take over what the control plane changed."""
         ...
 
@@ -271,7 +271,7 @@ class Engine(Protocol):
         """
         ...
 
-    def embed(self, packets: PacketBatch) -> Embedding | None:
+    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
         """The program for other compiled code to run on packets in the memory of ``packets``.
 
         That code fills in as many rows as it likes, and answers for lengths and ports, which

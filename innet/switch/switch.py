@@ -17,7 +17,7 @@ from innet.switch import ir
 from innet.switch.control import commands
 from innet.switch.control.control_plane import ControlPlane
 from innet.switch.control.values import Key, Number
-from innet.switch.engine import Embedding, Engine, Statistics, SwitchState, refusal
+from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, refusal
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
@@ -192,9 +192,9 @@ class Switch(NotCopyable):
             )
         return self._engine.process(batch)
 
-    def embed(self, packets: PacketBatch) -> Embedding | None:
-        """``Engine.embed``: the program in the loop of other compiled code."""
-        return self._engine.embed(packets)
+    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+        """``Engine.inline``: the program in the loop of other compiled code."""
+        return self._engine.inline(packets)
 
     def trace(self, port: int, data: bytes) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.

@@ -104,7 +104,7 @@ class InterpretEngine:
         return PacketBatch(sent.data, sent.length, sent.port, np.array(origin, np.int32))
 
     @staticmethod
-    def embed(packets: PacketBatch) -> None:
+    def inline(packets: PacketBatch) -> None:
         """Compiled code cannot run what is not compiled."""
 
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:

@@ -35,7 +35,7 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import Inlined
+    from innet.switch.jit.inline import InlineProgram
 
 _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
@@ -110,14 +110,14 @@ class JitEngine:
         self._add(self._statistics)
         return sent
 
-    def embed(self, packets: PacketBatch) -> Embedding | None:
-        """The program for compiled code to run; see ``Engine.embed``.
+    def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
+        """The program for compiled code to run; see ``Engine.inline``.
 
         None where packets come round, or send digests, which takes Python in between.
         """
         if self._queues or uses_digests(self._program):
             return None
-        return Embedding(self, packets)
+        return JitInlineSwitch(self, packets)
 
     def _queued(self, packets: _Received) -> PacketBatch:
         """For emitted code that makes its buffers larger itself."""
@@ -200,8 +200,8 @@ class JitEngine:
                 setattr(statistics, name, getattr(statistics, name) + count)
 
 
-class Embedding:
-    """An ``innet.switch.engine.Embedding``: a program, and memory for what leaves it."""
+class JitInlineSwitch:
+    """The ``InlineSwitch`` of this engine: a program, and memory for what leaves it."""
 
     def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
         self._engine = engine
@@ -211,10 +211,11 @@ class Embedding:
         self._words = engine._frame.words(0, [packets.data, packets.length, packets.port, 0])
         self._starts = np.array(engine._frame.starts)
         self._out: _Output | None = None
-        # As the compiler: only who embeds a program waits for Numba.
-        self._embedded: type[Inlined] = importlib.import_module("innet.switch.jit.inline").Inlined
+        # As the compiler: only who runs a program inline waits for Numba.
+        module = importlib.import_module("innet.switch.jit.inline")
+        self._program_type: type[InlineProgram] = module.InlineProgram
 
-    def begin(self) -> Inlined:
+    def begin(self) -> InlineProgram:
         """Take over what the control plane changed; packets may be run until ``end``."""
         engine = self._engine
         engine._refresh()
@@ -226,7 +227,7 @@ class Embedding:
         frame.put(engine._out + 5, [engine._state.time(), room])
         engine._statistics.fill(0)
         out = self._out
-        return self._embedded(
+        return self._program_type(
             frame.entry, frame.memory, self._starts, out.data, out.length, out.port
         )
 

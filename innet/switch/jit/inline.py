@@ -1,7 +1,7 @@
-"""Compiled programs that other compiled code runs, without a step of Python between two batches.
+"""A compiled program in the loop of other compiled code, without a step of Python between batches.
 
-``JitEngine.embed`` makes a frame ready, with the arguments that stay; ``run`` writes those that
-change and calls the program, as ``native.Frame`` does from Python.
+``JitEngine.inline`` makes a frame ready, with the arguments that stay. ``run_inline`` writes those
+that change and calls the program, as ``native.Frame`` does from Python.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST, CLOCK = 3, 9
 _ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``native``
 
 
-class Inlined(NamedTuple):
+class InlineProgram(NamedTuple):
     """A compiled program and its frame.
 
     Attributes:
@@ -58,12 +58,13 @@ _enter: Any = intrinsic(_call)
 
 
 @njit(cache=True, nogil=True)
-def run(program: Inlined, first: int, count: int, clock: int) -> tuple[int, int, int]:
-    """Run the packets from ``first`` on of ``count`` that lie in the memory they were embedded
-    with, as many as there is room for what leaves. Lengths and ports must be right.
+def run_inline(program: InlineProgram, first: int, count: int, clock: int) -> tuple[int, int, int]:
+    """Run the packets from ``first`` on of ``count``, as many as there is room for what leaves.
+
+    They lie in the memory that ``Engine.inline`` was given. Lengths and ports must be right.
 
     Args:
-        program: an Inlined.
+        program: what ``InlineSwitch.begin`` gave.
         first: number of a packet.
         count: how many there are, those before ``first`` included.
         clock: microseconds.

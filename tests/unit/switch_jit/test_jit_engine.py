@@ -134,27 +134,27 @@ def test_multicast_beyond_the_buffer(runs: ir.Program) -> None:
     assert state.statistics.replicated == 2 * 30 * 40
 
 
-def run_embedded(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int, bytes]]):
+def run_inline(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int, bytes]]):
     """What compiled code makes of ``packets``, and in how many parts."""
     for row, (port, data) in enumerate(packets):
         memory.data[row, : len(data)] = np.frombuffer(data, np.uint8)
         memory.length[row], memory.port[row] = len(data), port
-    embedding = engine.embed(memory)
-    assert embedding is not None
-    program = embedding.begin()
+    running = engine.inline(memory)
+    assert running is not None
+    program = running.begin()
     sent, parts, first = [], 0, 0
     while first < len(packets):
-        first, produced, failed = inline.run(program, first, len(packets), 77)
+        first, produced, failed = inline.run_inline(program, first, len(packets), 77)
         assert failed == 0
         out = PacketBatch(program.out, program.out_length, program.out_port)
         sent += out.take(np.arange(produced)).to_packets()
         parts += 1
-    embedding.end()
+    running.end()
     return sent, parts
 
 
 @pytest.mark.parametrize("name", ["jit_tables", "jit_runs"])
-def test_embedded_in_compiled_code(name: str) -> None:
+def test_inline_in_compiled_code(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.json")
     guide = Fuzzer(program, np.random.default_rng(3))
     memory = PacketBatch(
@@ -164,7 +164,7 @@ def test_embedded_in_compiled_code(name: str) -> None:
     for _ in range(4):
         guide.fill([state, other], entries=12)
         packets = guide.packets(60)
-        sent, _ = run_embedded(engine, memory, packets)
+        sent, _ = run_inline(engine, memory, packets)
         other.clock = 77
         assert sent == reference.process(PacketBatch.from_packets(packets)).to_packets()
         assert state.clock == 77
@@ -175,7 +175,7 @@ def test_embedded_in_compiled_code(name: str) -> None:
     assert batches[0].to_packets() == batches[1].to_packets()
 
 
-def test_embedded_multicast_beyond_the_buffer(runs: ir.Program) -> None:
+def test_inline_multicast_beyond_the_buffer(runs: ir.Program) -> None:
     (state, engine), (other, reference) = made(runs), made(runs)
     memory = PacketBatch(
         np.zeros((30, 504), np.uint8), np.zeros(30, np.int32), np.zeros(30, np.int32)
@@ -186,19 +186,19 @@ def test_embedded_multicast_beyond_the_buffer(runs: ir.Program) -> None:
             if copies == 50:
                 each.replication.destroy_group(1)
             group(each, 1, list(range(copies)))
-        sent, parts = run_embedded(engine, memory, packets)
+        sent, parts = run_inline(engine, memory, packets)
         assert sent == reference.process(PacketBatch.from_packets(packets)).to_packets()
         assert [port for port, _ in sent] == list(range(copies)) * 30
         assert parts > 1
 
 
 @pytest.mark.parametrize("name", ["jit_copies", "jit_digests"])
-def test_what_takes_python_is_not_embedded(name: str) -> None:
+def test_what_takes_python_is_not_inlined(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.json")
     memory = PacketBatch.empty(100)
-    assert made(program)[1].embed(memory) is None
+    assert made(program)[1].inline(memory) is None
     state = SwitchState(program, np.random.default_rng(0))
-    assert InterpretEngine(program, state).embed(memory) is None
+    assert InterpretEngine(program, state).inline(memory) is None
 
 
 def test_control_plane_changes_are_seen_at_once(tables: ir.Program) -> None:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
-    from innet.torch.ddp import DDPHook, ddp_hook
+    from innet.torch.ddp import DDPHook, HookState, ddp_hook
     from innet.torch.fsdp import SwitchReduceScatter
-    from innet.torch.hook_state import HookState
 
 __all__ = ["DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
 
 _HOMES = {
     "DDPHook": "ddp",
-    "HookState": "hook_state",
+    "HookState": "ddp",
     "SwitchReduceScatter": "fsdp",
     "ddp_hook": "ddp",
 }

@@ -1,20 +1,113 @@
-"""A unit in one iteration: it gathers its gradients, and gives the means to the buckets."""
+"""Units, the parameters that are coded together, and their reduction in one iteration.
+
+DistributedDataParallel hands out gradients in buckets, and changes them: the first iteration's may
+hold the whole model, the others' are made anew in the order in which gradients came. What a codec
+holds back belongs to parameters, so it cannot depend on buckets. Units are cut once, from the
+buckets of the first iteration; a unit is reduced when buckets have brought all of its parameters,
+and a bucket is done when all units are that it has parameters of.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
+from innet.codecs.compose import normalise
+from innet.core import buffers
 from innet.core.errors import StateError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread
 from innet.torch.future import SettableFuture
 from innet.torch.tensors import torch
-from innet.torch.units import Unit
 
+Shape = tuple[int, ...]
 Vector = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Unit:
+    """Parameters in the order of the model.
+
+    Attributes:
+        index: units are numbered in the order in which they were cut.
+        shapes: of its parameters; () for one number.
+        codec: with what it holds back of them.
+        gradient: room for theirs, shape (size,), float32.
+    """
+
+    index: int
+    shapes: tuple[Shape, ...]
+    codec: Codec
+    sizes: list[int] = field(init=False)
+    gradient: NDArray[np.float32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sizes = [numel(shape) for shape in self.shapes]
+        # Kept: to touch fresh memory in every iteration takes longer than to copy into it. At the
+        # beginning of a cache line: a codec reads it a third faster than where NumPy might put it.
+        self.gradient = buffers.empty(self.size, np.float32)
+
+    @property
+    def size(self) -> int:
+        """Elements of all its parameters."""
+        return sum(self.sizes)
+
+
+def numel(shape: Shape) -> int:
+    """Elements of a parameter."""
+    return torch.Size(shape).numel()
+
+
+def layers(shapes: Sequence[Shape]) -> ModelLayers | None:
+    """The shapes as a codec takes them: one number is a layer of one element, and a parameter
+    without elements none.
+    """
+    return [shape or (1,) for shape in shapes if numel(shape)] or None
+
+
+def cut(sizes: Sequence[int], enough: float) -> list[range]:
+    """Where to cut a bucket of parameters into units of ``enough`` elements.
+
+    From the end, since the gradients of the last parameters come first. As in PyTorch's buckets,
+    the parameter with which a unit has enough is its last one.
+
+    Args:
+        sizes: elements of each parameter, in the order of the model.
+        enough: elements; infinity makes one unit of all.
+
+    Returns:
+        Indices of the parameters of each unit, that of the last parameters first.
+    """
+    parts: list[range] = []
+    stop, filled = len(sizes), 0
+    for index in reversed(range(len(sizes))):
+        filled += sizes[index]
+        if filled >= enough:
+            parts.append(range(index, stop))
+            stop, filled = index, 0
+    if stop:
+        parts.append(range(stop))
+    return parts
+
+
+def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
+    """The codec's description for one unit.
+
+    Args:
+        spec: as the user gave it, for the whole model.
+        first: whether the unit begins with the model's first parameter. Selectors that treat a
+            model's first layer in another way (``first_dense``) must not do so in every unit.
+    """
+    described: dict[str, dict[str, Any]] = normalise(spec)
+    selector = described["selector"]
+    if not first and "first_dense" in SELECTORS.get(selector["name"]).settings.model_fields:
+        selector = {**selector, "first_dense": False}
+    return {**described, "selector": selector}
 
 
 @dataclass(slots=True)
@@ -44,11 +137,13 @@ class WaitingBucket:
 
 
 class BucketReduction:
-    """A unit in one iteration: its gradients, as buckets bring them; then a comm_thread's work."""
+    """A unit in one iteration: it collects its gradients from buckets, is reduced by the
+    communication thread, and writes the means into the buckets.
+    """
 
     def __init__(self, unit: Unit, workers: int, scale: float, stats: Stats) -> None:
         self.codec = unit.codec
-        self._tally = stats
+        self._stats = stats
         self._unit = unit
         self._workers = workers
         self._scale = np.float32(scale)
@@ -67,7 +162,7 @@ class BucketReduction:
         return self._missing == 0
 
     @property
-    def meant(self) -> str:
+    def fingerprint(self) -> str:
         unit = self._unit
         return f"unit {unit.index} of parameters {list(unit.shapes)}, scaled by {self._scale}"
 
@@ -79,16 +174,16 @@ class BucketReduction:
             flat /= self._scale
         return flat
 
-    def deliver(self, total: Vector, report: Report) -> None:
-        self._tally.reports[self._unit.index] = report
+    def set_result(self, total: Vector, report: Report) -> None:
+        self._stats.reports[self._unit.index] = report
         self._give(total, self._scale / np.float32(self._workers))
 
-    def spoiled(self, workers: tuple[int, ...]) -> None:
+    def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
-        self._tally.skipped += 1
+        self._stats.skipped += 1
         self._give(np.full(self._unit.size, np.nan, np.float32), np.float32(1))
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         for bucket in self._buckets:
             bucket.unit_failed(error)
 
@@ -109,14 +204,14 @@ class BucketReduction:
         ]
 
 
-class Refusal:
-    """An work that carries nothing but an error.
+class FailedWork:
+    """Work that only tells the other workers of an error.
 
     Of the error it keeps what it says: the error itself holds the frames of ``backward`` and with
     them the wrapped model, whose parameters nobody could wrap anew as long as it is there.
     """
 
-    meant = "nothing"
+    fingerprint = "nothing"
 
     def __init__(self, error: Exception, comm_thread: CommThread) -> None:
         self.future = SettableFuture()
@@ -126,14 +221,14 @@ class Refusal:
     def load(self) -> Vector:
         raise StateError(self._said)
 
-    def deliver(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, report: Report) -> None:
         del total, report
         raise AssertionError("a refusal was summed")
 
-    def spoiled(self, workers: tuple[int, ...]) -> None:
+    def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
         raise AssertionError("a refusal was summed")
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         del error
         self.future.set_result(None)

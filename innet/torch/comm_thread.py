@@ -1,7 +1,7 @@
-"""Carries the all-reduces of one process to the switch, one after the other, in its own thread.
+"""A thread that runs the all-reduces of one process over the switch, one after the other.
 
-Whoever has something to reduce puts an ``ReduceWork`` into the queue and goes on computing. All
-workers of a job put in the same works in the same order.
+Whoever has something to reduce puts a ``ReduceWork`` into the queue and goes on computing. All
+workers of a job put in the same all-reduces in the same order.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from innet.core.errors import (
 from innet.network import ClockedTransport
 from innet.records import Report
 from innet.topology import Plan, check_codec
-from innet.torch.preflight import Answers, preflight
+from innet.torch.preflight import PreflightResult, preflight
 
 Vector = NDArray[np.float32]
 
 
 class Member(Protocol):
-    """A worker's place in a job at a switch, as ``innet.service.join`` returns it."""
+    """A worker's membership in a job at a switch, as ``innet.service.join`` returns it."""
 
     worker: int
     workers: int
@@ -60,11 +60,11 @@ class Member(Protocol):
 
 
 class ReduceWork(Protocol):
-    """One all-reduce. Its methods are called in the comm_thread's thread."""
+    """One all-reduce. Its methods are called in the communication thread."""
 
     @property
-    def meant(self) -> str:
-        """Which one it is, the same on all workers."""
+    def fingerprint(self) -> str:
+        """What identifies it, the same on all workers."""
 
     @property
     def codec(self) -> Codec:
@@ -73,14 +73,14 @@ class ReduceWork(Protocol):
     def load(self) -> Vector:
         """This worker's gradient, shape (d,), float32."""
 
-    def deliver(self, total: Vector, report: Report) -> None:
-        """Take the sum, which is the work's to keep."""
+    def set_result(self, total: Vector, report: Report) -> None:
+        """Take the sum; the array belongs to the work from now on."""
 
-    def spoiled(self, workers: tuple[int, ...]) -> None:
-        """These workers' gradients were not finite; nothing was summed, no codec has changed."""
+    def set_not_finite(self, workers: tuple[int, ...]) -> None:
+        """These workers' gradients are not finite. Nothing was summed, no codec has changed."""
 
-    def fail(self, error: BaseException) -> None:
-        """It will not be carried out."""
+    def set_exception(self, error: BaseException) -> None:
+        """The all-reduce failed."""
 
 
 class CommThread:
@@ -105,10 +105,10 @@ class CommThread:
         self._deadline = deadline
         self._seed = seed
         self._broken: str | None = None
-        self._participant = Worker(
+        self._reducer = Worker(
             member.plan,
             self.worker,
-            codec="dense",  # each work brings its own
+            codec="dense",  # each all-reduce brings its own
             transport=member.transport,
             switch="service",
             timing=replace(TIMING, give_up=deadline),
@@ -118,7 +118,7 @@ class CommThread:
         self._owner = os.getpid()
         self._queue: queue.SimpleQueue[ReduceWork | threading.Event | None] = queue.SimpleQueue()
         # A daemon: a script that ends without closing anything must end.
-        self._thread = threading.Thread(target=self._run, name="innet comm_thread", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="innet communication", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
@@ -137,20 +137,19 @@ class CommThread:
         return codec
 
     def put(self, work: ReduceWork) -> None:
-        """Carry it out when its turn comes; once it is closed, the work fails.
-
-        So it does in a process forked from this one, which has no thread to carry it out.
+        """Run it when its turn comes. It fails once this is closed, and in a process forked from
+        this one, which has no such thread.
         """
         try:
             self._check_owned()
         except StateError as error:
-            work.fail(error)
+            work.set_exception(error)
             return
         with self._closing:
             if not self._closed:
                 self._queue.put(work)
                 return
-        work.fail(StateError(f"worker {self.worker} has left its job; join a new one."))
+        work.set_exception(StateError(f"worker {self.worker} has left its job; join a new one."))
 
     def renew(self) -> None:
         """Begin again after a failure: wait for all workers, and go on under the next epoch.
@@ -163,7 +162,7 @@ class CommThread:
                 from the one that is in the job.
         """
         self._rest()
-        self._participant.begin_epoch(self._member.renew(self._deadline))
+        self._reducer.begin_epoch(self._member.renew(self._deadline))
         self._broken = None
 
     def has_lost_switch(self) -> bool:
@@ -194,7 +193,7 @@ class CommThread:
         idle = threading.Event()
         self._queue.put(idle)
         if not idle.wait(self._deadline):
-            raise StalledError("the comm_thread is still busy with an all-reduce; renew after it.")
+            raise StalledError("an all-reduce is still under way; renew after it.")
 
     def close(self, deadline: float = 10.0) -> None:
         """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""
@@ -212,44 +211,44 @@ class CommThread:
                 work.set()
                 continue
             try:
-                self._carry(work)
+                self._reduce(work)
             except BaseException as error:
-                # Also what is no InnetError: whoever waits for the work must hear of it.
+                # Any exception: whoever waits for the work must learn of it.
                 self._broken = self._broken or str(error)
-                work.fail(error)
+                work.set_exception(error)
 
-    def _carry(self, work: ReduceWork) -> None:
+    def _reduce(self, work: ReduceWork) -> None:
         if self._broken is not None:
             raise StateError(f"an all-reduce before this one failed: {self._broken}")
-        gradient, finite, error = _taken_up(work)
+        gradient, finite, error = _loaded(work)
         try:
             answers = preflight(
-                self._participant.combine,
+                self._reducer.combine,
                 self.worker,
-                work.meant,
+                work.fingerprint,
                 finite=finite,
                 error=None if error is None else str(error),
             )
             if answers.failed:
                 raise _failure(answers, error)
             if gradient is None or answers.not_finite:
-                work.spoiled(answers.not_finite)
+                work.set_not_finite(answers.not_finite)
                 return
-            total, report = self._participant.all_reduce(gradient, codec=work.codec)
+            total, report = self._reducer.all_reduce(gradient, codec=work.codec)
         except MembershipError:
             raise  # it says who is gone
         except StalledError as stall:
             raise StalledError(self._diagnosis() or str(stall)) from stall
-        work.deliver(total, report)
+        work.set_result(total, report)
 
     def _diagnosis(self) -> str | None:
         try:
-            return self._participant.diagnose(self._member.read_register)
+            return self._reducer.diagnose(self._member.read_register)
         except (InnetError, OSError):  # a switch that is gone cannot say more
             return None
 
 
-def _taken_up(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:
+def _loaded(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:
     """The gradient, whether it is finite, and why it cannot be reduced."""
     try:
         gradient = work.load()
@@ -261,7 +260,7 @@ def _taken_up(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | No
         return None, True, error
 
 
-def _failure(answers: Answers, error: BaseException | None) -> BaseException:
+def _failure(answers: PreflightResult, error: BaseException | None) -> BaseException:
     if error is not None:
         return error
     return NetworkError(f"worker {answers.failed[0]} gave up: {answers.message}")

@@ -1,4 +1,4 @@
-"""A communication hook for DistributedDataParallel: gradients are summed by a switch.
+"""A communication hook for DistributedDataParallel: a switch sums the gradients.
 
 state = HookState(codec="topk")
 model.register_comm_hook(state, ddp_hook)
@@ -6,9 +6,359 @@ model.register_comm_hook(state, ddp_hook)
 
 # Annotations are not postponed here: PyTorch compares those of the hook with its own types.
 
-from innet.core.errors import InputError
-from innet.torch.hook_state import HookState
-from innet.torch.tensors import torch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.codecs import CodecSpec, check_seed
+from innet.codecs.compose import normalise, settings_of
+from innet.core.errors import InputError, StateError
+from innet.records import Report
+from innet.service.process import await_end
+from innet.torch.bucket_reduction import (
+    BucketReduction,
+    FailedWork,
+    Shape,
+    Stats,
+    Unit,
+    WaitingBucket,
+    cut,
+    layers,
+    numel,
+    spec_of_unit,
+)
+from innet.torch.comm_thread import CommThread
+from innet.torch.future import SettableFuture
+from innet.torch.rendezvous import Settings, is_positive, join_group
+from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
+
+Vector = NDArray[np.float32]
+Bucket = Any
+"""A torch.distributed.GradBucket; it is not among PyTorch's type hints."""
+
+_VERSION = 1
+_MEGABYTE = 1 << 20
+
+
+class HookState:
+    """The state of ``ddp_hook``; one for each model.
+
+    The first bucket joins the job; ``connect`` does it earlier. Gradients are coded as float32,
+    whatever their dtype (float32, float16, bfloat16), and become the mean of the workers'. Where a
+    gradient of any worker has a NaN or an infinity, all workers get NaN for the parameters that are
+    coded together with it, and no codec remembers anything of it: a ``GradScaler`` skips the step.
+
+    Args:
+        codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``. Layers
+            are the model's parameters.
+        process_group: whose ranks are the workers; by default all.
+        switch: HOST:PORT of the switch service. By default as the environment says
+            (``INNET_SWITCH``); else rank 0 starts one on this machine.
+        job: what the job's name at the switch begins with; by default as the environment says.
+        key: the switch's key; by default as the environment says.
+        unit_cap_mb: parameters are coded together until they have so many megabytes (of float32).
+        seed: of the codec's hashes, the same on all workers.
+        deadline: so many seconds an all-reduce waits for a worker, its computation included.
+            Workers whose process ends are noticed at once.
+        scale: what gradients are multiplied by, as ``GradScaler.get_scale`` says: codecs that
+            remember gradients must not remember the scale with them.
+
+    Raises:
+        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
+            argument is not what it should be, or the key's file cannot be read.
+        UnknownNameError, ConfigError: the codec has a part or a parameter that there is none of.
+    """
+
+    def __init__(
+        self,
+        codec: CodecSpec = "dense",
+        *,
+        process_group: torch.distributed.ProcessGroup | None = None,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        unit_cap_mb: float = 25.0,
+        seed: int = 0,
+        deadline: float = 300.0,
+        scale: Callable[[], float] | None = None,
+    ) -> None:
+        # Now, and not in the first iteration, where each worker waits for the others.
+        if not is_positive(unit_cap_mb):
+            raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
+        if scale is not None and not callable(scale):
+            raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
+        self.codec = normalise(codec)
+        settings_of(self.codec)
+        self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        self.unit_cap_mb = unit_cap_mb
+        self.seed = check_seed(seed)
+        self.scale = scale
+        self._stats = Stats()
+        self._group = process_group
+        self._saved: list[dict[str, Any]] = []  # of units that are not cut yet
+        self._begin()
+
+    def _begin(self) -> None:
+        self._comm_thread: CommThread | None = None
+        self._started_switch = False  # whether rank 0 has started the switch
+        self._forget_buckets()
+
+    def _forget_buckets(self) -> None:
+        """The next iteration is like the first one."""
+        self._units: list[Unit] = []
+        self._places: dict[int, _ParameterOf] = {}  # by the parameter's id
+        self._cutting = True  # in the first iteration
+        self._reductions: dict[int, BucketReduction] = {}
+
+    # ------------------------------------------------------------------ what users call
+
+    @property
+    def reports(self) -> dict[int, Report]:
+        """Of the last all-reduce of each unit."""
+        return self._stats.reports
+
+    @property
+    def skipped(self) -> int:
+        """How many units were not reduced, since a gradient was not finite."""
+        return self._stats.skipped
+
+    @property
+    def units(self) -> list[tuple[Shape, ...]]:
+        """The shapes of the parameters that are coded together; known after the first iteration."""
+        return [unit.shapes for unit in self._units]
+
+    def connect(self) -> None:
+        """Join the job now, on all workers, and not with the first bucket.
+
+        Raises:
+            InnetError: the switch cannot be reached, refuses, or not all workers came.
+        """
+        if self._comm_thread is None:
+            member, self._started_switch = join_group(self._group, self.settings)
+            self._comm_thread = CommThread(member, deadline=self.settings.deadline, seed=self.seed)
+
+    def renew(self) -> None:
+        """After a failure, on all workers: wait for everybody, and go on with the same codecs.
+
+        Where the switch has ended that rank 0 started, rank 0 starts another; any other is waited
+        for at its address.
+
+        Wrap the model anew before it goes on: a DistributedDataParallel in whose backward an error
+        was raised is of no use any more.
+
+        Raises:
+            InnetError: not everybody came in time.
+        """
+        thread = self._comm_thread
+        if thread is not None and self._started_switch and thread.has_lost_switch():
+            self.close()
+            await_end(thread.switch)
+            self.connect()
+        elif thread is not None:
+            thread.renew()
+        self._saved = [_saved(unit) for unit in self._units] + self._saved
+        self._forget_buckets()
+
+    def close(self) -> None:
+        """Leave the job. It is called at the end of the program by itself."""
+        if self._comm_thread is not None:
+            self._comm_thread.close()
+            self._comm_thread = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that this worker's codecs remember: numbers, text and tensors; copies.
+
+        Each rank has its own. Take it between iterations, with the optimizer's.
+        """
+        return {
+            "version": _VERSION,
+            "rank": torch.distributed.get_rank(self._group),
+            "workers": torch.distributed.get_world_size(self._group),
+            "codec": self.codec,
+            "seed": self.seed,
+            "unit_cap_mb": self.unit_cap_mb,
+            "units": to_tensors([_saved(unit) for unit in self._units] + self._saved),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken, with the same bits, before the first iteration.
+
+        Raises:
+            StateError: it is none; or of another version, rank, number of workers, codec, seed or
+                cap; or buckets have come already. Nothing has changed.
+        """
+        if self._units:
+            raise StateError("load the hook's state before the first iteration, not after it.")
+        _check_form(state)
+        mine = self.state_dict()
+        if state.get("workers") not in (None, mine["workers"]):
+            raise StateError(
+                f"the hook's saved state is of {state['workers']} workers, and there are "
+                f"{mine['workers']}; what each of them held back is of no use to another number. "
+                "Load the model and the optimizer, and begin with this HookState as it is."
+            )
+        for name, value in mine.items():
+            if name != "units" and state.get(name) != value:
+                raise StateError(
+                    f"the hook's saved state has {name} {state.get(name)!r}, this one {value!r}; "
+                    "each rank loads its own, into a HookState made with the same arguments."
+                )
+        self._saved = to_arrays(state["units"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = (
+            "_comm_thread",
+            "_started_switch",
+            "_units",
+            "_places",
+            "_cutting",
+            "_reductions",
+            "_group",
+        )
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
+        if torch.distributed.is_initialized():
+            return {**kept, "_saved": self.state_dict()["units"]}
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._saved = to_arrays(self._saved)
+        self._group = None
+        self._begin()
+
+    # ------------------------------------------------------------------ one bucket
+
+    def reduce(self, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
+        """See ``innet.torch.ddp_hook``."""
+        if not hasattr(bucket, "gradients"):
+            raise InputError(
+                f"the hook was given a {type(bucket).__name__}, not a bucket of "
+                "DistributedDataParallel. FullyShardedDataParallel does not tell which parameters "
+                "a gradient belongs to; for sharded models use fully_shard and "
+                "innet.torch.SwitchReduceScatter."
+            )
+        self.connect()
+        assert self._comm_thread is not None
+        try:
+            return self._take(self._comm_thread, bucket)
+        except Exception as error:
+            # The others wait for this worker's part: tell them why it will not come.
+            refusal = FailedWork(error, self._comm_thread)
+            self._comm_thread.put(refusal)
+            refusal.future.future.wait()
+            raise
+
+    def _take(self, comm_thread: CommThread, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
+        buffer, parameters = bucket.buffer(), bucket.parameters()
+        if buffer.layout != torch.strided:
+            raise InputError(
+                f"the gradient of a parameter of shape {tuple(parameters[0].shape)} is sparse; the "
+                "hook takes dense ones. Make the layer with sparse=False, or leave the hook out."
+            )
+        if buffer.dtype not in DTYPES:
+            raise InputError(
+                f"a bucket of {buffer.dtype}; gradients of {', '.join(map(str, DTYPES))} can be "
+                "reduced by a switch. Convert the model, or leave the hook out."
+            )
+        if bucket.index() == 0:
+            self._reductions.clear()  # of a backward that did not come to its end
+        if self._cutting:
+            self._cut(comm_thread, parameters, buffer.device, last=bucket.is_last())
+            self._cutting = not bucket.is_last()
+        scale = 1.0 if self.scale is None else self.scale()
+        waiting = WaitingBucket(buffer, SettableFuture(buffer.device))
+        complete = []
+        for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
+            unit, position = self._place(parameter, gradient)
+            reduction = self._reductions.get(unit.index)
+            if reduction is None:
+                reduction = BucketReduction(unit, comm_thread.workers, scale, self._stats)
+                self._reductions[unit.index] = reduction
+            if reduction.take(position, gradient, waiting):
+                complete.append(self._reductions.pop(unit.index))
+        for reduction in complete:
+            comm_thread.put(reduction)
+        return waiting.future.future
+
+    def _place(self, parameter: torch.Tensor, gradient: torch.Tensor) -> tuple[Unit, int]:
+        place = self._places.get(id(parameter))
+        if place is None or gradient.numel() != place.unit.sizes[place.position]:
+            raise StateError(
+                f"a bucket holds a parameter of shape {tuple(parameter.shape)} that was not there "
+                "in the first iteration; make a new HookState when the model changes, and one for "
+                "each of several models."
+            )
+        return place.unit, place.position
+
+    def _cut(
+        self,
+        comm_thread: CommThread,
+        parameters: list[torch.Tensor],
+        device: torch.device,
+        *,
+        last: bool,
+    ) -> None:
+        """Make units of the parameters of a bucket of the first iteration."""
+        shapes = [tuple(parameter.shape) for parameter in parameters]
+        enough = self.unit_cap_mb * _MEGABYTE / 4
+        for part in cut([numel(shape) for shape in shapes], enough):
+            its_shapes = tuple(shapes[i] for i in part)
+            unit = Unit(
+                len(self._units),
+                its_shapes,
+                comm_thread.build_codec(
+                    spec_of_unit(self.codec, first=last and part.start == 0),
+                    layers(its_shapes),
+                    kernels_for(device),
+                ),
+            )
+            self._restore(unit)
+            self._units.append(unit)
+            for position, i in enumerate(part):
+                self._places[id(parameters[i])] = _ParameterOf(unit, position, parameters[i])
+
+    def _restore(self, unit: Unit) -> None:
+        if not self._saved:
+            return
+        saved = self._saved[0]
+        if tuple(tuple(shape) for shape in saved["shapes"]) != unit.shapes:
+            raise StateError(
+                f"the hook's saved state is of another model: unit {unit.index} had parameters of "
+                f"shapes {saved['shapes']}, now {unit.shapes}."
+            )
+        unit.codec.load_state_dict(saved["codec"])
+        del self._saved[0]
+
+
+def _saved(unit: Unit) -> dict[str, Any]:
+    return {"shapes": unit.shapes, "codec": unit.codec.state_dict()}
+
+
+def _check_form(state: object) -> None:
+    """Is it a state at all? Other dictionaries of the same checkpoint are easily taken for it."""
+    units = state.get("units") if isinstance(state, Mapping) else None
+    whole = isinstance(units, (list, tuple)) and all(
+        isinstance(unit, Mapping) and {"shapes", "codec"} <= set(unit) for unit in units
+    )
+    if not whole:
+        name = type(state).__name__
+        what = f"a {name} without its units" if isinstance(state, Mapping) else f"a {name}"
+        raise StateError(
+            f"the hook's saved state is {what}; give what HookState.state_dict returned on this "
+            "rank, whole. Where nothing was saved, begin with this HookState as it is."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ParameterOf:
+    """Where a parameter is; holding it keeps its id from being given to another."""
+
+    unit: Unit
+    position: int
+    parameter: torch.Tensor
 
 
 def ddp_hook(

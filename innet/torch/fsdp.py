@@ -46,7 +46,7 @@ class SwitchReduceScatter(ReduceScatter):
 
     def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
         self.reports: list[Report] = []
-        self._courier = comm_thread
+        self._comm_thread = comm_thread
         self._spec = codec
         self._index = index
         self._codec: Codec | None = None
@@ -103,7 +103,7 @@ class SwitchReduceScatter(ReduceScatter):
 
     def close(self) -> None:
         """Leave the job, for all modules. It is called at the end of the program by itself."""
-        self._courier.close()
+        self._comm_thread.close()
 
     def allocate(
         self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
@@ -130,32 +130,32 @@ class SwitchReduceScatter(ReduceScatter):
             raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
         if input_tensor.dtype not in DTYPES:
             raise InputError(f"gradients are {input_tensor.dtype}; see reduce_dtype in PyTorch.")
-        if dist.get_world_size(group) != self._courier.workers:
+        if dist.get_world_size(group) != self._comm_thread.workers:
             raise InputError(
                 f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
-                f"{self._courier.workers} workers; attach with that process group."
+                f"{self._comm_thread.workers} workers; attach with that process group."
             )
         if self._codec is None:
-            self._codec = self._courier.build_codec(
+            self._codec = self._comm_thread.build_codec(
                 self._spec, kernels=kernels_for(input_tensor.device)
             )
-        work = _Whole(input_tensor, self._codec, f"sharded module {self._index}")
-        self._courier.put(work)
+        work = _ModuleGradient(input_tensor, self._codec, f"sharded module {self._index}")
+        self._comm_thread.put(work)
         total, report = work.wait()
         if report is not None:
             self.reports[:] = [report]
         start = dist.get_rank(group) * output_tensor.numel()
         shard = torch.from_numpy(total)[start : start + output_tensor.numel()]
-        factor = 1 / self._courier.workers if mean else 1.0
+        factor = 1 / self._comm_thread.workers if mean else 1.0
         output_tensor.copy_((shard * factor).reshape(output_tensor.shape))
 
 
-class _Whole:
+class _ModuleGradient:
     """The gradient of a module on its way; see ``innet.torch.comm_thread.ReduceWork``."""
 
-    def __init__(self, gradient: torch.Tensor, codec: Codec, meant: str) -> None:
+    def __init__(self, gradient: torch.Tensor, codec: Codec, module: str) -> None:
         self.codec = codec
-        self.meant = f"{meant}, {gradient.numel()} elements of {gradient.dtype}"
+        self.fingerprint = f"{module}, {gradient.numel()} elements of {gradient.dtype}"
         self._gradient = gradient
         self._over = threading.Event()
         self._total: Vector | None = None
@@ -166,16 +166,16 @@ class _Whole:
         flat: Vector = self._gradient.reshape(-1).to("cpu", torch.float32, copy=True).numpy()
         return flat
 
-    def deliver(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, report: Report) -> None:
         self._total, self._report = total, report
         self._over.set()
 
-    def spoiled(self, workers: tuple[int, ...]) -> None:
+    def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
         self._total = np.full(self._gradient.numel(), np.nan, np.float32)
         self._over.set()
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         self._error = error
         self._over.set()
 

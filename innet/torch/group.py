@@ -65,14 +65,14 @@ class SwitchGroup(dist.ProcessGroup):
         self._store = store
         self._timeout = timeout
         self.reports: deque[Report] = deque(maxlen=100)
-        self._courier: CommThread | None = None
+        self._comm_thread: CommThread | None = None
         if size > 1:
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
             # The job's name is new; the store may hold where a group before had its connections.
             self._store = PrefixStore(member.job, store)
-            self._courier = CommThread(member, deadline=settings.deadline)
-            self._codec = self._courier.build_codec(codec)
+            self._comm_thread = CommThread(member, deadline=settings.deadline)
+            self._codec = self._comm_thread.build_codec(codec)
         self._gloo = self._make_gloo("gloo")
         self._for_infinite: Any = None
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
@@ -87,23 +87,23 @@ class SwitchGroup(dist.ProcessGroup):
         del timeout  # the group's
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         operation = _operation(options)
-        if self._courier is None or not _all_fit(tensors, operation):
+        if self._comm_thread is None or not _all_fit(tensors, operation):
             return self._gloo.allreduce(tensors, _options(operation, self._timeout))
         return self._submit(tensors, operation)
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
         """Several at once."""
         operation = _operation(options)
-        if self._courier is None or not _all_fit(tensors, operation):
+        if self._comm_thread is None or not _all_fit(tensors, operation):
             given = [] if options is None else [options]
             return self._gloo.allreduce_coalesced(tensors, *given)
         return self._submit(list(tensors), operation)
 
     def _submit(self, tensors: list[torch.Tensor], operation: Any) -> SwitchWork:
-        assert self._courier is not None
+        assert self._comm_thread is not None
         work = SwitchWork(tensors)
         for tensor in tensors:
-            self._courier.put(_AllReduce(self, tensor, operation, work, self._codec))
+            self._comm_thread.put(_AllReduce(self, tensor, operation, work, self._codec))
         return work
 
     def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
@@ -126,9 +126,9 @@ class SwitchGroup(dist.ProcessGroup):
 
     def shutdown(self) -> None:
         """Leave the job. ``destroy_process_group`` calls it."""
-        if self._courier is not None:
-            self._courier.close()
-            self._courier = None
+        if self._comm_thread is not None:
+            self._comm_thread.close()
+            self._comm_thread = None
 
     def abort(self) -> None:
         self.shutdown()
@@ -145,29 +145,29 @@ class SwitchWork(Work):
         super().__init__()
         self._tensors = tensors
         self._left = len(tensors)
-        self._promise = SettableFuture()
+        self._future = SettableFuture()
         self._over = threading.Event()
 
     def one_done(self) -> None:
         """Another tensor holds its sum."""
         self._left -= 1
-        if self._left == 0 and self._promise.error is None:
-            self._promise.set_result(self._tensors)
+        if self._left == 0 and self._future.error is None:
+            self._future.set_result(self._tensors)
             self._over.set()
 
     def one_failed(self, error: BaseException) -> None:
-        if self._promise.error is None:
-            self._promise.set_exception(error)
+        if self._future.error is None:
+            self._future.set_exception(error)
             self._over.set()
 
     def is_completed(self) -> bool:
         return self._over.is_set()
 
     def is_success(self) -> bool:
-        return self._over.is_set() and self._promise.error is None
+        return self._over.is_set() and self._future.error is None
 
     def exception(self) -> BaseException | None:
-        return self._promise.error
+        return self._future.error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until it is over.
@@ -179,8 +179,8 @@ class SwitchWork(Work):
         seconds = None if not timeout else timeout.total_seconds()
         if not self._over.wait(seconds):
             raise TimeoutError(f"an all-reduce is not over after {seconds:g} s.")
-        if self._promise.error is not None:
-            raise self._promise.error
+        if self._future.error is not None:
+            raise self._future.error
         return True
 
     def synchronize(self) -> None:
@@ -190,7 +190,7 @@ class SwitchWork(Work):
         return self._tensors
 
     def get_future(self) -> Any:
-        return self._promise.future
+        return self._future.future
 
 
 class _AllReduce:
@@ -211,7 +211,7 @@ class _AllReduce:
         self._work = work
 
     @property
-    def meant(self) -> str:
+    def fingerprint(self) -> str:
         shape = tuple(self._tensor.shape)
         return f"{self._operation} of {self._tensor.dtype} of shape {shape}"
 
@@ -219,19 +219,19 @@ class _AllReduce:
         flat: Vector = self._tensor.detach().reshape(-1).to(torch.float32, copy=True).numpy()
         return flat
 
-    def deliver(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, report: Report) -> None:
         if self._operation == dist.ReduceOp.AVG:
             total /= np.float32(self._group.size())
         self._tensor.detach().copy_(torch.from_numpy(total).reshape(self._tensor.shape))
         self._group.reports.append(report)
         self._work.one_done()
 
-    def spoiled(self, workers: tuple[int, ...]) -> None:
+    def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
         self._group.reduce_infinite(self._tensor.detach(), self._operation)
         self._work.one_done()
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         self._work.one_failed(error)
 
 

@@ -1,9 +1,9 @@
-"""A round before each all-reduce: does everybody mean the same one, and can everybody take part?
+"""A round before each all-reduce: do all workers mean the same one, and can all take part?
 
 A worker that cannot send its gradient (it has a NaN, it does not fit the codec's memory) must not
-leave the others waiting for it. So all workers answer a roll call first, one packet of a few words
-that the switch combines by OR, and know afterwards who has a problem. If somebody has an error, one
-more round carries the message to the others.
+leave the others waiting for it. So all workers first send one packet of a few words, which the
+switch combines by OR, and know afterwards who has a problem. If somebody has an error, one more
+round carries its message to the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TEXT = 256  # words: so much of a message goes to the others
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What a roll call has found.
+class PreflightResult:
+    """What the round before an all-reduce has found.
 
     Attributes:
         not_finite: workers whose gradient holds a NaN or an infinity.
@@ -42,41 +42,44 @@ class Answers:
 def preflight(
     combine: Combine,
     worker: int,
-    meant: str,
+    fingerprint: str,
     *,
     finite: bool = True,
     error: str | None = None,
-) -> Answers:
-    """Answer the roll call, and hear the others' answers. All workers call it at the same point.
+) -> PreflightResult:
+    """Run the round before an all-reduce. All workers call it at the same point.
 
     Args:
         combine: carries words to the others.
         worker: index of this one, 0 .. 31.
-        meant: which all-reduce this worker means; must be the same on all.
+        fingerprint: of the all-reduce; must be the same on all workers.
         finite: whether its gradient is.
         error: why it cannot take part.
 
     Raises:
         InputError: the workers mean different all-reduces; every worker raises it.
     """
-    own = _hash(meant)
+    own = _hash(fingerprint)
     me = np.uint32(1 << worker)
     words = np.zeros(4, np.uint32)
-    if error is None:  # else nothing is meant, and zeros leave what the others say
+    if error is None:  # zeros leave what the others say
         words[0], words[1] = own, ~own
     words[2] = 0 if finite else me
     words[3] = 0 if error is None else me
-    (heard,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
-    heard_words = heard.view(np.uint32)
-    failed = _workers(heard_words[3])
+    (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
+    flags = combined.view(np.uint32)
+    failed = _workers(flags[3])
     if failed:
-        return Answers(failed=failed, message=_say(combine, error if failed[0] == worker else None))
-    if heard_words[0] != own or heard_words[1] != ~own:
+        return PreflightResult(
+            failed=failed, message=_share(combine, error if failed[0] == worker else None)
+        )
+    if flags[0] != own or flags[1] != ~own:
         raise InputError(
-            f"the workers mean different all-reduces; worker {worker} means {meant}. All must have "
+            f"the workers mean different all-reduces; worker {worker} means "
+            f"{fingerprint}. All must have "
             "the same model and options, and call the same all-reduces in the same order."
         )
-    return Answers(not_finite=_workers(heard_words[2]))
+    return PreflightResult(not_finite=_workers(flags[2]))
 
 
 def _hash(text: str) -> np.uint32:
@@ -87,10 +90,10 @@ def _workers(bits: np.uint32) -> tuple[int, ...]:
     return tuple(index for index in range(32) if int(bits) >> index & 1)
 
 
-def _say(combine: Combine, message: str | None) -> str:
+def _share(combine: Combine, message: str | None) -> str:
     """Carry the message of the one worker that has one to all others."""
     room = 4 * _TEXT
     text = b"" if message is None else message.encode()[:room]
     words = np.frombuffer(text.ljust(room, b"\0"), np.int32)
-    (heard,) = combine([Segment(ReduceOp.OR, words)])
-    return heard.tobytes().rstrip(b"\0").decode(errors="replace")
+    (combined,) = combine([Segment(ReduceOp.OR, words)])
+    return combined.tobytes().rstrip(b"\0").decode(errors="replace")

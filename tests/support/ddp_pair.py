@@ -127,7 +127,7 @@ def a_gpu_without_its_kernels_in_rank_1(at):
         said = error_of(lambda: backward(state))
     else:
         with (
-            mock.patch("innet.torch.hook_state.kernels_for", on_a_gpu),
+            mock.patch("innet.torch.ddp.kernels_for", on_a_gpu),
             mock.patch.object(kernels.gpu, "missing", return_value=missing),
         ):
             said = error_of(lambda: backward(state))

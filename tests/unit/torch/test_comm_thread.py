@@ -1,4 +1,4 @@
-"""Couriers of several workers in threads, over a switch service: sums, roll calls and errors."""
+"""Communication threads of several workers over a switch service: sums, preflights, errors."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ WORKERS = 3
 class ReduceWork:
     """Remembers what became of it."""
 
-    def __init__(self, codec, gradient, meant="the same"):
+    def __init__(self, codec, gradient, fingerprint="the same"):
         self.codec = codec
-        self.meant = meant
+        self.fingerprint = fingerprint
         self._gradient = gradient
         self._outcome = queue.SimpleQueue()
 
@@ -55,13 +55,13 @@ class ReduceWork:
             raise self._gradient
         return self._gradient
 
-    def deliver(self, total, report):
+    def set_result(self, total, report):
         self._outcome.put(total)
 
-    def spoiled(self, workers):
+    def set_not_finite(self, workers):
         self._outcome.put(workers)
 
-    def fail(self, error):
+    def set_exception(self, error):
         self._outcome.put(error)
 
     def outcome(self):
@@ -69,7 +69,7 @@ class ReduceWork:
 
 
 @contextlib.contextmanager
-def couriers(deadline=SECONDS):
+def comm_threads(deadline=SECONDS):
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(serving())
         made = []
@@ -79,17 +79,17 @@ def couriers(deadline=SECONDS):
         yield made
 
 
-def run(all_couriers, gradients, codec="dense", meant=None):
+def run(all_threads, gradients, codec="dense", fingerprint=None):
     """Put an work into each comm_thread; what becomes of them."""
     works = [
         ReduceWork(
             each.build_codec(codec) if isinstance(codec, str) else codec[index],
             gradients[index],
-            "the same" if meant is None else meant[index],
+            "the same" if fingerprint is None else fingerprint[index],
         )
-        for index, each in enumerate(all_couriers)
+        for index, each in enumerate(all_threads)
     ]
-    for each, work in zip(all_couriers, works, strict=True):
+    for each, work in zip(all_threads, works, strict=True):
         each.put(work)
     return [work.outcome() for work in works]
 
@@ -101,84 +101,84 @@ def gradients(size=500):
 
 def test_many_errands_in_order_equal_to_memory():
     reference = innet.Collective(workers=WORKERS, codec="topk", values_per_packet=32, seed=1)
-    with couriers() as all_couriers:
-        codecs = [each.build_codec("topk") for each in all_couriers]
+    with comm_threads() as all_threads:
+        codecs = [each.build_codec("topk") for each in all_threads]
         for _ in range(4):
             expected, _ = reference.all_reduce(gradients())
-            for found in run(all_couriers, gradients(), codecs):
+            for found in run(all_threads, gradients(), codecs):
                 np.testing.assert_array_equal(found, expected)
 
 
 def test_a_gradient_that_is_not_finite_is_nobodys():
-    with couriers() as all_couriers:
-        codecs = [each.build_codec("topk") for each in all_couriers]
-        run(all_couriers, gradients(), codecs)
+    with comm_threads() as all_threads:
+        codecs = [each.build_codec("topk") for each in all_threads]
+        run(all_threads, gradients(), codecs)
         before = [codec.state_dict() for codec in codecs]
         poisoned = gradients()
         poisoned[1][7] = np.nan
         poisoned[2][0] = np.inf
-        assert run(all_couriers, poisoned, codecs) == [(1, 2)] * WORKERS
+        assert run(all_threads, poisoned, codecs) == [(1, 2)] * WORKERS
         for codec, state in zip(codecs, before, strict=True):
             np.testing.assert_equal(codec.state_dict(), state)
-        assert all(isinstance(each, np.ndarray) for each in run(all_couriers, gradients(), codecs))
+        assert all(isinstance(each, np.ndarray) for each in run(all_threads, gradients(), codecs))
 
 
 @pytest.mark.parametrize("speaker", range(WORKERS))
 def test_an_error_of_one_is_told_to_all_and_they_can_go_on(speaker):
-    with couriers() as all_couriers:
+    with comm_threads() as all_threads:
         given: list = gradients()
         given[speaker] = StateError("something is wrong with the tensor ä")
-        for worker, found in enumerate(run(all_couriers, given)):
+        for worker, found in enumerate(run(all_threads, given)):
             if worker == speaker:
                 assert isinstance(found, StateError)
             else:
                 assert isinstance(found, NetworkError)
                 assert f"worker {speaker} gave up" in str(found)
             assert "something is wrong with the tensor ä" in str(found)
-        for found in run(all_couriers, gradients()):
+        for found in run(all_threads, gradients()):
             assert isinstance(found, StateError)
             assert "before this one failed" in str(found)
-        together([each.renew for each in all_couriers])
-        for found in run(all_couriers, gradients()):
+        together([each.renew for each in all_threads])
+        for found in run(all_threads, gradients()):
             np.testing.assert_allclose(found, sum(gradients()), atol=1e-5)
 
 
 def test_what_a_codec_cannot_take_is_an_error_of_all():
-    with couriers() as all_couriers:
-        codecs = [each.build_codec("topk") for each in all_couriers]
-        run(all_couriers, gradients(), codecs)
-        errors = run(all_couriers, gradients(size=501), codecs)
+    with comm_threads() as all_threads:
+        codecs = [each.build_codec("topk") for each in all_threads]
+        run(all_threads, gradients(), codecs)
+        errors = run(all_threads, gradients(size=501), codecs)
         assert all("residual of worker" in str(each) for each in errors)
         largest = np.full(500, np.finfo(np.float32).max, np.float32)
-        together([each.renew for each in all_couriers])
-        run(all_couriers, [largest / 8] * WORKERS, codecs)
-        errors = run(all_couriers, [largest] * WORKERS, codecs)
+        together([each.renew for each in all_threads])
+        run(all_threads, [largest / 8] * WORKERS, codecs)
+        errors = run(all_threads, [largest] * WORKERS, codecs)
         assert isinstance(errors[0], GradientError)
 
 
 def test_two_errors_at_once():
-    with couriers() as all_couriers:
+    with comm_threads() as all_threads:
         given: list = [ValueError("mine"), gradients()[1], ValueError("another")]
-        first, second, third = run(all_couriers, given)
+        first, second, third = run(all_threads, given)
         assert str(first) == "mine"
         assert "worker 0 gave up: mine" in str(second)
         assert str(third) == "another"
 
 
 def test_workers_that_mean_different_tensors():
-    with couriers() as all_couriers:
-        for worker, error in enumerate(run(all_couriers, gradients(), meant=["a", "b", "a"])):
+    with comm_threads() as all_threads:
+        for worker, error in enumerate(run(all_threads, gradients(), fingerprint=["a", "b", "a"])):
             assert isinstance(error, InputError)
             assert f"worker {worker} means {'aba'[worker]}." in str(error)
 
 
 @pytest.mark.parametrize("how", ["leaves", "dies"])
 def test_a_worker_that_ends_is_named(how):
-    with couriers() as all_couriers:
-        gone = all_couriers.pop()
+    with comm_threads() as all_threads:
+        gone = all_threads.pop()
         gone.close() if how == "leaves" else gone._member.close()
         begun = time.monotonic()
-        for error in run(all_couriers, gradients()):
+        for error in run(all_threads, gradients()):
             assert isinstance(error, MembershipError)
             assert "worker 2" in str(error)
         assert time.monotonic() - begun < SECONDS / 2  # nobody waited for the deadline
@@ -189,42 +189,42 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
     with contextlib.ExitStack() as stack:
         with serving() as service:
             made = joined(service, stack, WORKERS)
-            all_couriers = [CommThread(each, deadline=SECONDS, seed=1) for each in made]
-            for each in all_couriers:
+            all_threads = [CommThread(each, deadline=SECONDS, seed=1) for each in made]
+            for each in all_threads:
                 stack.callback(each.close)
-            codecs = [each.build_codec("topk") for each in all_couriers]
+            codecs = [each.build_codec("topk") for each in all_threads]
             reference.all_reduce(gradients())
-            run(all_couriers, gradients(), codecs)
-        for error in run(all_couriers, gradients(), codecs):
+            run(all_threads, gradients(), codecs)
+        for error in run(all_threads, gradients(), codecs):
             assert isinstance(error, MembershipError)
             assert "start it again" in str(error)
         stack.enter_context(serving(listen=service.address))
-        together([each.renew for each in all_couriers])
+        together([each.renew for each in all_threads])
         expected, _ = reference.all_reduce(gradients())
-        for found in run(all_couriers, gradients(), codecs):
+        for found in run(all_threads, gradients(), codecs):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_a_worker_that_does_not_come_is_named_at_the_deadline():
-    with couriers(deadline=0.5) as all_couriers:
-        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
-        all_couriers[0].put(work)
+    with comm_threads(deadline=0.5) as all_threads:
+        work = ReduceWork(all_threads[0].build_codec("dense"), gradients()[0])
+        all_threads[0].put(work)
         error = work.outcome()
         assert isinstance(error, StalledError)
         assert "waits for workers 1, 2" in str(error)
 
 
 def test_closing_twice_is_fine():
-    with couriers() as all_couriers:
-        all_couriers[0].close()
-        all_couriers[0].close()
+    with comm_threads() as all_threads:
+        all_threads[0].close()
+        all_threads[0].close()
 
 
 def test_an_errand_for_a_closed_courier_fails():
-    with couriers() as all_couriers:
-        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
-        all_couriers[0].close()
-        all_couriers[0].put(work)
+    with comm_threads() as all_threads:
+        work = ReduceWork(all_threads[0].build_codec("dense"), gradients()[0])
+        all_threads[0].close()
+        all_threads[0].put(work)
         error = work.outcome()
         assert isinstance(error, StateError)
         assert "worker 0 has left its job" in str(error)
@@ -232,11 +232,11 @@ def test_an_errand_for_a_closed_courier_fails():
 
 def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
     """The thread that would carry it out is not there."""
-    with couriers() as all_couriers:
-        work = ReduceWork(all_couriers[0].build_codec("dense"), gradients()[0])
+    with comm_threads() as all_threads:
+        work = ReduceWork(all_threads[0].build_codec("dense"), gradients()[0])
         with monkeypatch.context() as forked:
             forked.setattr("innet.torch.comm_thread.os.getpid", lambda: 0)
-            all_couriers[0].put(work)
+            all_threads[0].put(work)
         error = work._outcome.get(timeout=2)
         assert isinstance(error, StateError)
         assert "worker 0 is in its job in the process that this one was forked from" in str(error)
@@ -244,13 +244,13 @@ def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
 
 @pytest.mark.parametrize("call", [CommThread.renew, CommThread.has_lost_switch])
 def test_in_a_process_that_was_forked_nothing_waits_for_the_thread(monkeypatch, call):
-    with couriers() as all_couriers:
-        all_couriers[0]._deadline = 3.0  # it would wait so long for its end
+    with comm_threads() as all_threads:
+        all_threads[0]._deadline = 3.0  # it would wait so long for its end
         with monkeypatch.context() as forked:
             forked.setattr("innet.torch.comm_thread.os.getpid", lambda: 0)
-            forked.setattr(all_couriers[0], "_queue", queue.SimpleQueue())
+            forked.setattr(all_threads[0], "_queue", queue.SimpleQueue())
             with pytest.raises(StateError, match="the process that this one was forked from"):
-                call(all_couriers[0])
+                call(all_threads[0])
 
 
 def test_roll_calls_with_long_messages():

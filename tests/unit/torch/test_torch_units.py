@@ -24,10 +24,10 @@ from innet.core.errors import (  # noqa: E402
     UnknownNameError,
 )
 from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
+from innet.torch.bucket_reduction import cut, layers, spec_of_unit  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.tensors import DTYPES  # noqa: E402
-from innet.torch.units import cut, layers, spec_of_unit  # noqa: E402
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
@@ -63,7 +63,7 @@ def test_a_future_is_set_by_another_thread():
     assert future.error is None
 
 
-def test_a_broken_promise_says_why():
+def test_a_failed_future_says_why():
     future = SettableFuture()
     future.set_exception(StateError("nobody came"))
     with pytest.raises(RuntimeError, match="StateError: nobody came"):

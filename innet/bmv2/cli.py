@@ -1,26 +1,133 @@
-"""A simple_switch_CLI that stays: its start takes longer than a thousand commands."""
+"""Commands as text to a running simple_switch: over Thrift, or through simple_switch_CLI.
+
+With Thrift's library (the extra ``bmv2``) they are innet's own commands, over
+``ThriftControlPlane``. Without it, and for what only simple_switch_CLI can do, they go to one
+simple_switch_CLI that stays: its start takes longer than a thousand commands.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import selectors
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from innet.core.errors import ControlError, StalledError
+from innet.core.errors import ControlError, MissingToolError, StalledError
+from innet.switch.control import commands
+
+if TYPE_CHECKING:
+    from innet.bmv2.control_plane import ThriftControlPlane
 
 ANSWER_SECONDS = 60.0
-"""How long the answer to some commands may take."""
+"""How long the answer to some commands of simple_switch_CLI may take."""
 
 _PROMPT = b"RuntimeCmd: "
 _AT_ONCE = 50  # so few that neither side waits for the other to read
 _STOP_SECONDS = 5.0
+_REMEDY = (
+    "Install Thrift's library (pip install 'innet[bmv2]'), or BMv2 with its simple_switch_CLI on "
+    "PATH."
+)
 
 
-class ControlClient:
-    """Sends commands to the simple_switch that listens at ``port``.
+class CommandRunner(Protocol):
+    """Takes commands to a running simple_switch."""
+
+    def run(self, lines: Sequence[str]) -> list[str]:
+        """What is printed for each command; for one that was refused, "Error: ..." or the like."""
+
+    def close(self) -> None: ...
+
+
+def has_thrift() -> bool:
+    """Whether Thrift's library is installed."""
+    return importlib.util.find_spec("thrift") is not None
+
+
+class CommandClient:
+    """Commands go over Thrift where its library is there; else, and what only it knows, to the CLI.
+
+    Args:
+        program: BMv2 JSON of what simple_switch runs.
+        port: where its control plane listens.
+        cli: simple_switch_CLI, if it is there.
+        inside: in which to open a connection, such as a network namespace.
+        prefix: what to start simple_switch_CLI with, likewise.
+
+    Raises:
+        MissingToolError: neither is installed.
+        ControlError: simple_switch cannot be reached.
+        StalledError: it listens, but is not ready in time.
+    """
+
+    def __init__(
+        self,
+        program: Mapping[str, Any],
+        port: int,
+        cli: Path | None,
+        *,
+        inside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self._path, self._port, self._prefix = cli, port, prefix
+        self._cli: CliProcess | None = None
+        self._thrift: ThriftControlPlane | None = None
+        if has_thrift():
+            from innet.bmv2.control_plane import (  # noqa: PLC0415 - it needs Thrift's library
+                ThriftControlPlane,
+            )
+
+            with inside():
+                self._thrift = thrift = ThriftControlPlane(program, port)
+                thrift.wait()
+        elif cli is None:
+            raise MissingToolError("simple_switch_CLI", "the control plane of BMv2", _REMEDY)
+
+    def run(self, lines: Sequence[str]) -> list[str]:
+        """See ``CommandRunner``.
+
+        Raises:
+            ControlError: a line is not one command, or the connection is gone.
+            StalledError: no answer in time.
+        """
+        return [self._run(line) for line in lines]
+
+    def _run(self, line: str) -> str:
+        _require_command(line)
+        known = line.split(maxsplit=1)[0] in commands.COMMANDS
+        if self._thrift is None or (not known and self._path is not None):
+            return self._started_cli().run([line])[0]
+        try:
+            return commands.run(self._thrift, line)
+        except ControlError as error:
+            if not self._thrift.open:
+                raise
+            return f"Error: {error}"
+
+    def _started_cli(self) -> CliProcess:
+        if self._cli is None:
+            assert self._path is not None
+            self._cli = CliProcess(self._path, self._port, self._prefix)
+        return self._cli
+
+    def close(self) -> None:
+        for each in (self._thrift, self._cli):
+            if each is not None:
+                each.close()
+
+
+def _require_command(line: str) -> None:
+    if not line.split("#", 1)[0].strip() or "\n" in line:
+        raise ControlError(f"not one command: {line!r}")
+
+
+class CliProcess:
+    """A simple_switch_CLI that sends commands to the simple_switch that listens at ``port``.
 
     Args:
         cli: simple_switch_CLI.
@@ -55,8 +162,7 @@ class ControlClient:
         for start in range(0, len(lines), _AT_ONCE):
             part = lines[start : start + _AT_ONCE]
             for line in part:
-                if not line.split("#", 1)[0].strip() or "\n" in line:
-                    raise ControlError(f"not one command: {line!r}")
+                _require_command(line)
             text = "".join(f"{line}\n" for line in part)
             assert self._process.stdin is not None
             try:

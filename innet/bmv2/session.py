@@ -24,8 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from innet.bmv2.choice import Control, Controls
-from innet.bmv2.cli import ControlClient
+from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
 from innet.core.errors import ControlError, ProgramError, StalledError
 
 Packets = Sequence[tuple[int, bytes]]
@@ -82,7 +81,7 @@ class Session:
         self._path = Path(self._folder.name)
         self._pipes: dict[int, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._control: Control | None = None
+        self._control: CommandRunner | None = None
         try:
             self._start()
         except BaseException:
@@ -119,9 +118,9 @@ class Session:
             )
         self._wait(lambda: _listening(thrift), "simple_switch to listen")
         if self._cli is None or self._thrift:
-            self._control = Controls(json.loads(self._program), thrift, self._cli)
+            self._control = CommandClient(json.loads(self._program), thrift, self._cli)
         else:  # the reference
-            self._control = ControlClient(self._cli, thrift)
+            self._control = CliProcess(self._cli, thrift)
         # The egress queues of simple_switch hold 64 packets and drop what is more.
         self.command("set_queue_depth 10000000")
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.bmv2.choice import has_thrift
+from innet.bmv2.cli import has_thrift
 from innet.bmv2.session import Packets, Session
 from innet.core.errors import ControlError, InputError, MissingToolError
 

@@ -15,7 +15,7 @@ from innet.core.errors import ControlError
 from innet.service.coordinator import JobCoordinator
 from innet.service.protocol import Message
 from innet.switch import load_program
-from innet.switch.control.names import Names
+from innet.switch.control.values import Names
 from innet.topology import Plan, aggregation_of
 
 Command = Callable[[str, str], str]
@@ -74,7 +74,7 @@ def _job_column(plan: Plan, switch: str, table: str) -> int:
     """Which key of a table is the job's number."""
     planned = next(each for each in plan.switches if each.name == switch)
     tables = load_program(planned.program.json()).tables
-    found = tables[Names("table", (each.name for each in tables)).find(table)]
+    found = Names("table", tables)[table]
     return [key.name for key in found.keys].index("hdr.innet.job")
 
 

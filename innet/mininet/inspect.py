@@ -15,7 +15,7 @@ from innet.core.errors import ControlError, InputError
 from innet.mininet.control import entries, exact_value, read_registers
 from innet.protocol import SlotReader, SlotRegisters
 from innet.switch import load_program
-from innet.switch.control.names import Names
+from innet.switch.control.values import Names
 from innet.topology import Plan, Probe, SharedPlan, aggregation_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def registers(switch: P4Switch, name: str | None = None, index: int | None = Non
             used = sum(map(bool, read_registers(switch, array.name)))
             table.add_row(array.name, str(array.size), str(array.width), str(used))
         return table
-    register = arrays[Names("register", (each.name for each in arrays)).find(name)].name
+    register = Names("register", arrays)[name].name
     cells = list(enumerate(read_registers(switch, register)))
     if index is not None:
         if not 0 <= index < len(cells):
@@ -76,7 +76,7 @@ def tables(switch: P4Switch, name: str | None = None) -> Table:
                 number = switch.command(f"table_num_entries {each.name}")
                 table.add_row(each.name, key, number, str(each.max_size))
         return table
-    chosen = found[Names("table", (each.name for each in found)).find(name)]
+    chosen = Names("table", found)[name]
     keys = [key.name.rpartition(".")[2] for key in chosen.keys]
     title = f"{chosen.name} of {switch.name}"
     table = _table(title, ">handle", *keys, "action", ">priority")

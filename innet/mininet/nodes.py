@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from innet.bmv2.choice import Controls
+from innet.bmv2.cli import CommandClient
 from innet.bmv2.session import refused
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core import child_process
@@ -390,7 +390,7 @@ class Bmv2Switch(P4Switch):
         self.thrift_port = thrift_port
         self.device_id = device_id
         self.log_level = log_level
-        self._control: Controls | None = None
+        self._control: CommandClient | None = None
 
     def _launch(self, interfaces: Mapping[int, str]) -> None:
         words: list[str | Path] = [self._switch]
@@ -415,7 +415,7 @@ class Bmv2Switch(P4Switch):
 
     def _wait(self) -> None:
         self._wait_until_it_listens()
-        self._control = Controls(
+        self._control = CommandClient(
             json.loads(self.program.read_text(encoding="utf-8")),
             self.thrift_port,
             self._cli,

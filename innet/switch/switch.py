@@ -15,7 +15,7 @@ from innet.core.not_copyable import NotCopyable
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import ir
 from innet.switch.control import commands
-from innet.switch.control.control_plane import ControlPlane
+from innet.switch.control.builtin import BuiltinControlPlane
 from innet.switch.control.values import Key, Number
 from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, refusal
 from innet.switch.frontend.loader import load_program
@@ -137,7 +137,7 @@ class Switch(NotCopyable):
         self.program = program
         self.engine_name = engine
         self.state = SwitchState(program, _generator(seed))
-        self.control = ControlPlane(self.state)
+        self.control = BuiltinControlPlane(self.state)
         self.registers = Registers(self.state)
         self.counters = Counters(self.state)
         self._engine = kind(program, self.state)
@@ -279,15 +279,15 @@ class Switch(NotCopyable):
 
     def table_delete(self, table: str, handle: int) -> None:
         """Remove an entry; ControlError when there is none of that handle."""
-        self.control.table(table).delete(handle)
+        self.control.table_delete(table, handle)
 
     def table_clear(self, table: str) -> None:
         """Remove all entries; the default stays."""
-        self.control.table(table).clear()
+        self.control.table_clear(table)
 
     def table_entries(self, table: str) -> list[RuntimeEntry]:
         """The entries of a table, by index."""
-        return list(self.control.table(table))
+        return list(self.control.table_state(table))
 
     def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
         """``ControlPlane.multicast_group``."""
@@ -297,4 +297,4 @@ class Switch(NotCopyable):
         self, session: int, port: int | None = None, group: int | None = None
     ) -> None:
         """Say where clones of a session go: to a port, to a multicast group, or both."""
-        self.state.replication.set_session(session, port, group)
+        self.control.mirroring_add(session, port, group)

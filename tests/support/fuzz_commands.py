@@ -239,7 +239,7 @@ class Controller:
         if choice < 0.1:
             return f"pvs_clear {value_set.name}"
         value = number(self.rng, value_set.width)
-        members = sorted(self.switch.control.value_set(value_set.name)[1])
+        members = sorted(self.switch.control.value_set(value_set.name))
         if choice < 0.3 and members:
             return f"pvs_remove {value_set.name} {self._pick(members):#x}"
         return f"pvs_add {value_set.name} {value:#x}"

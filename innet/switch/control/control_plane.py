@@ -1,50 +1,91 @@
-"""The control plane of a switch, typed: tables, registers, counters, replication, value sets.
+"""The control plane of a switch: its operations, checked and named once for every kind of switch.
 
-Every method checks all that it is given before it changes anything, so that a refused command
-leaves the state as it was. Names may be shortened to any unique ending at a dot, as in
-simple_switch_CLI: ``ingress.pool.admit`` may be called ``pool.admit`` or ``admit``.
+``ControlPlane`` checks what it is given against the program and hands it on to a switch, resolved
+to positions in the program and to values that fit. Its subclasses are such switches: the state of
+the built-in one (``innet.switch.control.builtin``), a running simple_switch (``innet.bmv2``).
+What speaks to a switch speaks to a ``ControlPlane``: the commands of simple_switch_CLI do
+(``innet.switch.control.commands``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Literal, Protocol
 
 from innet.core.errors import ControlError
 from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.control.entries import action_entry, checked, matches_of
-from innet.switch.control.meters import MeterControl
-from innet.switch.control.names import Names
-from innet.switch.control.profiles import ProfileControl
-from innet.switch.control.values import Key, Number, inside, number
-from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.state import hashes
-from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry, TableState
+from innet.switch.control.values import (
+    Key,
+    Names,
+    Number,
+    cell_index,
+    check_rates,
+    distinct,
+    in_range,
+    matches_of,
+    number,
+)
+from innet.switch.state.hashes import CrcParameters
+from innet.switch.state.meters import Rate
+from innet.switch.state.profiles import profile_actions
+from innet.switch.state.replication import (
+    MAX_GROUP,
+    MAX_LAG,
+    MAX_PORT,
+    MAX_RID,
+    MAX_SESSION,
+    MirrorSession,
+    Replication,
+)
+from innet.switch.state.tables import Reference, Target, is_ordered
+
+Queues = Literal["depth", "rate"]
 
 
-class ControlPlane(MeterControl, ProfileControl):
-    """Commands over the state of one switch.
+class Entry(Protocol):
+    """An entry of a table, as the control plane reads it back."""
 
-    Names may be shortened to an ending at a dot that only one thing of the kind has. Handles, ports
-    and indices are those of simple_switch.
+    @property
+    def handle(self) -> int: ...
+    @property
+    def matches(self) -> tuple[ir.Match, ...]: ...
+    @property
+    def action(self) -> Target: ...
+    @property
+    def priority(self) -> int: ...
+
+
+class ControlPlane(ABC):
+    """Operations on one switch that runs ``program``.
+
+    They have the names of simple_switch_CLI's commands, where it has such a command. Handles,
+    ports and indices are those of simple_switch. Names may be shortened (see ``Names``).
 
     Raises:
         ControlError: any of the methods, where it refuses something; then nothing has changed.
     """
 
-    def __init__(self, state: SwitchState) -> None:
-        self.state = state
-        self.program = program = state.program
-        self._registers = Names("register", (each.name for each in program.registers))
-        self._counters = Names("counter", (each.name for each in program.counters))
-        self._value_sets = Names("parser value set", (each.name for each in program.value_sets))
-        self._calculations = Names("calculation", (each.name for each in program.calculations))
+    unavailable: ClassVar[Mapping[str, str]] = {}
+    """Commands of simple_switch_CLI that this switch does not have, and what to do instead."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        self._tables = Names("table", program.tables)
+        self._profiles = Names("action profile", program.action_profiles)
+        self._registers = Names("register", program.registers)
+        self._counters = Names("counter", program.counters)
+        self._meters = Names("meter", program.meters)
+        self._value_sets = Names("parser value set", program.value_sets)
+        self._calculations = Names("calculation", program.calculations)
+        self._actions_of_table: dict[int, Names[ir.Action]] = {}
 
     # ── Tables ──
+
+    def table(self, name: str) -> ir.Table:
+        """What the program says of the table called ``name``."""
+        return self._tables[name]
 
     def table_add(
         self,
@@ -66,170 +107,593 @@ class ControlPlane(MeterControl, ProfileControl):
         Raises:
             ControlError: something does not exist, does not fit, is there already, or is constant.
         """
-        target = self._simple_table(table)
-        entry = self._action_entry(target, action, parameters)
-        return target.add(matches_of(target.table, keys), entry, checked(target.table, priority))
+        index = self._simple_table(table)
+        entry = self._action_entry(index, action, parameters)
+        target = self.program.tables[index]
+        return self._add_entry(index, matches_of(target, keys), entry, _priority(target, priority))
 
     def table_modify(
         self, table: str, action: str, handle: int, parameters: Sequence[Number] = ()
     ) -> None:
         """Change what an entry runs."""
-        target = self._simple_table(table)
-        target.modify(handle, self._action_entry(target, action, parameters))
+        index = self._simple_table(table)
+        self._modify_entry(index, handle, self._action_entry(index, action, parameters))
 
     def table_set_default(self, table: str, action: str, parameters: Sequence[Number] = ()) -> None:
         """Change what a miss runs."""
-        target = self._simple_table(table)
-        target.set_default(self._action_entry(target, action, parameters))
+        index = self._simple_table(table)
+        self._set_default(index, self._action_entry(index, action, parameters))
 
-    def table_find(
-        self, table: str, keys: Sequence[Key], priority: int | None = None
-    ) -> RuntimeEntry:
-        """The entry that was added with these keys; ControlError when there is none."""
-        target = self.table(table)
-        matches = matches_of(target.table, keys)
-        return target.find(matches, checked(target.table, priority))
+    def table_reset_default(self, table: str) -> None:
+        """Make a miss run what the program states."""
+        self._reset_default(self._tables.index(table))
+
+    def table_delete(self, table: str, handle: int) -> None:
+        """Remove an entry."""
+        self._delete_entry(self._tables.index(table), handle)
+
+    def table_clear(self, table: str) -> None:
+        """Remove all entries; the default stays."""
+        self._clear_table(self._tables.index(table))
+
+    def table_num_entries(self, table: str) -> int:
+        """How many entries a table has."""
+        return self._count_entries(self._tables.index(table))
+
+    def table_entries(self, table: str) -> Sequence[Entry]:
+        """The entries of a table, by index."""
+        return self._entries(self._tables.index(table))
+
+    def table_entry(self, table: str, handle: int) -> Entry:
+        """The entry of a handle."""
+        return self._entry(self._tables.index(table), handle)
+
+    def table_find(self, table: str, keys: Sequence[Key], priority: int | None = None) -> Entry:
+        """The entry that was added with these keys."""
+        index = self._tables.index(table)
+        target = self.program.tables[index]
+        return self._find_entry(index, matches_of(target, keys), _priority(target, priority))
+
+    def table_default(self, table: str) -> Target | None:
+        """What a miss runs; None: nothing."""
+        return self._default(self._tables.index(table))
 
     def table_set_timeout(self, table: str, handle: int, milliseconds: int) -> None:
-        """Say after how long without a hit simple_switch would report an entry.
+        """Set after how long without a hit simple_switch reports an entry.
 
-        The table's ``support_timeout`` must be set. Nothing is reported here, and packets do not
-        meet it in simple_switch either, which leaves removing entries to its controller.
+        The table's ``support_timeout`` must be set. The built-in switch reports nothing. Packets
+        see no timeout in simple_switch either: its controller removes entries.
         """
-        target = self.table(table)
-        target.get(handle)
+        index = self._tables.index(table)
         number(milliseconds, 31, "the timeout in milliseconds")
-        target.require_timeouts()
+        if not self.program.tables[index].support_timeout:
+            raise ControlError(f"table {self.program.tables[index].name} does not support timeouts")
+        self._set_timeout(index, handle, milliseconds)
+
+    def _simple_table(self, name: str) -> int:
+        """The position of a table whose entries hold actions themselves."""
+        index = self._tables.index(name)
+        table = self.program.tables[index]
+        if table.action_profile is not None:
+            raise ControlError(
+                f"table {table.name} takes its actions from action profile "
+                f"{self.program.action_profiles[table.action_profile].name}; use "
+                "table_indirect_add and the like"
+            )
+        return index
 
     def _action_entry(
-        self, target: TableState, action: str, parameters: Sequence[Number]
+        self, table: int, action: str, parameters: Sequence[Number]
     ) -> ir.ActionEntry:
-        table = target.table
-        return action_entry(
-            self.program, table.actions, action, parameters, of=f"table {table.name}"
-        )
+        """One of a table's actions, with parameters that fit it."""
+        possible = self.program.tables[table].actions
+        names = self._actions_of_table.get(table)
+        if names is None:
+            names = self._action_names(possible, f"table {self.program.tables[table].name}")
+            self._actions_of_table[table] = names
+        return self._with_parameters(possible[names.index(action)], parameters)
 
-    def _simple_table(self, name: str) -> TableState:
-        """The table called ``name``, whose entries hold actions themselves."""
-        target = self.table(name)
-        profile = self.state.profile_of(target.table)
-        if profile is not None:
+    def _action_names(self, actions: Iterable[int], of: str) -> Names[ir.Action]:
+        return Names("action", [self.program.actions[each] for each in actions], of=of)
+
+    def _with_parameters(self, action: int, parameters: Sequence[Number]) -> ir.ActionEntry:
+        found = self.program.actions[action]
+        wanted = found.parameters
+        if len(parameters) != len(wanted):
+            described = ", ".join(f"{each.name} ({each.width} bits)" for each in wanted)
             raise ControlError(
-                f"table {target.table.name} takes its actions from action profile "
-                f"{profile.profile.name}; use table_indirect_add and the like"
+                f"action {found.name} needs {len(wanted)} parameters, not "
+                f"{len(parameters)}: {described or 'none'}"
             )
-        return target
+        pairs = zip(parameters, wanted, strict=True)
+        values = [number(value, each.width, f"parameter {each.name}") for value, each in pairs]
+        return ir.ActionEntry(action, tuple(values))
 
-    # ── Registers and counters ──
+    # ── Tables with an action profile ──
 
-    def register(self, name: str) -> tuple[ir.RegisterArray, NDArray[Any]]:
-        """The register array called ``name`` and its cells."""
-        index = self._registers.find(name)
-        return self.program.registers[index], self.state.registers[index]
+    def table_indirect_add(
+        self, table: str, keys: Sequence[Key], member: int, priority: int | None = None
+    ) -> int:
+        """Add an entry that runs a member; returns its handle (see ``table_add``)."""
+        return self._add_indirect(table, keys, Reference(False, member), priority)
+
+    def table_indirect_add_with_group(
+        self, table: str, keys: Sequence[Key], group: int, priority: int | None = None
+    ) -> int:
+        """Add an entry that runs one member of a group, which must have some by now."""
+        return self._add_indirect(table, keys, Reference(True, group), priority)
+
+    def table_indirect_delete(self, table: str, handle: int) -> None:
+        """Remove an entry; its member or group stays."""
+        self._delete_entry(self._indirect_table(table), handle)
+
+    def table_indirect_set_default(self, table: str, member: int) -> None:
+        """Make a miss run a member."""
+        self._set_default(self._indirect_table(table), Reference(False, member))
+
+    def table_indirect_set_default_with_group(self, table: str, group: int) -> None:
+        """Make a miss run one member of a group; while it is empty, nothing."""
+        self._set_default(self._indirect_table(table, with_groups=True), Reference(True, group))
+
+    def table_indirect_reset_default(self, table: str) -> None:
+        """Make a miss run what the program states, which is nothing."""
+        self._reset_default(self._indirect_table(table))
+
+    def profile_of_table(self, table: str) -> str:
+        """The name of the action profile that a table takes its actions from."""
+        profile = self.program.tables[self._indirect_table(table)].action_profile
+        assert profile is not None
+        return self.program.action_profiles[profile].name
+
+    def _add_indirect(
+        self, table: str, keys: Sequence[Key], target: Reference, priority: int | None
+    ) -> int:
+        index = self._indirect_table(table, with_groups=target.group)
+        found = self.program.tables[index]
+        return self._add_entry(index, matches_of(found, keys), target, _priority(found, priority))
+
+    def _indirect_table(self, name: str, *, with_groups: bool = False) -> int:
+        """The position of a table that has an action profile."""
+        index = self._tables.index(name)
+        table = self.program.tables[index]
+        if table.action_profile is None:
+            raise ControlError(
+                f"table {table.name} has no action profile; use table_add and the like"
+            )
+        if with_groups and table.kind is not ir.TableKind.INDIRECT_WS:
+            raise ControlError(f"table {table.name} has no selector, so it takes no groups")
+        return index
+
+    # ── Action profiles ──
+
+    def act_prof_create_member(
+        self, profile: str, action: str, parameters: Sequence[Number] = ()
+    ) -> int:
+        """Add an action with parameters to a profile; returns its handle."""
+        index = self._profiles.index(profile)
+        return self._create_member(index, self._member_entry(index, action, parameters))
+
+    def act_prof_modify_member(
+        self, profile: str, action: str, member: int, parameters: Sequence[Number] = ()
+    ) -> None:
+        """Change what a member runs, for all entries and groups that have it."""
+        index = self._profiles.index(profile)
+        self._modify_member(index, member, self._member_entry(index, action, parameters))
+
+    def act_prof_delete_member(self, profile: str, member: int) -> None:
+        """Remove a member that no group, entry or default has."""
+        self._delete_member(self._profiles.index(profile), member)
+
+    def act_prof_create_group(self, profile: str) -> int:
+        """Add an empty group; returns its handle."""
+        return self._create_group(self._profile_with_groups(profile))
+
+    def act_prof_delete_group(self, profile: str, group: int) -> None:
+        """Remove a group that no entry or default has."""
+        self._delete_group(self._profile_with_groups(profile), group)
+
+    def act_prof_add_member_to_group(self, profile: str, member: int, group: int) -> None:
+        """Put a member into a group, whose members are in the order of their handles."""
+        self._add_to_group(self._profile_with_groups(profile), member, group)
+
+    def act_prof_remove_member_from_group(self, profile: str, member: int, group: int) -> None:
+        """Take a member out of a group."""
+        self._remove_from_group(self._profile_with_groups(profile), member, group)
+
+    def act_prof_members(self, profile: str) -> dict[int, ir.ActionEntry]:
+        """The members of a profile, by handle in ascending order."""
+        return self._members(self._profiles.index(profile))
+
+    def act_prof_member(self, profile: str, member: int) -> ir.ActionEntry:
+        """What a member runs."""
+        return self._member(self._profiles.index(profile), member)
+
+    def act_prof_groups(self, profile: str) -> dict[int, list[int]]:
+        """The handles of the members of each group, by the group's in ascending order."""
+        index = self._profiles.index(profile)
+        if self.program.action_profiles[index].selector is None:
+            return {}
+        return self._groups(index)
+
+    def act_prof_group(self, profile: str, group: int) -> list[int]:
+        """The handles of the members of a group."""
+        return self._group(self._profile_with_groups(profile), group)
+
+    def _member_entry(
+        self, profile: int, action: str, parameters: Sequence[Number]
+    ) -> ir.ActionEntry:
+        """One of the actions that members of a profile may have, with parameters that fit it."""
+        possible = list(profile_actions(self.program, profile).values())
+        of = f"action profile {self.program.action_profiles[profile].name}"
+        found = self._action_names(possible, of).index(action)
+        return self._with_parameters(possible[found], parameters)
+
+    def _profile_with_groups(self, name: str) -> int:
+        index = self._profiles.index(name)
+        profile = self.program.action_profiles[index]
+        if profile.selector is None:
+            raise ControlError(
+                f"action profile {profile.name} has no selector, so it has no groups"
+            )
+        return index
+
+    # ── Registers ──
 
     def register_read(self, name: str, index: int) -> int:
         """A cell, not negative, whatever its width."""
-        array, cells = self.register(name)
-        return cell_value(cells, inside(index, array.size, array.name))
+        register = self._registers.index(name)
+        array = self.program.registers[register]
+        return self._read_register(register, cell_index(index, array.size, array.name))
+
+    def register_read_all(self, name: str) -> list[int]:
+        """All cells."""
+        return self._read_registers(self._registers.index(name))
 
     def register_write(self, name: str, index: int, value: int) -> None:
         """Write a cell; a negative value is kept as two's complement."""
-        array, cells = self.register(name)
-        place = inside(index, array.size, array.name)
+        register = self._registers.index(name)
+        array = self.program.registers[register]
+        cell = cell_index(index, array.size, array.name)
         value = require_int(value, f"register {array.name}")
         if not -(1 << array.width - 1) <= value < 1 << array.width:
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
             )
-        set_cell(cells, place, value & ((1 << array.width) - 1))
+        self._write_register(register, cell, value & ((1 << array.width) - 1))
 
     def register_reset(self, name: str) -> None:
-        """All cells to 0."""
-        self.register(name)[1][...] = 0
+        """Set all cells to 0."""
+        self._reset_register(self._registers.index(name))
 
-    def counter(self, name: str) -> tuple[ir.CounterArray, NDArray[np.uint64]]:
-        """The counter array called ``name`` and its cells, columns PACKETS and BYTES."""
-        index = self._counters.find(name)
-        return self.program.counters[index], self.state.counters[index]
+    # ── Counters and meters: the index into those of a table is an entry's handle ──
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """(packets, bytes) of a cell; for a direct counter ``index`` is an entry's handle."""
-        cell = self._counter_cell(name, index)
-        return int(cell[PACKETS]), int(cell[BYTES])
+        """(packets, bytes) of a cell."""
+        counter = self._counters.index(name)
+        return self._read_counter(counter, _cell(self.program.counters[counter], index))
 
     def counter_write(self, name: str, index: int, packets: int, size: int) -> None:
         """Set a cell; ``size`` in bytes."""
-        cell = self._counter_cell(name, index)
+        counter = self._counters.index(name)
+        cell = _cell(self.program.counters[counter], index)
         for value in (packets, size):
             if not 0 <= require_int(value, "a counter") < 1 << 64:
                 raise ControlError(f"{value} does not fit a counter, which has 64 bits")
-        cell[PACKETS], cell[BYTES] = packets, size
-
-    def _counter_cell(self, name: str, index: int) -> NDArray[np.uint64]:
-        array, cells = self.counter(name)
-        if array.table is not None:
-            index = self.state.tables[array.table].get(index).index
-        row: NDArray[np.uint64] = cells[inside(index, array.size, array.name)]
-        return row
+        self._write_counter(counter, cell, packets, size)
 
     def counter_reset(self, name: str) -> None:
-        """All cells to 0."""
-        self.counter(name)[1][...] = 0
+        """Set all cells to 0."""
+        self._reset_counter(self._counters.index(name))
 
-    # ── Replication ──
+    def meter_set_rates(self, name: str, index: int, rates: Sequence[Rate]) -> None:
+        """Give a cell new rates, in ascending order, with full buckets.
+
+        Rates are in packets or bytes per microsecond, bursts in packets or bytes.
+        """
+        meter = self._meters.index(name)
+        cell = _cell(self.program.meters[meter], index)
+        check_rates(self.program.meters[meter], rates)
+        self._set_rates(meter, cell, rates)
+
+    def meter_array_set_rates(self, name: str, rates: Sequence[Rate]) -> None:
+        """Give all cells the same rates (see ``meter_set_rates``)."""
+        meter = self._meters.index(name)
+        check_rates(self.program.meters[meter], rates)
+        self._set_rates(meter, None, rates)
+
+    def meter_get_rates(self, name: str, index: int) -> list[Rate]:
+        """The rates of a cell in ascending order; none when it was given none."""
+        meter = self._meters.index(name)
+        return self._get_rates(meter, _cell(self.program.meters[meter], index))
+
+    # ── Multicast and mirroring ──
+
+    def mc_mgrp_create(self, group: int) -> None:
+        """Create a multicast group; nothing happens when it exists."""
+        self._create_multicast_group(_multicast_group(group))
+
+    def mc_mgrp_destroy(self, group: int) -> None:
+        """Remove a multicast group; its nodes stay, without a group."""
+        self._destroy_multicast_group(_multicast_group(group))
+
+    def mc_node_create(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
+        """Create a node, which copies to ports and link aggregation groups; returns its handle."""
+        rid = in_range(rid, MAX_RID, "replication id")
+        return self._create_node(rid, _ports(ports), distinct(lags, MAX_LAG, "lag"))
+
+    def mc_node_update(self, node: int, ports: Iterable[int], lags: Iterable[int] = ()) -> None:
+        """Change the ports and link aggregation groups of a node."""
+        node = require_int(node, "the node")
+        self._update_node(node, _ports(ports), distinct(lags, MAX_LAG, "lag"))
+
+    def mc_node_associate(self, group: int, node: int) -> None:
+        """Put a node, which is in no group, at the end of a multicast group."""
+        self._associate_node(_multicast_group(group), require_int(node, "the node"))
+
+    def mc_node_dissociate(self, group: int, node: int) -> None:
+        """Take a node out of its multicast group."""
+        self._dissociate_node(_multicast_group(group), require_int(node, "the node"))
+
+    def mc_node_destroy(self, node: int) -> None:
+        """Remove a node, also from its group."""
+        self._destroy_node(require_int(node, "the node"))
+
+    def mc_set_lag_membership(self, lag: int, ports: Iterable[int]) -> None:
+        """Set the ports of a link aggregation group."""
+        self._set_lag(in_range(lag, MAX_LAG, "lag"), _ports(ports))
 
     def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
         """Make ``group`` copy to each (port, rid), in that order, whatever it did before."""
-        replication = self.state.replication
-        pairs = list(replicas)
-        handles = []
-        try:
-            for port, rid in pairs:
-                handles.append(replication.create_node(rid, [port]))
-            if group not in replication.groups:
-                replication.create_group(group)
-        except ControlError:
-            for handle in handles:
-                replication.destroy_node(handle)
-            raise
-        for old in list(replication.groups[group]):
-            replication.destroy_node(old)
-        for handle in handles:
-            replication.associate(group, handle)
+        group = _multicast_group(group)
+        nodes = [
+            (in_range(rid, MAX_RID, "replication id"), _ports([port])) for port, rid in replicas
+        ]
+        groups = self.replication().groups
+        if group not in groups:
+            self._create_multicast_group(group)
+        for handle in list(groups.get(group, ())):
+            self._destroy_node(handle)
+        for rid, ports in nodes:
+            self._associate_node(group, self._create_node(rid, ports, ()))
+
+    @abstractmethod
+    def replication(self) -> Replication:
+        """Multicast groups, nodes and link aggregation groups as they are; not to be changed."""
+
+    def mirroring_add(
+        self, session: int, port: int | None = None, group: int | None = None
+    ) -> None:
+        """Send clones of a session to a port, to a multicast group (created by now or not), or to
+        both.
+        """
+        session = _mirror_session(session)
+        if port is not None:
+            (port,) = _ports([port])
+        if group is not None:
+            group = _multicast_group(group)
+        self._set_mirror_session(session, MirrorSession(port, group))
+
+    def mirroring_delete(self, session: int) -> None:
+        """Send clones of a session nowhere."""
+        self._delete_mirror_session(_mirror_session(session))
+
+    def mirroring_get(self, session: int) -> MirrorSession:
+        """Where clones of a session go."""
+        return self._mirror_session(_mirror_session(session))
 
     # ── Parser value sets and hash parameters ──
 
-    def value_set(self, name: str) -> tuple[ir.ValueSet, set[int]]:
-        """The parser value set called ``name`` and its members."""
-        index = self._value_sets.find(name)
-        return self.program.value_sets[index], self.state.value_sets[index]
+    def value_set(self, name: str) -> set[int]:
+        """The values in a parser value set."""
+        return self._values(self._value_sets.index(name))
 
     def value_set_add(self, name: str, value: Number) -> None:
-        """Let the parser meet this value; nothing happens when it is in it already."""
-        described, members = self.value_set(name)
-        members.add(number(value, described.width, f"parser value set {described.name}"))
-        self.state.generation.bump()
+        """Put a value into a parser value set; nothing happens when it is in it."""
+        self._add_value(*self._value(name, value))
 
     def value_set_remove(self, name: str, value: Number) -> None:
-        """Nothing happens when it is not in it."""
-        described, members = self.value_set(name)
-        members.discard(number(value, described.width, f"parser value set {described.name}"))
-        self.state.generation.bump()
+        """Take a value out of a parser value set; nothing happens when it is not in it."""
+        self._remove_value(*self._value(name, value))
 
     def value_set_clear(self, name: str) -> None:
-        """Nothing is in it any more."""
-        self.value_set(name)[1].clear()
-        self.state.generation.bump()
+        """Take all values out of a parser value set."""
+        self._clear_values(self._value_sets.index(name))
 
-    def set_crc(self, calculation: str, parameters: hashes.CrcParameters) -> None:
+    def _value(self, name: str, value: Number) -> tuple[int, int]:
+        index = self._value_sets.index(name)
+        found = self.program.value_sets[index]
+        return index, number(value, found.width, f"parser value set {found.name}")
+
+    def set_crc(self, calculation: str, parameters: CrcParameters) -> None:
         """Change the CRC of a calculation whose algorithm is crc16_custom, crc32_custom, ..."""
-        index = self._calculations.find(calculation)
+        index = self._calculations.index(calculation)
         for value in (parameters.polynomial, parameters.initial, parameters.final_xor):
             number(value, parameters.width, "a CRC parameter")
-        self.state.hashes[index].set_crc(parameters)
-        self.state.generation.bump()
+        self._set_crc(index, parameters)
 
     def set_toeplitz_key(self, calculation: str, key: bytes) -> None:
         """Change the key of a calculation whose algorithm is toeplitz."""
-        self.state.hashes[self._calculations.find(calculation)].set_key(key)
-        self.state.generation.bump()
+        self._set_toeplitz_key(self._calculations.index(calculation), key)
+
+    # ── The switch as a whole ──
+
+    def set_queue_depth(
+        self, packets: int, port: int | None = None, priority: int | None = None
+    ) -> None:
+        """Set how many packets an egress queue holds: of all ports, of one, or of one priority."""
+        self._set_queue("depth", number(packets, 31, "the depth"), *_queue(port, priority))
+
+    def set_queue_rate(
+        self, packets: int, port: int | None = None, priority: int | None = None
+    ) -> None:
+        """Set how many packets a second leave an egress queue (see ``set_queue_depth``)."""
+        self._set_queue("rate", number(packets, 63, "the rate"), *_queue(port, priority))
+
+    @abstractmethod
+    def get_time_elapsed(self) -> int:
+        """Microseconds since the switch started, as its timestamps have them."""
+
+    @abstractmethod
+    def get_time_since_epoch(self) -> int:
+        """Microseconds since 1970, as the switch knows them."""
+
+    @abstractmethod
+    def switch_info(self) -> str:
+        """What the switch is, for people."""
+
+    @abstractmethod
+    def show_ports(self) -> str:
+        """The ports of the switch, for people."""
+
+    @abstractmethod
+    def reset_state(self) -> None:
+        """Remove all that the control plane and packets left; the program's own entries stay."""
+
+    # ── What a switch does with what was checked ──
+    #
+    # Tables, profiles and arrays are positions in the program. Handles are as the caller gave
+    # them: only the switch knows those that exist.
+
+    @abstractmethod
+    def _add_entry(
+        self, table: int, matches: Sequence[ir.Match], action: Target, priority: int
+    ) -> int: ...
+    @abstractmethod
+    def _modify_entry(self, table: int, handle: int, action: ir.ActionEntry) -> None: ...
+    @abstractmethod
+    def _delete_entry(self, table: int, handle: int) -> None: ...
+    @abstractmethod
+    def _clear_table(self, table: int) -> None: ...
+    @abstractmethod
+    def _set_default(self, table: int, action: Target) -> None: ...
+    @abstractmethod
+    def _reset_default(self, table: int) -> None: ...
+    @abstractmethod
+    def _set_timeout(self, table: int, handle: int, milliseconds: int) -> None: ...
+    @abstractmethod
+    def _count_entries(self, table: int) -> int: ...
+    @abstractmethod
+    def _entries(self, table: int) -> Sequence[Entry]: ...
+    @abstractmethod
+    def _entry(self, table: int, handle: int) -> Entry: ...
+    @abstractmethod
+    def _find_entry(self, table: int, matches: Sequence[ir.Match], priority: int) -> Entry: ...
+    @abstractmethod
+    def _default(self, table: int) -> Target | None: ...
+
+    @abstractmethod
+    def _create_member(self, profile: int, entry: ir.ActionEntry) -> int: ...
+    @abstractmethod
+    def _modify_member(self, profile: int, member: int, entry: ir.ActionEntry) -> None: ...
+    @abstractmethod
+    def _delete_member(self, profile: int, member: int) -> None: ...
+    @abstractmethod
+    def _create_group(self, profile: int) -> int: ...
+    @abstractmethod
+    def _delete_group(self, profile: int, group: int) -> None: ...
+    @abstractmethod
+    def _add_to_group(self, profile: int, member: int, group: int) -> None: ...
+    @abstractmethod
+    def _remove_from_group(self, profile: int, member: int, group: int) -> None: ...
+    @abstractmethod
+    def _members(self, profile: int) -> dict[int, ir.ActionEntry]: ...
+    @abstractmethod
+    def _member(self, profile: int, member: int) -> ir.ActionEntry: ...
+    @abstractmethod
+    def _groups(self, profile: int) -> dict[int, list[int]]: ...
+    @abstractmethod
+    def _group(self, profile: int, group: int) -> list[int]: ...
+
+    @abstractmethod
+    def _read_register(self, register: int, index: int) -> int: ...
+    @abstractmethod
+    def _read_registers(self, register: int) -> list[int]: ...
+    @abstractmethod
+    def _write_register(self, register: int, index: int, value: int) -> None: ...
+    @abstractmethod
+    def _reset_register(self, register: int) -> None: ...
+    @abstractmethod
+    def _read_counter(self, counter: int, index: int) -> tuple[int, int]: ...
+    @abstractmethod
+    def _write_counter(self, counter: int, index: int, packets: int, size: int) -> None: ...
+    @abstractmethod
+    def _reset_counter(self, counter: int) -> None: ...
+    @abstractmethod
+    def _set_rates(self, meter: int, index: int | None, rates: Sequence[Rate]) -> None: ...
+    @abstractmethod
+    def _get_rates(self, meter: int, index: int) -> list[Rate]: ...
+
+    @abstractmethod
+    def _create_multicast_group(self, group: int) -> None: ...
+    @abstractmethod
+    def _destroy_multicast_group(self, group: int) -> None: ...
+    @abstractmethod
+    def _create_node(self, rid: int, ports: Sequence[int], lags: Sequence[int]) -> int: ...
+    @abstractmethod
+    def _update_node(self, node: int, ports: Sequence[int], lags: Sequence[int]) -> None: ...
+    @abstractmethod
+    def _associate_node(self, group: int, node: int) -> None: ...
+    @abstractmethod
+    def _dissociate_node(self, group: int, node: int) -> None: ...
+    @abstractmethod
+    def _destroy_node(self, node: int) -> None: ...
+    @abstractmethod
+    def _set_lag(self, lag: int, ports: Sequence[int]) -> None: ...
+    @abstractmethod
+    def _set_mirror_session(self, session: int, where: MirrorSession) -> None: ...
+    @abstractmethod
+    def _delete_mirror_session(self, session: int) -> None: ...
+    @abstractmethod
+    def _mirror_session(self, session: int) -> MirrorSession: ...
+
+    @abstractmethod
+    def _values(self, value_set: int) -> set[int]: ...
+    @abstractmethod
+    def _add_value(self, value_set: int, value: int) -> None: ...
+    @abstractmethod
+    def _remove_value(self, value_set: int, value: int) -> None: ...
+    @abstractmethod
+    def _clear_values(self, value_set: int) -> None: ...
+    @abstractmethod
+    def _set_crc(self, calculation: int, parameters: CrcParameters) -> None: ...
+    @abstractmethod
+    def _set_toeplitz_key(self, calculation: int, key: bytes) -> None: ...
+    @abstractmethod
+    def _set_queue(
+        self, what: Queues, value: int, port: int | None, priority: int | None
+    ) -> None: ...
+
+
+def _priority(table: ir.Table, priority: int | None) -> int:
+    """The priority of an entry; ControlError when the table needs one, or for no such number."""
+    if priority is None:
+        if is_ordered(table):
+            raise ControlError(
+                f"table {table.name} is {table.match.value}, so its entries need a priority"
+            )
+        return 0
+    return in_range(priority, (1 << 31) - 1, "priority")
+
+
+def _cell(array: ir.CounterArray | ir.MeterArray, index: int) -> int:
+    """The index of a cell, or the handle of an entry when the array belongs to a table."""
+    return index if array.table is not None else cell_index(index, array.size, array.name)
+
+
+def _multicast_group(group: int) -> int:
+    return in_range(group, MAX_GROUP, "multicast group")
+
+
+def _mirror_session(session: int) -> int:
+    return in_range(session, MAX_SESSION, "mirror session")
+
+
+def _ports(ports: Iterable[int]) -> tuple[int, ...]:
+    return distinct(ports, MAX_PORT, "port")
+
+
+def _queue(port: int | None, priority: int | None) -> tuple[int | None, int | None]:
+    return (
+        None if port is None else number(port, 9, "the port"),
+        None if priority is None else number(priority, 3, "the priority"),
+    )

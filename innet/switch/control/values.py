@@ -1,27 +1,83 @@
-"""Values of the control plane: numbers, addresses and matches, checked for where they go."""
+"""What the control plane is given: names, numbers, addresses and keys, and their checks."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, UnknownNameError
 from innet.core.numbers import require_int
 from innet.switch import ir
+from innet.switch.state.meters import MAX_TOKENS, Rate
 
 Key = int | str | tuple[int, int] | ir.Match | None
 """One field of a match: an integer (all its bits must be equal), (value, prefix length) for lpm,
 (value, mask) for ternary, (low, high) for range, None for anything at all, or text as
 simple_switch_CLI reads it."""
 
-Plain = int | str | tuple[int, int] | None
-
 Number = int | str
 """An integer, or text: decimal, 0x..., an IPv4, IPv6 or Ethernet address where the width fits."""
 
 
-_VALIDITY: dict[str, Number] = {"true": 1, "valid": 1, "false": 0, "invalid": 0}
-"""What the validity of a header may be called in a key."""
+# ── Names ──
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Named)
+
+
+class Names(Generic[_T]):
+    """The things of one kind in a program, by name.
+
+    A name may be shortened to an ending at a dot that only one of them has: ``ingress.pool.admit``
+    may be called ``pool.admit`` or ``admit``.
+
+    Args:
+        kind: what messages call them, such as "table".
+        things: in the order of the program.
+        of: whose they are, for messages.
+    """
+
+    def __init__(self, kind: str, things: Iterable[_T], *, of: str = "") -> None:
+        self.kind, self.of = kind, of
+        self.things = tuple(things)
+        self._positions: dict[str, int | None] = {}
+        for position, thing in enumerate(self.things):
+            parts = thing.name.split(".")
+            for first in range(1, len(parts)):
+                ending = ".".join(parts[first:])
+                self._positions[ending] = None if ending in self._positions else position
+        # A full name means itself, even where it is the ending of another.
+        for position, thing in reversed([*enumerate(self.things)]):
+            self._positions[thing.name] = position
+
+    def index(self, name: str) -> int:
+        """The position of the thing called ``name``; ControlError when it is nothing or several."""
+        position = self._positions.get(name)
+        if position is not None:
+            return position
+        known = [thing.name for thing in self.things]
+        if name in self._positions:
+            fitting = sorted(each for each in known if each.endswith(f".{name}"))
+            more = ", ..." if len(fitting) > 10 else ""
+            raise ControlError(
+                f"{self.kind} {name!r} is ambiguous: {', '.join(fitting[:10])}{more}"
+            )
+        raise ControlError(str(UnknownNameError(self.kind, name, known, of=self.of)))
+
+    def __getitem__(self, name: str) -> _T:
+        """The thing called ``name``; ControlError as ``index`` has it."""
+        return self.things[self.index(name)]
+
+
+# ── Numbers ──
 
 _ADDRESSES = {32: ", or 10.0.0.1", 48: ", or 02:00:00:00:00:01", 128: ", or 2001:db8::1"}
 """By width: how a value may be written, too."""
@@ -52,18 +108,76 @@ def _parse(text: str, width: int, what: str) -> int:
         raise ControlError(f"{text!r} is no number for {what}; write {forms}") from None
 
 
-#: The kinds of key fields that each class of match is for.
+def in_range(value: object, last: int, what: str) -> int:
+    """``value`` as an integer; ControlError, which calls it ``what``, when it is not in 0..last."""
+    found = require_int(value, f"the {what}")
+    if not 0 <= found <= last:
+        raise ControlError(f"{what} {found} is not in 0..{last}")
+    return found
+
+
+def cell_index(index: object, size: int, name: str) -> int:
+    """``index`` when it is one of the ``size`` cells of the array called ``name``."""
+    found = require_int(index, f"the index of {name}")
+    if not 0 <= found < size:
+        raise ControlError(f"index {found} is not in 0..{size - 1} of {name}")
+    return found
+
+
+def distinct(values: Iterable[object], last: int, what: str) -> tuple[int, ...]:
+    """Integers in 0..last, in ascending order; ControlError when one of them comes twice."""
+    found = sorted(require_int(value, f"a {what}") for value in values)
+    for value in found:
+        in_range(value, last, what)
+    if len(set(found)) != len(found):
+        raise ControlError(f"a {what} is named twice in {found}")
+    return tuple(found)
+
+
+def check_rates(array: ir.MeterArray, rates: Sequence[Rate]) -> None:
+    """ControlError unless these can be the rates of a cell of ``array``."""
+    if len(rates) != array.rates:
+        raise ControlError(f"meter {array.name} has {array.rates} rates, not {len(rates)}")
+    for rate in rates:
+        if not (math.isfinite(rate.per_microsecond) and rate.per_microsecond >= 0):
+            raise ControlError(f"{rate.per_microsecond} is no rate of meter {array.name}")
+        in_range(rate.burst, MAX_TOKENS, "burst size")
+    for low, high in pairwise(rates):
+        if low.per_microsecond > high.per_microsecond:
+            raise ControlError(f"the rates of meter {array.name} must ascend")
+
+
+# ── Keys ──
+
+_Plain = int | str | tuple[int, int] | None
+
+_VALIDITY: dict[str, Number] = {"true": 1, "valid": 1, "false": 0, "invalid": 0}
+"""What the validity of a header may be called in a key."""
+
 _KINDS: Mapping[type, tuple[ir.MatchKind, ...]] = {
     ir.ExactMatch: (ir.MatchKind.EXACT, ir.MatchKind.VALID),
     ir.LpmMatch: (ir.MatchKind.LPM,),
     ir.TernaryMatch: (ir.MatchKind.TERNARY,),
     ir.RangeMatch: (ir.MatchKind.RANGE,),
 }
+"""The kinds of key fields that each class of match is for."""
 
 
-def match_of(key: Key, field: ir.TableKey) -> ir.Match:
-    """What ``key`` says about ``field``; ControlError when it cannot say that."""
+def matches_of(table: ir.Table, keys: Sequence[Key]) -> list[ir.Match]:
+    """What ``keys`` say about the fields of a table's key; ControlError when they cannot."""
+    if len(keys) != len(table.keys):
+        described = ", ".join(f"{each.name} ({each.match.value})" for each in table.keys)
+        raise ControlError(
+            f"table {table.name} needs {len(table.keys)} key fields, not {len(keys)}: "
+            f"{described or 'none'}"
+        )
+    return [_match_of(key, field) for key, field in zip(keys, table.keys, strict=True)]
+
+
+def _match_of(key: Key, field: ir.TableKey) -> ir.Match:
     what = f"key field {field.name}"
+    if type(key) is int and field.match is ir.MatchKind.EXACT:  # the most frequent, so first
+        return ir.ExactMatch(number(key, field.width, what))
     plain = _plain(key, field, what)
     every = (1 << field.width) - 1
     match field.match:
@@ -75,7 +189,7 @@ def match_of(key: Key, field: ir.TableKey) -> ir.Match:
             return ir.ExactMatch(number(plain, field.width, what))
         case ir.MatchKind.LPM:
             first, second = _pair(plain, "/", (0, 0), field.width)
-            prefix = integer(second, f"the prefix length of {what}")
+            prefix = _prefix_length(second, f"the prefix length of {what}")
             if not 0 <= prefix <= field.width:
                 raise ControlError(f"prefix length {prefix} is not in 0..{field.width} of {what}")
             return ir.LpmMatch(number(first, field.width, what), prefix)
@@ -91,7 +205,7 @@ def match_of(key: Key, field: ir.TableKey) -> ir.Match:
             return ir.RangeMatch(low, high)
 
 
-def _plain(key: Key, field: ir.TableKey, what: str) -> Plain:
+def _plain(key: Key, field: ir.TableKey, what: str) -> _Plain:
     """``key`` without its class, which must be that of the field's kind."""
     if field.match not in _KINDS.get(type(key), (field.match,)):
         raise ControlError(f"{what} is {field.match.value}, which {type(key).__name__} is not")
@@ -108,7 +222,7 @@ def _plain(key: Key, field: ir.TableKey, what: str) -> Plain:
 
 
 def _pair(
-    key: Plain,
+    key: _Plain,
     separator: str,
     anything: tuple[int, int],
     other: int = 0,
@@ -126,30 +240,11 @@ def _pair(
     return key, key if first_again else other
 
 
-def integer(value: Number, what: str) -> int:
-    """A whole number, of any size, decimal where it is text."""
+def _prefix_length(value: Number, what: str) -> int:
+    """An integer, decimal where it is text."""
     if not isinstance(value, str):
         return require_int(value, what)
     try:
         return int(value)
     except ValueError:
         raise ControlError(f"{value!r} is no integer for {what}") from None
-
-
-def inside(index: int, size: int, name: str) -> int:
-    """``index`` when it is one of ``size`` cells of ``name``."""
-    index = require_int(index, f"the index of {name}")
-    if not 0 <= index < size:
-        raise ControlError(f"index {index} is not in 0..{size - 1} of {name}")
-    return index
-
-
-def describe_match(match: ir.Match) -> str:
-    """A match in the words of table_add."""
-    if isinstance(match, ir.ExactMatch):
-        return hex(match.value)
-    if isinstance(match, ir.LpmMatch):
-        return f"{match.value:#x}/{match.prefix}"
-    if isinstance(match, ir.TernaryMatch):
-        return f"{match.value:#x}&&&{match.mask:#x}"
-    return f"{match.low:#x}->{match.high:#x}"

@@ -13,16 +13,12 @@ backwards adds nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import ControlError
-from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.state.tables import zeros
 
@@ -90,23 +86,10 @@ class MeterState:
         return 0
 
     def set_rates(self, indices: Sequence[int] | slice, rates: Sequence[Rate]) -> None:
-        """Give cells new rates, in ascending order, with full buckets.
+        """Give cells new rates, which were checked: as many as the array has, in ascending order.
 
-        Raises:
-            ControlError: there are too many or too few, they do not ascend, or a number is out of
-                bounds.
+        Buckets are full afterwards.
         """
-        name, count = self.array.name, self.array.rates
-        if len(rates) != count:
-            raise ControlError(f"meter {name} has {count} rates, not {len(rates)}")
-        for rate in rates:
-            if not (math.isfinite(rate.per_microsecond) and rate.per_microsecond >= 0):
-                raise ControlError(f"{rate.per_microsecond} is no rate of meter {name}")
-            if not 0 <= require_int(rate.burst, "the burst size") <= MAX_TOKENS:
-                raise ControlError(f"burst size {rate.burst} is not in 0..{MAX_TOKENS}")
-        for low, high in pairwise(rates):
-            if low.per_microsecond > high.per_microsecond:
-                raise ControlError(f"the rates of meter {name} must ascend")
         self.rates[indices] = [rate.per_microsecond for rate in reversed(rates)]
         row = [1]
         for rate in reversed(rates):

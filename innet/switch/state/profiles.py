@@ -254,14 +254,12 @@ class ProfileState:
 
     def create_group(self) -> int:
         """Add an empty group; returns its handle."""
-        self._require_selector()
         handle = self.groups.create()
         self._changed()
         return handle
 
     def delete_group(self, group: int) -> None:
         """Remove a group that nothing uses; its members stay."""
-        self._require_selector()
         self.require_group(group)
         self._require_unused("group", group, self._users(Reference(True, group)))
         self.groups.delete(group)
@@ -269,7 +267,6 @@ class ProfileState:
 
     def add_to_group(self, member: int, group: int) -> None:
         """Put a member into a group."""
-        self._require_selector()
         self.require_member(member)
         if member in self.require_group(group):
             raise ControlError(f"member {member} is in group {group} of {self._name} already")
@@ -278,7 +275,6 @@ class ProfileState:
 
     def remove_from_group(self, member: int, group: int) -> None:
         """Take a member out of a group, which may be in use and become empty."""
-        self._require_selector()
         self.require_member(member)
         if member not in self.require_group(group):
             raise ControlError(f"member {member} is not in group {group} of {self._name}")
@@ -306,10 +302,6 @@ class ProfileState:
         # Also when nothing else is to be seen of it: the arrays may be new ones.
         for table in self.tables:
             table.touch()
-
-    def _require_selector(self) -> None:
-        if self.profile.selector is None:
-            raise ControlError(f"{self._name} has no selector, so it has no groups")
 
     def _users(self, reference: Reference) -> list[str]:
         """Who refers to a member or group, for people."""
@@ -344,23 +336,31 @@ def profile_states(program: ir.Program, tables: tuple[TableState, ...]) -> tuple
     )
 
 
-def _profile_state(
-    program: ir.Program, profile: ir.ActionProfile, tables: tuple[TableState, ...]
-) -> ProfileState:
-    named = [
-        {program.actions[action].name: action for action in reversed(table.table.actions)}
-        for table in tables
-    ]
-    # A member must mean something to every table that may come to it.
-    actions = {
+def profile_actions(program: ir.Program, profile: int) -> dict[str, int]:
+    """The actions that members of a profile may have, by name: those that all its tables have.
+
+    Tables have copies of an action under its name; these are the last table's.
+    """
+    named = [_action_names(program, t) for t in program.tables if t.action_profile == profile]
+    return {
         name: action
         for name, action in (named[-1] if named else {}).items()
         if all(name in each for each in named)
     }
-    own = {
-        table.table.name: {action: each[name] for name, action in actions.items()}
-        for table, each in zip(tables, named, strict=True)
-    }
+
+
+def _action_names(program: ir.Program, table: ir.Table) -> dict[str, int]:
+    return {program.actions[action].name: action for action in reversed(table.actions)}
+
+
+def _profile_state(
+    program: ir.Program, profile: ir.ActionProfile, tables: tuple[TableState, ...]
+) -> ProfileState:
+    actions = profile_actions(program, program.action_profiles.index(profile))
+    own = {}
+    for table in tables:
+        named = _action_names(program, table.table)
+        own[table.table.name] = {action: named[name] for name, action in actions.items()}
     possible = row_actions(program, tables[0].table) if tables else ()
     defaults = [each.table.default for each in tables]
     members = Members(program.actions, possible, defaults)

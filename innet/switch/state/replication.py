@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from innet.core.errors import ControlError
-from innet.core.numbers import require_int
 from innet.switch.state.tables import Generation
 
-MAX_GROUPS = 65536
+MAX_GROUP = 65535
 MAX_RID = 0xFFFF
 MAX_PORT = 511
 """Ports are 9 bits wide in v1model."""
@@ -45,8 +44,10 @@ class MirrorSession:
 
 @dataclass(slots=True)
 class Replication:
-    """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions; every change bumps
-    ``generation``.
+    """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions.
+
+    Numbers were checked by the control plane, and ports and lags are in ascending order; what
+    does not exist is refused here. Every change bumps ``generation``.
     """
 
     generation: Generation
@@ -69,12 +70,10 @@ class Replication:
 
     def set_lag(self, lag: int, ports: Iterable[int]) -> None:
         """Say which ports make up a link aggregation group."""
-        (lag,) = _members("lag", [lag], MAX_LAG)
-        self.lags[lag] = _members("port", ports, MAX_PORT)
+        self.lags[lag] = tuple(ports)
         self.generation.bump()
 
     def create_group(self, group: int) -> None:
-        group = _group_number(group)
         self.groups.setdefault(group, [])
         self.generation.bump()
 
@@ -87,9 +86,7 @@ class Replication:
 
     def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
         """Returns the node's handle, the lowest that is free."""
-        rid = require_int(rid, "the replication id")
-        _require(0 <= rid <= MAX_RID, f"replication id {rid} is not in 0..{MAX_RID}")
-        node = Node(rid, _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG))
+        node = Node(rid, tuple(ports), tuple(lags))
         handle = heapq.heappop(self._free) if self._free else len(self.nodes)
         self.nodes[handle] = node
         self.generation.bump()
@@ -98,8 +95,7 @@ class Replication:
     def update_node(self, handle: int, ports: Iterable[int], lags: Iterable[int] = ()) -> None:
         """Change the ports and aggregation groups of a node."""
         node = self._node(handle)
-        chosen = _members("port", ports, MAX_PORT), _members("lag", lags, MAX_LAG)
-        node.ports, node.lags = chosen
+        node.ports, node.lags = tuple(ports), tuple(lags)
         self.generation.bump()
 
     def associate(self, group: int, handle: int) -> None:
@@ -133,14 +129,6 @@ class Replication:
 
     def set_session(self, session: int, port: int | None, group: int | None) -> None:
         """Say where clones of ``session`` go; the group may be created later."""
-        session = require_int(session, "the mirror session")
-        _require(
-            0 <= session <= MAX_SESSION, f"mirror session {session} is not in 0..{MAX_SESSION}"
-        )
-        if port is not None:
-            (port,) = _members("port", [port], MAX_PORT)
-        if group is not None:
-            group = _group_number(group)
         self.sessions[session] = MirrorSession(port, group)
         self.generation.bump()
 
@@ -174,23 +162,3 @@ def _listed(known: Collection[int]) -> str:
     """For messages: the first ten."""
     more = f", ... ({len(known)} in all)" if len(known) > 10 else ""
     return (", ".join(map(str, sorted(known)[:10])) or "none") + more
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ControlError(message)
-
-
-def _group_number(group: int) -> int:
-    number = require_int(group, "the multicast group")
-    _require(0 <= number < MAX_GROUPS, f"multicast group {number} is not in 0..{MAX_GROUPS - 1}")
-    return number
-
-
-def _members(kind: str, numbers: Iterable[int], greatest: int) -> tuple[int, ...]:
-    """In ascending order, as the replication engine copies to them."""
-    members = sorted(require_int(number, f"a {kind}") for number in numbers)
-    for number in members:
-        _require(0 <= number <= greatest, f"{kind} {number} is not in 0..{greatest}")
-    _require(len(set(members)) == len(members), f"a {kind} is named twice in {members}")
-    return tuple(members)

@@ -175,13 +175,6 @@ class TableState:
             raise ControlError(f"table {self.table.name} has no entry with this match")
         return self._entry(row)
 
-    def require_timeouts(self) -> None:
-        """ControlError when entries are not to have a time to go without a hit. (Those that may
-        have one have it without effect, so that it is not kept.)
-        """
-        if not self.table.support_timeout:
-            raise ControlError(f"table {self.table.name} does not support timeouts")
-
     def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
         """Add an entry whose shape was checked; returns its handle.
 

@@ -11,8 +11,8 @@ import pytest
 from support.mininet import has_bmv2
 from support.switch_cases import program
 
-from innet.bmv2 import choice, simple_switch
-from innet.bmv2.cli import ControlClient
+from innet.bmv2 import cli, simple_switch
+from innet.bmv2.cli import CliProcess
 from innet.bmv2.session import refused
 from innet.core.errors import ControlError, MissingToolError, StalledError
 from innet.switch import Switch, load_program
@@ -20,8 +20,8 @@ from innet.switch import Switch, load_program
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from innet.bmv2 import thrift_client
-from innet.bmv2.commands import KNOWN, RuntimeControl
-from innet.switch.control.command_table import COMMANDS
+from innet.bmv2.control_plane import ThriftControlPlane
+from innet.switch.control import commands
 
 
 class StandIn:
@@ -84,7 +84,7 @@ def control(stand_in):
 
     def make(*answers):
         there = stand_in(*answers)
-        made.append(RuntimeControl(program("fuzz_registers"), there.port))
+        made.append(ThriftControlPlane(program("fuzz_registers"), there.port))
         return there, made[-1]
 
     yield make
@@ -112,7 +112,7 @@ REGISTER = "I.words"  # of the program fuzz_registers
 def test_a_call_travels_as_thrifts_binary_protocol_has_it(control):
     answer = reply("bm_register_read", field(10, 0, struct.pack(">q", 77)) + STOP)
     there, runtime = control(answer)
-    assert runtime.command(f"register_read {REGISTER} 3") == f"{REGISTER}[3]= 77"
+    assert commands.run(runtime, f"register_read {REGISTER} 3") == f"{REGISTER}[3]= 77"
     runtime.close()
     expected = struct.pack(">I", 0x80010001) + text("standard:bm_register_read")
     expected += struct.pack(">i", 1)
@@ -131,10 +131,10 @@ def test_a_refusal_is_told_in_words_and_the_connection_goes_on(control):
         good,
     )
     with pytest.raises(ControlError, match="the index is beyond the end"):
-        runtime.command(f"register_read {REGISTER} 3")
+        commands.run(runtime, f"register_read {REGISTER} 3")
     with pytest.raises(ControlError, match="no such call"):
-        runtime.command(f"register_read {REGISTER} 3")
-    assert runtime.run([f"register_read {REGISTER} 0"]) == [f"{REGISTER}[0]= 5"]
+        commands.run(runtime, f"register_read {REGISTER} 3")
+    assert commands.run(runtime, f"register_read {REGISTER} 0") == f"{REGISTER}[0]= 5"
     runtime.close()
 
 
@@ -142,12 +142,12 @@ def test_nobody_there_a_silent_one_and_one_that_goes_are_named(control, stand_in
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ControlError, match=f"cannot be reached at port {port}"):
-        RuntimeControl(program("fuzz_registers"), port)
+        ThriftControlPlane(program("fuzz_registers"), port)
     _, runtime = control(None)
     with pytest.raises(ControlError, match="control plane is gone"):
-        runtime.command(f"register_read {REGISTER} 3")
+        commands.run(runtime, f"register_read {REGISTER} 3")
     there = stand_in()
-    client = thrift_client.Client(there.port, seconds=0.1)
+    client = thrift_client.ThriftClient(there.port, seconds=0.1)
     with pytest.raises(StalledError, match=r"did not answer get_time_elapsed_us in 0\.1 s"):
         client.call("get_time_elapsed_us")
     with pytest.raises(ControlError, match="control plane is gone"):
@@ -157,25 +157,24 @@ def test_nobody_there_a_silent_one_and_one_that_goes_are_named(control, stand_in
 def test_a_garbled_answer_is_refused(control):
     _, runtime = control(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises((ControlError, StalledError)):
-        runtime.command(f"register_read {REGISTER} 3")
+        commands.run(runtime, f"register_read {REGISTER} 3")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("nothing 1", "unknown command 'nothing'"),
-        ("table_set_timeout x 1 2", "needs simple_switch_CLI"),
+        ("port_add 1 x", "needs simple_switch_CLI"),
         ("register_read", "usage: register_read REGISTER"),
         ("register_read nowhere 1", "unknown register 'nowhere'"),
         ("register_read I.words one", "no integer"),
         ("register_write I.words 0 0x1ffffffffffffffff", "does not fit"),
-        ("# nothing", "not one command"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_sent(control, line, said):
     there, runtime = control()
     with pytest.raises(ControlError, match=said):
-        runtime.command(line)
+        commands.run(runtime, line)
     runtime.close()
     there.close()
     assert there.heard == []
@@ -198,21 +197,54 @@ def test_services_that_are_not_there_yet_are_waited_for(control):
         runtime.wait(0)
 
 
-def test_commands_that_need_no_tool_are_commands():
-    assert set(COMMANDS) >= KNOWN
-    assert {"table_add", "mc_node_create", "register_read", "set_queue_rate"} <= KNOWN
+READY = (
+    reply("bm_register_read_all", field(12, 1, field(8, 1, struct.pack(">i", 1)) + STOP) + STOP),
+    reply("bm_mc_get_entries", field(11, 0, text("{}")) + STOP),
+    reply("get_time_elapsed_us", field(10, 0, struct.pack(">q", 1)) + STOP),
+)
+"""Answers of a simple_switch all of whose services are there."""
+
+
+def test_answers_as_text_say_what_was_refused(stand_in):
+    refusal = field(12, 1, field(8, 1, struct.pack(">i", 2)) + STOP) + STOP
+    there = stand_in(*READY, reply("bm_register_read", refusal), None)
+    client = cli.CommandClient(program("fuzz_registers"), there.port, None)
+    answers = client.run([f"register_read {REGISTER} 0", "register_read nowhere", "port_add 1 2"])
+    assert [refused(answer) for answer in answers] == [True] * 3
+    assert answers[0] == "Error: the index is beyond the end"
+    assert answers[2] == "Error: port_add needs simple_switch_CLI on PATH"
+    for line in ("# nothing", "", "register_reset words\nregister_reset words"):
+        with pytest.raises(ControlError, match="not one command"):
+            client.run([line])
+    with pytest.raises(ControlError, match="control plane is gone"):
+        client.run([f"register_read {REGISTER} 0"])
+    client.close()
+
+
+def test_what_does_not_fit_a_call_is_not_sent(control):
+    answer = reply("bm_register_read", field(10, 0, struct.pack(">q", 5)) + STOP)
+    there, runtime = control(answer)
+    with pytest.raises(ControlError, match="bm_mc_node_destroy does not take"):
+        commands.run(runtime, f"mc_node_destroy {1 << 40}")
+    assert commands.run(runtime, f"register_read {REGISTER} 0") == f"{REGISTER}[0]= 5"
+    assert len(there.heard) == 1
+
+
+def test_only_commands_about_the_process_need_the_tool():
+    assert not set(commands.COMMANDS) & set(ThriftControlPlane.unavailable)
+    assert {"table_add", "mc_node_create", "set_queue_rate"} <= set(commands.COMMANDS)
 
 
 def test_without_library_and_tool_the_remedy_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(simple_switch, "has_thrift", lambda: False)
-    monkeypatch.setattr(choice, "has_thrift", lambda: False)
+    monkeypatch.setattr(cli, "has_thrift", lambda: False)
     (tmp_path / "simple_switch").write_text("#!/bin/sh\n")
     (tmp_path / "simple_switch").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
         simple_switch.find_simple_switch()
     with pytest.raises(MissingToolError, match=r"innet\[bmv2\]"):
-        choice.Controls({}, 1, None)
+        cli.CommandClient({}, 1, None)
     monkeypatch.setattr(simple_switch, "has_thrift", lambda: True)
     assert simple_switch.find_simple_switch() == (tmp_path / "simple_switch", None)
 
@@ -233,6 +265,10 @@ SAME_ANSWERS = {
         "table_add run_table two 4 => 512",  # a port of 10 bits
         "table_add run_table leave 7 =>",
         "table_dump exact_table",
+        "table_dump_entry_from_key exact_table 5 6",
+        "table_dump_entry_from_key exact_table 5 7",  # there is none
+        "table_dump_entry_from_key range_table 5->9 0&&&0 7",
+        "table_set_timeout exact_table 0 1000",  # it has no timeouts
         "table_dump lpm_table",
         "table_dump odd_table",
         "table_dump ternary_table",
@@ -279,6 +315,11 @@ SAME_ANSWERS = {
         "mc_node_dissociate 3 0",
         "mc_dump",
         "mc_node_destroy 0",
+        "mc_set_lag_membership 1 8 2",
+        "mc_set_lag_membership 256 8",  # one too many
+        "mc_node_create 4 5 | 0 1",
+        "mc_node_associate 3 0",
+        "mc_dump",
         "mc_mgrp_destroy 3",
         "mirroring_add 5 4",
         "mirroring_get 5",
@@ -322,6 +363,24 @@ SAME_ANSWERS = {
         "table_indirect_add way_table 1 => 77",  # no such member
         "table_indirect_delete way_table 3",
     ],
+    "fuzz_parser": [
+        "show_pvs",
+        "pvs_add nines 0x1ff",
+        "pvs_add nines 3",
+        "pvs_add nines 512",  # too wide
+        "pvs_get nines",
+        "pvs_remove nines 3",
+        "pvs_get nines",
+        "pvs_clear nines",
+        "pvs_get nines",
+    ],
+    "switch_hashes": [
+        "set_crc32_parameters calc_1 0x04c11db7 0xffffffff 0 false true",
+        "set_crc16_parameters calc_3 0x8005 0xffff 0x10 1 0",
+        "set_crc16_parameters calc_1 0x8005 0 0 1 0",  # of 32 bits
+        "set_crc32_parameters calc_0 1 0 0 0 0",  # that cannot be changed
+        "set_toeplitz_hash_key calc_0 00112233",  # another hash
+    ],
     "switch_meters": [
         "meter_array_set_rates by_packets 0.5:10 1:20",
         "meter_get_rates by_packets 3",
@@ -337,7 +396,7 @@ SAME_ANSWERS = {
 @pytest.mark.parametrize("name", SAME_ANSWERS)
 def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
     """What both print is the same; what one refuses, the other refuses."""
-    monkeypatch.setattr(ControlClient, "__init__", None)  # no simple_switch_CLI
+    monkeypatch.setattr(CliProcess, "__init__", None)  # no simple_switch_CLI
     own = Switch(load_program(program(name)), "interpret")
     with simple_switch.open_session(program(name), [], [1], thrift=True) as session:
         for line in SAME_ANSWERS[name]:

@@ -131,7 +131,7 @@ def test_direct_counters_and_meters_stay_with_their_entries(engine: str) -> None
     left = sorted(np.random.default_rng(3).permutation(400)[:90].tolist())
     for handle in sorted({*range(400)} - {*left}):
         switch.command(f"table_indirect_delete way_table {handle}")
-    assert len(switch.control.table("way_table").columns.live) < 120  # they have closed up
+    assert len(switch.control.table_state("way_table").columns.live) < 120  # they have closed up
     for count, handle in enumerate(left, 1):
         sent = switch.process(packets(flows[handle], count % 5))
         assert sent == [before[handle]] * (count % 5)

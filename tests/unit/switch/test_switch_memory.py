@@ -237,7 +237,7 @@ def test_a_router_of_ten_thousand_routes_and_next_hops(grown: Callable[[], int])
     switch = l3(100_000, "jit")
     packet = [(1, bytes(64))]
     switch.process(packet)
-    routes, hops = (switch.control.table(name) for name in ("routes", "next_hops"))
+    routes, hops = (switch.control.table_state(name) for name in ("routes", "next_hops"))
     rng = np.random.default_rng(0)
     lengths = rng.choice([16, 20, 24, 28, 32], 10_000, p=[0.05, 0.15, 0.6, 0.1, 0.1]).tolist()
     addresses = rng.permutation(1 << 16)[:10_000] << 16
@@ -335,7 +335,8 @@ before = resident()
 for number in range(100_000):
     switch.table_add("next_hops", "forward", [number], [1, 0x0200000000FE, number])
 switch.process([(1, bytes(64))])
-print(resident() - before, data_bytes(switch.control.table("next_hops"), switch.program.actions))
+table = switch.control.table_state("next_hops")
+print(resident() - before, data_bytes(table, switch.program.actions))
 """
 
 

@@ -146,7 +146,7 @@ def _read_state(session: Session, program: ir.Program, model: Switch) -> State:
         state.registers[register.name] = [int(cell) for cell in cells]
     for counter in program.counters:
         indices = _indices(counter, program, model)
-        state.counters[counter.name] = simple_switch.read_counters(session, counter.name, indices)
+        state.counters[counter.name] = bmv2.read_counters(session, counter.name, indices)
     return state
 
 

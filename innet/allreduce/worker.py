@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, build_report
-from innet.allreduce.streaming import streamer_of
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -52,6 +51,7 @@ from innet.topology import (
     check_conditions,
 )
 from innet.transport.raw import RawTransport
+from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
 from innet.wire import Flag
 
@@ -190,7 +190,7 @@ class Worker(NotCopyable):
         self._failed: str | None = None
         self._one = OneAtATime(f"worker {worker}")
         self._end = self._new_end(plan)
-        self._streamer = streamer_of(self._end, self._transport)
+        self._socket_loop = socket_loop(self._end, self._transport)
 
     def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
@@ -301,7 +301,7 @@ class Worker(NotCopyable):
         end = self._new_end(plan)
         end.counters = self._end.counters
         self._end = end
-        self._streamer = streamer_of(self._end, self._transport)
+        self._socket_loop = socket_loop(self._end, self._transport)
         self.plan = plan
         self._failed = None
 
@@ -334,10 +334,10 @@ class Worker(NotCopyable):
         now = self._clock()
         end.label = self._completed
         end.start(segments[self.worker], now)
-        if self._streamer is None:
+        if self._socket_loop is None:
             drive({0: end}, self._transport, now)
         else:
-            self._streamer.run(now)
+            self._socket_loop.run(now)
         if end.late:
             return RoundResult({}, late=end.late)
         overflowed = bool(end.result_flags & Flag.OVERFLOW)

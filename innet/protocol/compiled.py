@@ -1,58 +1,23 @@
-"""What may become of a packet at a worker's end, and where it is counted."""
+"""What a worker's end does with packets that came, and the frames it sends, in compiled code.
+
+Compiled at import, so that no packet waits for it; import this module only where a worker is made,
+since Numba takes longer to import than most commands to run. ``tests/support/naive_answers.py``
+says the same in NumPy.
+"""
 
 from __future__ import annotations
 
-import enum
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
-from innet.wire import CONGESTED, HEADER, Flag, Refusal
+from innet.protocol.counters import Stats
+from innet.protocol.timers import SLOTS, TIMERS, TimerState, hear, overtake
+from innet.wire import CONGESTED, HEADER, Flag
 from innet.wire.compiled import examined, read_values, write_values
 from innet.wire.layout import offset_of
-
-
-class Verdict(enum.IntEnum):
-    """What becomes of a packet: the first that holds, from the top."""
-
-    ANSWER = 0
-    UNREADABLE = 1  # counted by the reason that parsing gives
-    NOT_A_RESULT = 2
-    JOB = 3
-    EPOCH = 4
-    WORKER = 5
-    COUNT = 6
-    SLOT = 7
-    DUPLICATE = 8
-    SEQUENCE = 9
-    SLOT_VERSION = 10
-    OPERATION = 11
-    ELEMENTS = 12
-
-    @property
-    def label(self) -> str:
-        """As it reads in a sentence: "slot version"."""
-        return self.name.lower().replace("_", " ")
-
-
-class Stats(enum.IntEnum):
-    """Places in what ``take`` counts; the verdicts come first, by number."""
-
-    REFUSED = len(Verdict)  # by number of the Refusal, from here on
-    FLAGS = len(Verdict) + len(Refusal)  # of all answers together
-    QUEUED = FLAGS + 1  # slots in the queue
-    MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
-    LENGTH = FLAGS + 3  # how many places there are
-
-
-# ----------------------------------------------------------------------------
-# What a worker's end does with packets that came, in compiled code.
-#
-# Imported where a worker is made: Numba takes longer to import than most commands to run. Compiled
-# at import, so that no packet waits for it. ``tests/support/naive_answers.py`` says the same in
-# NumPy.
 
 Member: TypeAlias = NDArray[np.int64]
 """Of a worker in an all-reduce: job, epoch, index, how many workers are present, the first chunk,
@@ -136,8 +101,7 @@ def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int
 
 
 _TAKE = (
-    "i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])),"
-    " Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
+    f"i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])), Tuple(({SLOTS}, {TIMERS})),"
     " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1])), Tuple((i8[::1], f8[::1])))"
 )
 
@@ -146,7 +110,7 @@ _TAKE = (
 def take(
     packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
     terms: tuple[NDArray[np.int64], Member],
-    slots: tuple[NDArray[Any], ...],
+    slots: tuple[tuple[NDArray[Any], ...], TimerState],
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> int:
@@ -157,9 +121,8 @@ def take(
     Args:
         packets: (n, stride) uint8 and (n,) int32: their bytes, and how many of each.
         terms: the rules for readable ones, see ``innet.wire.compiled.examine``; and a ``Member``.
-        slots: (window,): int64 chunk, uint8 state, and int64 the queue of those that may go on; of
-            each slot's chunk int32 how often it was sent, and float64 when it was sent first, when
-            it is sent again, and when it is given up.
+        slots: (window,): int64 chunk, uint8 state, and int64 the queue of those that may go on; and
+            their timers. Those of slots that are answered are stopped.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
         notes: int64, see ``Stats``, added to; and float64 (5,): the time; how long a chunk of the
@@ -173,7 +136,8 @@ def take(
     """
     data, length = packets
     rules, member = terms
-    chunk, state, queue, sends, first_sent, resend_at, give_up_at = slots
+    (chunk, state, queue), timers = slots
+    sends, first_sent, _, _, resend_at, give_up_at, _, _ = timers
     operation, elements, words, who = chunks
     stats, clock = notes
     asked = operation, elements
@@ -207,14 +171,14 @@ def take(
         if marked:
             stats[_MARKED] = max(stats[_MARKED], number)
         sent = first_sent[slot]
-        tells = sends[slot] == 1 or number == member[5] - 1
-        if tells and (sent > clock[3] or (sent == clock[3] and number > clock[4])):
+        if (sends[slot] == 1 or number == member[5] - 1) and (
+            sent > clock[3] or (sent == clock[3] and number > clock[4])
+        ):
             clock[3], clock[4] = sent, number
         waited = clock[0] - sent
         if sends[slot] == 1 and (index >= window or waited <= clock[1]):
             clock[2] = max(clock[2], waited)
-        resend_at[slot] = np.inf
-        give_up_at[slot] = np.inf
+        resend_at[slot] = give_up_at[slot] = np.inf
         state[slot] = _IDLE
         if number + window < member[5]:
             chunk[slot] = number + window
@@ -224,52 +188,25 @@ def take(
     return answers
 
 
-_OVERTAKEN = (
-    "b1(Tuple((i8[::1], u1[::1], i8[::1], i4[::1], f8[::1], f8[::1], f8[::1])),"
-    " Tuple((f8[::1], f8[::1])), f8[::1], f8)"
-)
+@njit(_TAKE, cache=True, nogil=True)
+def receive(
+    packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
+    terms: tuple[NDArray[np.int64], Member],
+    slots: tuple[tuple[NDArray[Any], ...], TimerState],
+    chunks: tuple[NDArray[Any], ...],
+    notes: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> int:
+    """``take``, and the timers move by it."""
+    answers = take(packets, terms, slots, chunks, notes)
+    clock = notes[1]
+    if answers > 0:
+        overtake(slots[0], slots[1], clock)
+        hear(slots[1], clock[0], clock[2])
+        clock[2] = -1.0
+    return answers
 
 
-@njit(_OVERTAKEN, cache=True, nogil=True)
-def overtaken(
-    slots: tuple[NDArray[Any], ...],
-    timers: tuple[NDArray[np.float64], NDArray[np.float64]],
-    clock: NDArray[np.float64],
-    reordering: float,
-) -> bool:
-    """Have chunks wait no longer than ``reordering`` that were sent before one that was answered.
-
-    A network that keeps packets in order has lost them, or another worker's, or their results:
-    workers send their chunks in the same order.
-
-    Args:
-        slots: as ``take`` wants them; ``resend_at`` is changed.
-        timers: (window,): how long each slot's chunk waits, which becomes negative, and when it
-            was sent last.
-        clock: the floats of ``notes``, which ``take`` filled in.
-        reordering: seconds.
-
-    Returns:
-        Whether there are such chunks that were not overtaken before.
-    """
-    chunk, state, _, _, _, resend_at, _ = slots
-    timeouts, last_sent = timers
-    found = False
-    for slot in range(len(chunk)):
-        if state[slot] != _WAITING or timeouts[slot] < 0:
-            continue
-        sent = last_sent[slot]
-        if sent < clock[3] or (sent == clock[3] and chunk[slot] < clock[4]):
-            timeouts[slot] = -reordering
-            resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
-            found = True
-    return found
-
-
-# ----------------------------------------------------------------------------
-# The frames of chunks, in compiled code: imported and compiled as ``answers`` is.
-
-_QUEUED = 1  # innet.protocol.slot_client.SlotState
+# ------------------------------------------------------------------ the frames of chunks
 
 
 @njit("i8(i8, i8, i8[::1], u1[::1], i8[::1])", cache=True, nogil=True)

@@ -37,9 +37,9 @@ from __future__ import annotations
 
 import enum
 import importlib
-import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,20 +47,20 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.protocol.compiled import Stats, Verdict
-from innet.protocol.congestion import Window
-from innet.protocol.counters import Counters
+from innet.protocol.counters import Counters, Stats, Verdict
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, sequence_of
-from innet.protocol.settings import Membership, Timing
-from innet.protocol.timers import Moved, SlotTimers, Stream
+from innet.protocol.settings import Membership, Timing, WindowControl
 from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
 from innet.wire.layout import offset_of
 from innet.wire.parsing import frames_of, rules
 
+if TYPE_CHECKING:
+    from innet.protocol.timers import SlotTimers
+
 _TYPE_OF_SERVICE = ETHERNET_HEADER.itemsize + 1
 _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands before the values
-_FIRST_CHUNK, _END_CHUNK = 4, 5  # of answers.Member
+_FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.Member
 _NOTHING = Message([], 1)
 _FLAGS, _IN_QUEUE, _MARKED = int(Stats.FLAGS), int(Stats.QUEUED), int(Stats.MARKED)
 _RESULT, _PARTIAL = int(Flag.RESULT), int(Flag.PARTIAL)
@@ -72,6 +72,101 @@ class SlotState(enum.IntEnum):
     IDLE = 0
     QUEUED = 1
     WAITING = 2
+
+
+class Window:
+    """How many chunks a worker has under way: all slots of the job, or what congestion allows.
+
+    Additive increase, multiplicative decrease (Chiu and Jain, 1989) on marks instead of losses, as
+    in ATP (NSDI 2021, section 3.6): a lost packet is repeated, but does not shrink the window. A
+    window with a mark in it is halved once, however many marks it has: chunks that were under way
+    at that moment tell of the same queue.
+
+    Args:
+        slots: of the job, the largest window.
+        control: "fixed" or "aimd".
+
+    Attributes:
+        size: chunks that may be under way, 1 .. slots.
+        halvings: how often it shrank.
+    """
+
+    def __init__(self, slots: int, control: WindowControl) -> None:
+        self.size = slots
+        self.halvings = 0
+        self.adapts = control == "aimd"
+        self._slots = slots
+        self._exact = float(slots)
+        self._deaf_until = 0  # marks of chunks before this one tell nothing new
+
+    def heard(self, results: int, marked_chunk: int | None, next_chunk: int) -> None:
+        """Take up what came.
+
+        Args:
+            results: how many results.
+            marked_chunk: the newest chunk of those that were marked; None if none was.
+            next_chunk: the first chunk that was not sent yet.
+        """
+        if not self.adapts:
+            return
+        if marked_chunk is not None and marked_chunk >= self._deaf_until:
+            self._exact = max(1.0, self._exact / 2)
+            self._deaf_until = next_chunk
+            self.halvings += 1
+        elif marked_chunk is None:
+            self._exact = min(float(self._slots), self._exact + results / self._exact)
+        self.size = int(self._exact)
+
+
+class ClientState(NamedTuple):
+    """Arrays of a worker's end in one all-reduce, for compiled code that moves its packets.
+
+    Attributes:
+        terms, slots, chunks, notes: what ``innet.protocol.compiled.take`` wants.
+        head: of frames, see ``innet.protocol.compiled.fill``.
+        words: of all chunks, likewise.
+        waiting: how many chunks wait for their results.
+        held: no chunk may be sent for the first time.
+        halts: flags of results after which Python is asked before more is sent.
+        last: the all-reduce's last chunk, if it is to be sent again early; otherwise -1.
+    """
+
+    terms: tuple[Any, ...]
+    slots: tuple[Any, ...]
+    chunks: tuple[Any, ...]
+    notes: tuple[Any, ...]
+    head: NDArray[np.uint8]
+    words: NDArray[np.int32]
+    waiting: int
+    held: bool
+    halts: int
+    last: int
+
+
+class Progress(NamedTuple):
+    """What compiled code did with a ``ClientState``.
+
+    Attributes:
+        answers: packets that were.
+        received: all that came.
+        bytes: theirs.
+        sent: frames of chunks whose turn had come.
+        waiting: chunks that wait for their results now.
+        first, end: from this one of the frames that were filled last to the one before that one,
+            the socket has not taken them.
+        lost: frames that the interface's queue had no room for.
+        error: the number of the error that stopped it, or 0.
+    """
+
+    answers: int
+    received: int
+    bytes: int
+    sent: int
+    waiting: int
+    first: int
+    end: int
+    lost: int
+    error: int
 
 
 class SlotClient:
@@ -126,7 +221,7 @@ class SlotClient:
         self._switch = switch
         # Imported when it is needed: Numba takes longer to import than most commands to run.
         self._compiled = importlib.import_module("innet.protocol.compiled")
-        self._chunks = importlib.import_module("innet.protocol.compiled")
+        timers = importlib.import_module("innet.protocol.timers")
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
@@ -134,9 +229,7 @@ class SlotClient:
         slots = np.arange(window, dtype=np.int64)
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
         self._state = np.full(window, SlotState.IDLE, np.uint8)
-        self._timers = SlotTimers(window, self.timing)
-        expects_order = self.in_order and self.timing.reordering is not None
-        self._reordering = float(self.timing.reordering or 0) if expects_order else math.inf
+        self._timers: SlotTimers = timers.SlotTimers(window, self.timing, in_order=self.in_order)
         self.window = Window(window, self.timing.window_control)
         self.round_trip = self._timers.round_trip
         self._present = sum(1 << index for index in member.present)
@@ -150,11 +243,10 @@ class SlotClient:
         self._head = self._new_head()
         self._frame_size = layout.frame_size
         self._terms = rules(layout), self._me()
-        self._slots = self._chunk, self._state, self._queue, *self._timers.arrays()
+        self._slots = (self._chunk, self._state, self._queue), self._timers.state
         self._notes = np.zeros(Stats.LENGTH, np.int64), np.zeros(5)
         self._open = 0  # chunks without result
         self._now = 0.0
-        self._heard: float | None = None
 
     # ------------------------------------------------------------------ one all-reduce
 
@@ -184,7 +276,7 @@ class SlotClient:
         self._head[_AT_TAG], self._head[_AT_TAG + 1] = tag >> 8, tag & 0xFF
         member = self._terms[1]
         member[_FIRST_CHUNK], member[_END_CHUNK] = self._base, self._cursor
-        self._queued = self._chunks.begin(
+        self._queued = self._compiled.begin(
             self._base, self._cursor, self._chunk, self._state, self._queue
         )
         self.late, self._held = (), False
@@ -258,14 +350,14 @@ class SlotClient:
         self._now = now
         if self._timers.has_given_up(now):
             raise StalledError(str(self.stall(now)))
-        again = self._timers.due(now, self._chunk)
+        again = self._timers.due(self._chunk, now)
         fresh = self._next_turn()
         if not len(fresh) + len(again):
             return np.empty((0, self.layout.frame_size), np.uint8)
         slots = np.concatenate([again, fresh]) if len(again) else fresh
         self._state[fresh] = SlotState.WAITING
         self._waiting += len(fresh)
-        self._timers.start(fresh, now, self._last_of(fresh))
+        self._timers.start(self._chunk, fresh, now, self._last)
         self._timers.again(again, now)
         flags = np.zeros(len(slots), np.uint8)
         flags[: len(again)] = Flag.RESEND
@@ -276,7 +368,7 @@ class SlotClient:
         assert self._message is not None
         frames = np.empty((len(slots), self.layout.frame_size), np.uint8)
         message = self._message
-        self._chunks.fill(
+        self._compiled.fill(
             frames,
             self._head,
             (slots, flags),
@@ -320,12 +412,10 @@ class SlotClient:
         self._queue[: self._queued] = queued[room:]
         return queued[:room]
 
-    def _last_of(self, fresh: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The slot of the all-reduce's last chunk, if it is among them and tells of the others."""
-        if not self.in_order or self.timing.tail_probe is None:
-            return None
-        last: NDArray[np.int64] = fresh[self._chunk[fresh] == self._cursor - 1]
-        return last
+    @property
+    def _last(self) -> int:
+        """The all-reduce's last chunk, if it is of use to send it again early; otherwise -1."""
+        return self._cursor - 1 if self.in_order else -1
 
     def _new_head(self) -> Frames:
         """What stands before the values in frames, as ``fill`` wants it; without a tag."""
@@ -364,14 +454,10 @@ class SlotClient:
         unsent = self._next_unsent() if self.window.adapts else 0
         self._ready_notes(now)
         data, length = frames_of(packets)
-        answers: int = self._compiled.take(
+        answers: int = self._compiled.receive(
             (data, length), self._terms, self._slots, self._chunks_asked(), self._notes
         )
-        if answers and self._reordering < np.inf:
-            self._compiled.overtaken(
-                self._slots, self._timers.timeouts, self._notes[1], self._overtaken_wait()
-            )
-        self._took(answers, len(length), int(length.sum()), (now, now))
+        self._took(answers, len(length), int(length.sum()))
         if self.window.adapts and answers:
             marked = int(self._notes[0][_MARKED])
             self.window.heard(answers, marked if marked >= 0 else None, unsent)
@@ -390,83 +476,64 @@ class SlotClient:
         message = _NOTHING if self._message is None else self._message
         return message.operation, message.elements, message.combined, self._who
 
-    def _took(self, answers: int, received: int, size: int, when: tuple[float, float]) -> None:
-        """Take up what compiled code noted of ``received`` packets of ``size`` bytes, of which
-        the answers came ``when``: from the one time to the other.
-        """
+    def _took(self, answers: int, received: int, size: int) -> None:
+        """Take up what compiled code noted of ``received`` packets of ``size`` bytes."""
         counters = self.counters
         counters.received += received
         counters.bytes_received += size
         counters.results += answers
-        stats, clock = self._notes
+        stats = self._notes[0]
         self._queued = int(stats[_IN_QUEUE])
         if answers < received:
             self._count(stats.tolist())
         if answers:
-            since, now = when
             self._open -= answers
             self._waiting -= answers
-            self._heard = now
             self._flags |= int(stats[_FLAGS]) & ~_RESULT
             if self.all_or_none and not self._held and self._flags & _PARTIAL:
                 self.late = self.missing
                 self._held = bool(self.late)
-            self._timers.heard(now, float(clock[2]), since)
-
-    def _overtaken_wait(self) -> float:
-        """How long a chunk waits that later ones have overtaken; infinity: that tells nothing."""
-        if self._reordering == math.inf:
-            return math.inf
-        return float(min(self._reordering, self.round_trip.timeout))
 
     # ------------------------------------------------------------------ both in compiled code
 
     @property
-    def streams(self) -> bool:
-        """Whether what may be sent follows from what came alone; see
-        ``innet.allreduce.streaming``.
+    def runs_compiled(self) -> bool:
+        """Whether what may be sent follows from what came alone, so that compiled code can send and
+        receive by itself; see ``innet.transport.socket_loop``.
         """
         return not self.window.adapts and self.timing.partial_after is None
 
-    def stream(self, now: float) -> Stream:
+    def compiled_state(self, now: float) -> ClientState:
         """All that compiled code needs to take what comes and to send what may follow."""
         self._ready_notes(now)
         message = _NOTHING if self._message is None else self._message
-        timers = self._timers
         asks = self.all_or_none and not self._held
-        return Stream(
+        return ClientState(
             self._terms,
             self._slots,
             self._chunks_asked(),
             self._notes,
             self._head,
             message.words,
-            timers.timeouts,
-            (
-                float(timers.round_trip.timeout),
-                float(self.timing.give_up),
-                timers.silent_from,
-                self._overtaken_wait(),
-                float(timers.round_trip.probe if self.in_order else timers.round_trip.timeout),
-            ),
             self._waiting,
             self._held,
             _PARTIAL if asks else 0,
+            self._last,
         )
 
-    def streamed(self, moved: Moved) -> None:
-        """Take up what compiled code did with ``stream``."""
-        self._waiting += moved.sent
-        self._took(moved.answers, moved.received, moved.bytes, (moved.since, moved.until))
-        self.counters.sent += moved.sent
-        self.counters.bytes_sent += moved.sent * self._frame_size
+    def take_up(self, progress: Progress) -> None:
+        """Take up what compiled code did with ``compiled_state``."""
+        self._waiting += progress.sent
+        self._took(progress.answers, progress.received, progress.bytes)
+        self.counters.sent += progress.sent
+        self.counters.bytes_sent += progress.sent * self._frame_size
 
     def excuse(self, seconds: float) -> None:
         """Do not count so many: this worker was stopped and could not hear anybody."""
         self._timers.give_up_at += seconds
 
     def _me(self) -> NDArray[np.int64]:
-        """As ``answers.Member``, before the first all-reduce."""
+        """As ``innet.protocol.compiled.Member``, before the first all-reduce."""
         member = self.member
         tos = _TYPE_OF_SERVICE if self.layout.framing == "udp" else -1
         present = len(member.present)
@@ -505,7 +572,7 @@ class SlotClient:
             waited=self._timers.waited(slot, now),
             sends=int(self._timers.sends[slot]),
             stuck=len(waiting),
-            silence=None if self._heard is None else now - self._heard,
+            silence=self._timers.silence(now),
             refused=dict(self.counters.refused),
         )
 
@@ -518,3 +585,21 @@ class SlotClient:
         """
         stall = self.stall(self._now if now is None else now)
         return None if stall is None else stall.diagnose(read)
+
+
+class HashedClient(SlotClient):
+    """A worker whose results come from a parameter server.
+
+    Chunks, window, timers and retransmission are those of ``SlotClient``: the server keeps two
+    copies of a slot as the slot pool does, and a contribution that is sent again is marked RESEND.
+    """
+
+    in_order = False  # what meets another's aggregator goes a longer way, to the server
+
+    def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
+        """As ``SlotClient.diagnose``; where nobody is missing, it points to the server."""
+        diagnosis = super().diagnose(read, now)
+        if diagnosis is None or 0 < len(diagnosis.missing) < self.member.workers:
+            return diagnosis
+        hint = " Results come from the parameter server: see that it runs and can be reached."
+        return replace(diagnosis, text=diagnosis.text + hint)

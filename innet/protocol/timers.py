@@ -1,90 +1,33 @@
-"""A worker's end as compiled code sees it that moves packets over a socket by itself."""
+"""When a chunk is sent again, asked for as it is, or given up: one timer per slot.
+
+The timers are compiled functions over arrays. ``SlotClient`` calls them by way of ``SlotTimers``;
+the compiled loop over a socket (``innet.transport.socket_loop``) calls them directly, on the same
+arrays. They are compiled at import, so that no packet waits for it; import this module only where a
+worker is made, since Numba takes longer to import than most commands to run.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.numba_cache import njit
 from innet.protocol.settings import Timing
 
+Slots: TypeAlias = NDArray[np.int64]
+Pace: TypeAlias = NDArray[np.float64]
+"""What all slots have in common: first what changes, then what ``Timing`` says."""
+_TIMEOUT, _PROBE, _MEAN, _DEVIATION, _HEARD, _BEGUN, _HELD = range(7)
+_GIVE_UP, _PARTIAL, _REORDERING, _ADAPTIVE, _LEAST, _MOST, _BACKOFF, _TAIL = range(7, 15)
 
-class Stream(NamedTuple):
-    """Arrays of a worker's end, in one all-reduce; see ``answers.take`` and ``chunks.fill``.
-
-    Attributes:
-        terms, slots, chunks, notes: what ``take`` wants.
-        head: of frames.
-        words: of all chunks, see ``fill``.
-        timeouts: (window,) float64, of each slot; and when its chunk was sent last.
-        patience: the time-out of a chunk that is sent for the first time; after how long it is
-            given up; the time from which results end a silence, of which Python is told; how long
-            one waits that later ones have overtaken, infinity where that makes no difference; and
-            how long the all-reduce's last one waits when it is sent for the first time.
-        waiting: how many chunks wait for their results.
-        held: no chunk may be sent for the first time.
-        halts: flags of results after which Python is asked before more is sent.
-    """
-
-    terms: tuple[Any, ...]
-    slots: tuple[Any, ...]
-    chunks: tuple[Any, ...]
-    notes: tuple[Any, ...]
-    head: NDArray[np.uint8]
-    words: NDArray[np.int32]
-    timeouts: tuple[NDArray[np.float64], NDArray[np.float64]]
-    patience: tuple[float, float, float, float, float]
-    waiting: int
-    held: bool
-    halts: int
-
-
-class Moved(NamedTuple):
-    """What compiled code did with a ``Stream``: counts, and then times, infinity for none.
-
-    Attributes:
-        answers: packets that were.
-        received: all that came.
-        bytes: theirs.
-        sent: frames of chunks whose turn had come.
-        waiting: chunks that wait for their results now.
-        first, end: from this one of the frames that were filled last to the one before that one,
-            the socket has not taken them.
-        lost: frames that the interface's queue had no room for.
-        error: the number of the error that stopped it, or 0.
-        since: answers have come since then without a silence.
-        until: when the last of them came.
-        now: the time at the end.
-        silent_from: answers from then on end a silence.
-        bound: no timer runs out before.
-    """
-
-    answers: int
-    received: int
-    bytes: int
-    sent: int
-    waiting: int
-    first: int
-    end: int
-    lost: int
-    error: int
-    since: float
-    until: float
-    now: float
-    silent_from: float
-    bound: float
-
-
-COUNTS = 9
-"""So many numbers of a ``Moved`` are counts; those after them are times."""
-
-
-# ----------------------------------------------------------------------------
-# When a chunk is sent again, asked for as it is, or given up: one timer per slot.
-
-Slots = NDArray[np.int64]
+TimerState: TypeAlias = tuple[NDArray[Any], ...]
+"""Arrays (window,), for each slot: int32 how often its chunk was sent; float64 when first, when
+last, how long it waits (negative once a later chunk has overtaken it), when it is sent again and
+when it is given up (infinity where nothing waits); bool whether it waits for a sign of life. And a
+``Pace``."""
 
 # RFC 6298, section 2: the weights of a new measurement, and how many deviations to wait.
 _ALPHA, _BETA, _K = 1 / 8, 1 / 4, 4
@@ -94,47 +37,282 @@ PROBES = 8
 
 MAX_IMPATIENCE = 4  # what two bits of the header can ask for: the leaves and three levels above
 
+TIMERS = "Tuple((i4[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1], f8[::1]))"
+"""Numba's type of a ``TimerState``."""
+SLOTS = "Tuple((i8[::1], u1[::1], i8[::1]))"
+"""Numba's type of (window,): chunk, state and queue, see ``innet.protocol.compiled.take``."""
+_WAITING = 2  # innet.protocol.slot_client.SlotState
+
+
+# ------------------------------------------------------------------ round trips
+
+
+@njit("void(f8[::1], f8)", cache=True, nogil=True)
+def measure(pace: Pace, seconds: float) -> None:
+    """Smooth a measured round trip, and set the timeouts by it (RFC 6298, section 2)."""
+    if pace[_ADAPTIVE] == 0:
+        return
+    if pace[_MEAN] < 0:
+        pace[_MEAN], pace[_DEVIATION] = seconds, seconds / 2
+    else:
+        error = abs(pace[_MEAN] - seconds)
+        pace[_DEVIATION] = (1 - _BETA) * pace[_DEVIATION] + _BETA * error
+        pace[_MEAN] = (1 - _ALPHA) * pace[_MEAN] + _ALPHA * seconds
+    timeout = max(pace[_MEAN] + _K * pace[_DEVIATION], pace[_LEAST])
+    pace[_TIMEOUT] = min(timeout, pace[_MOST])
+    pace[_PROBE] = min(max(pace[_TAIL], 2 * pace[_MEAN]), pace[_TIMEOUT])
+
 
 class RoundTrip:
     """The time from a chunk to its result, smoothed (RFC 6298, section 2).
 
     It contains the wait for the slowest worker, since a result comes once all are in.
-
-    Attributes:
-        mean: SRTT, seconds; None before the first measurement.
-        deviation: RTTVAR, seconds.
-        timeout: RTO: what a chunk that is sent for the first time waits.
     """
 
-    def __init__(self, timing: Timing) -> None:
-        self.mean: float | None = None
-        self.deviation = 0.0
-        self.timeout = timing.timeout
-        self._timing = timing
+    def __init__(self, timing: Timing, *, in_order: bool = True) -> None:
+        reordering = timing.reordering if in_order else None
+        tail = timing.tail_probe
+        self.pace: Pace = np.zeros(15)
+        self.pace[_TIMEOUT] = self.pace[_PROBE] = timing.timeout
+        # Of a long way every last chunk would be sent twice, and then none is measured (Karn): what
+        # is adaptive waits for the first measurement.
+        if tail is not None and not timing.adaptive:
+            self.pace[_PROBE] = min(tail, timing.timeout)
+        self.pace[_MEAN] = -1.0
+        self.pace[_HEARD] = self.pace[_BEGUN] = -math.inf
+        self.pace[_GIVE_UP] = timing.give_up
+        self.pace[_PARTIAL] = _or_never(timing.partial_after)
+        self.pace[_REORDERING] = _or_never(reordering)
+        self.pace[_ADAPTIVE] = timing.adaptive
+        self.pace[_LEAST] = min(timing.min_timeout, timing.timeout)
+        self.pace[_MOST] = timing.max_timeout
+        self.pace[_BACKOFF] = timing.backoff
+        self.pace[_TAIL] = _or_never(tail)
 
     def measured(self, seconds: float) -> None:
         """Take up a measurement, of a chunk that was sent once only (Karn's algorithm)."""
-        timing = self._timing
-        if not timing.adaptive:
-            return
-        if self.mean is None:
-            self.mean, self.deviation = seconds, seconds / 2
-        else:
-            error = abs(self.mean - seconds)
-            self.deviation = (1 - _BETA) * self.deviation + _BETA * error
-            self.mean = (1 - _ALPHA) * self.mean + _ALPHA * seconds
-        least = min(timing.min_timeout, timing.timeout)
-        self.timeout = min(max(self.mean + _K * self.deviation, least), timing.max_timeout)
+        measure(self.pace, seconds)
+
+    @property
+    def mean(self) -> float | None:
+        """SRTT, seconds; None before the first measurement."""
+        mean = float(self.pace[_MEAN])
+        return None if mean < 0 else mean
+
+    @property
+    def deviation(self) -> float:
+        """RTTVAR, seconds."""
+        return float(self.pace[_DEVIATION])
+
+    @property
+    def timeout(self) -> float:
+        """RTO: what a chunk that is sent for the first time waits."""
+        return float(self.pace[_TIMEOUT])
 
     @property
     def probe(self) -> float:
         """How long the last chunk of an all-reduce waits before it is sent again."""
-        timing = self._timing
-        # Of a long way every last chunk would be sent twice, and then none is measured (Karn).
-        unknown = timing.adaptive and self.mean is None
-        if timing.tail_probe is None or unknown:
-            return self.timeout
-        return min(max(timing.tail_probe, 2 * (self.mean or 0.0)), self.timeout)
+        return float(self.pace[_PROBE])
+
+
+def _or_never(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+# ------------------------------------------------------------------ when the next step is due
+
+
+@njit("f8(f8, i8, f8)", cache=True, nogil=True)
+def _asking(first_sent: float, level: int, after: float) -> float:
+    """When a chunk asks one level of switches more than ``level``. For all who want to know:
+    another formula rounds otherwise, and a worker woken for a level would not ask it.
+    """
+    return first_sent + after * (1 + level / 2)
+
+
+@njit("f8(f8, f8, f8)", cache=True, nogil=True)
+def _next_asking(first_sent: float, now: float, after: float) -> float:
+    """When a chunk asks the next level of switches; infinity for never."""
+    for level in range(MAX_IMPATIENCE):
+        moment = _asking(first_sent, level, after)
+        if moment > now:
+            return float(moment)
+    return np.inf
+
+
+@njit(f"f8({TIMERS}, i8, f8)", cache=True, nogil=True)
+def _until_next(timers: TimerState, slot: int, now: float) -> float:
+    """Seconds until the slot's chunk is sent again."""
+    _, first_sent, _, timeout, _, _, _, pace = timers
+    wait = timeout[slot]
+    if pace[_PARTIAL] == np.inf:
+        return float(wait)
+    return float(min(wait, _next_asking(first_sent[slot], now, pace[_PARTIAL]) - now))
+
+
+@njit(f"f8({TIMERS})", cache=True, nogil=True)
+def next_deadline(timers: TimerState) -> float:
+    """When a chunk is to be sent again or given up; infinity for never."""
+    _, _, _, _, resend_at, give_up_at, _, _ = timers
+    earliest = np.inf
+    for slot in range(len(resend_at)):
+        earliest = min(earliest, resend_at[slot], give_up_at[slot])
+    return earliest
+
+
+@njit(f"f8({TIMERS})", cache=True, nogil=True)
+def shortest_wait(timers: TimerState) -> float:
+    """No chunk that is sent for the first time waits for less."""
+    pace = timers[7]
+    return float(min(pace[_TIMEOUT], pace[_PROBE], pace[_GIVE_UP]))
+
+
+# ------------------------------------------------------------------ what moves the timers
+
+
+@njit(f"void({TIMERS}, i8[::1], i8[::1], f8, i8)", cache=True, nogil=True)
+def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int) -> None:
+    """The chunks in ``slots`` are sent for the first time.
+
+    Args:
+        timers: changed.
+        chunk: (window,): the chunk of each slot.
+        slots: whose chunks are sent.
+        now: the time.
+        last: the all-reduce's last chunk, which is sent again early; -1 if there is no use in it.
+    """
+    sends, first_sent, last_sent, timeout, resend_at, give_up_at, _, pace = timers
+    for slot in slots:
+        sends[slot] = 1
+        first_sent[slot] = last_sent[slot] = now
+        timeout[slot] = pace[_PROBE] if chunk[slot] == last else pace[_TIMEOUT]
+        resend_at[slot] = now + _until_next(timers, slot, now)
+        give_up_at[slot] = now + pace[_GIVE_UP]
+
+
+@njit(f"void({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
+def send_again(timers: TimerState, slots: Slots, now: float) -> None:
+    """The chunks in ``slots`` are sent once more, and wait longer than before."""
+    sends, _, last_sent, timeout, resend_at, _, _, pace = timers
+    for slot in slots:
+        sends[slot] += 1
+        last_sent[slot] = now
+        if timeout[slot] < 0:
+            # That one packet was lost does not say that the round trip takes longer. Towards the
+            # end of an all-reduce nothing is sent after it that would show that it was lost again.
+            timeout[slot] = pace[_PROBE]
+        else:
+            longer = min(timeout[slot] * pace[_BACKOFF], pace[_MOST])
+            if pace[_TAIL] < np.inf and sends[slot] == 2:  # where others are late, one is enough
+                longer = max(longer, pace[_TIMEOUT])
+            timeout[slot] = longer
+        resend_at[slot] = now + _until_next(timers, slot, now)
+
+
+@njit(f"b1({SLOTS}, {TIMERS}, f8[::1])", cache=True, nogil=True)
+def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -> bool:
+    """Have chunks wait no longer than ``Timing.reordering`` that were sent before one that was
+    answered.
+
+    A network that keeps packets in order has lost them, or another worker's, or their results:
+    workers send their chunks in the same order.
+
+    Args:
+        slots: as ``take`` wants them.
+        timers: changed.
+        clock: the floats of ``notes``, which ``take`` filled in.
+
+    Returns:
+        Whether there are such chunks that were not overtaken before.
+    """
+    chunk, state, _ = slots
+    _, _, last_sent, timeout, resend_at, _, _, pace = timers
+    if pace[_REORDERING] == np.inf:
+        return False
+    reordering = min(pace[_REORDERING], pace[_TIMEOUT])
+    found = False
+    for slot in range(len(chunk)):
+        if state[slot] != _WAITING or timeout[slot] < 0:
+            continue
+        sent = last_sent[slot]
+        if sent < clock[3] or (sent == clock[3] and chunk[slot] < clock[4]):
+            timeout[slot] = -reordering
+            resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
+            found = True
+    return found
+
+
+@njit(f"b1({TIMERS}, f8, f8)", cache=True, nogil=True)
+def hear(timers: TimerState, now: float, waited: float) -> bool:
+    """Results have come: measure, and let the chunks go on that were held back in the silence.
+
+    Args:
+        timers: changed.
+        now: the time.
+        waited: the longest wait of those among them that were sent once only (Karn's algorithm),
+            for their mean would hide it; below 0 if there is none.
+
+    Returns:
+        Whether any were held back.
+    """
+    _, _, _, timeout, resend_at, give_up_at, held, pace = timers
+    if now >= pace[_HEARD] + pace[_TIMEOUT]:
+        pace[_BEGUN] = now
+    pace[_HEARD] = now
+    if waited >= 0:
+        measure(pace, waited)
+    if pace[_HELD] == 0:
+        return False
+    for slot in range(len(held)):
+        if held[slot] and give_up_at[slot] < np.inf and timeout[slot] >= 0:
+            resend_at[slot] = now + _until_next(timers, slot, now)
+        held[slot] = False
+    pace[_HELD] = 0
+    return True
+
+
+@njit(f"u1[::1]({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
+def impatience(timers: TimerState, slots: Slots, now: float) -> NDArray[np.uint8]:
+    """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
+    first_sent, pace = timers[1], timers[7]
+    asked = np.zeros(len(slots), np.uint8)
+    for row in range(len(slots)):
+        for level in range(MAX_IMPATIENCE):
+            if _asking(first_sent[slots[row]], level, pace[_PARTIAL]) <= now:
+                asked[row] += 1
+    return asked
+
+
+@njit(f"i8[::1]({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
+def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
+    """Slots whose chunk is to be sent again; those that are due and held back are put off.
+
+    Args:
+        timers: changed.
+        chunk: (window,): the chunk of each slot.
+        now: the time.
+    """
+    _, first_sent, _, timeout, resend_at, _, held, pace = timers
+    due = np.flatnonzero(resend_at <= now)
+    silent = now >= pace[_HEARD] + pace[_TIMEOUT]
+    if len(due) <= PROBES or not (silent or now < pace[_BEGUN] + pace[_TIMEOUT]):
+        return due
+    # Slots that ask for partial results, or were overtaken, must ask each for itself.
+    asks = (impatience(timers, due, now) > 0) | (timeout[due] < 0)
+    patient = due[~asks]
+    patient = patient[np.argsort(chunk[patient])]
+    for slot in patient[PROBES:]:
+        if silent:
+            resend_at[slot] = _next_asking(first_sent[slot], now, pace[_PARTIAL])
+            if not held[slot]:
+                held[slot] = True
+                pace[_HELD] += 1
+        else:
+            resend_at[slot] = pace[_BEGUN] + pace[_TIMEOUT]
+    return np.concatenate((due[asks], patient[:PROBES]))
+
+
+# ------------------------------------------------------------------ for callers in Python
 
 
 class SlotTimers:
@@ -148,132 +326,54 @@ class SlotTimers:
     Args:
         window: how many slots.
         timing: how patient they are.
+        in_order: results come in the order in which chunks were sent.
 
     Attributes:
         round_trip: what the slots have measured.
-        sends: shape (window,), int32: how often the slot's chunk was sent.
-        first_sent: shape (window,), seconds: when it was sent first.
-        resend_at: shape (window,), seconds: when it is sent again; infinity where nothing waits.
-        give_up_at: likewise, when it has waited too long.
+        state: the arrays, for compiled code.
+        sends, first_sent, timeout, resend_at, give_up_at: some of them.
     """
 
-    def __init__(self, window: int, timing: Timing) -> None:
-        self.round_trip = RoundTrip(timing)
+    def __init__(self, window: int, timing: Timing, *, in_order: bool = True) -> None:
+        self.round_trip = RoundTrip(timing, in_order=in_order)
         self.sends = np.zeros(window, np.int32)
         self.first_sent = np.zeros(window)
+        self.timeout = np.zeros(window)
         self.resend_at = np.full(window, np.inf)
         self.give_up_at = np.full(window, np.inf)
-        self._timing = timing
-        self._timeout = np.zeros(window)
-        self._last_sent = np.zeros(window)
-        self._held = np.empty(0, np.int64)  # slots that wait for a sign of life
-        self._heard = -np.inf  # when the last result came
-        self._begun = -np.inf  # since when results have come without a silence
+        self.state: TimerState = (
+            self.sends,
+            self.first_sent,
+            np.zeros(window),
+            self.timeout,
+            self.resend_at,
+            self.give_up_at,
+            np.zeros(window, np.bool_),
+            self.round_trip.pace,
+        )
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What compiled code sees and stops: ``sends`` and the attributes after it."""
-        return self.sends, self.first_sent, self.resend_at, self.give_up_at
-
-    @property
-    def timeouts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Shapes (window,): how long the slot's chunk waits, negative where it is overtaken, and
-        when it was sent last; for compiled code that starts it.
-        """
-        return self._timeout, self._last_sent
-
-    def start(self, slots: Slots, now: float, last: Slots | None = None) -> None:
-        """The chunks in ``slots`` are sent for the first time.
-
-        Args:
-            slots: all of them.
-            now: the time.
-            last: that of the all-reduce's last chunk, if it is among them and results come in the
-                order of the chunks.
-        """
-        self.sends[slots] = 1
-        self.first_sent[slots] = now
-        self._last_sent[slots] = now
-        self._timeout[slots] = self.round_trip.timeout
-        if last is not None:
-            self._timeout[last] = self.round_trip.probe
-        self.give_up_at[slots] = now + self._timing.give_up
-        self.resend_at[slots] = now + self._until_next(slots, now)
+    def start(self, chunk: Slots, slots: Slots, now: float, last: int) -> None:
+        """As ``start``."""
+        start(self.state, chunk, slots, now, last)
 
     def again(self, slots: Slots, now: float) -> None:
-        """They are sent once more, and wait longer than before."""
-        if not len(slots):
-            return
-        timing = self._timing
-        self.sends[slots] += 1
-        self._last_sent[slots] = now
-        longer = np.minimum(self._timeout[slots] * timing.backoff, timing.max_timeout)
-        if timing.tail_probe is not None:  # where others are late, one is enough
-            probes = self.sends[slots] == 2
-            longer[probes] = np.maximum(longer[probes], self.round_trip.timeout)
-        # That one packet was lost does not say that the round trip takes longer. Towards the end of
-        # an all-reduce nothing is sent after it that would show that it was lost again.
-        overtaken = self._overtaken(slots)
-        self._timeout[slots] = np.where(overtaken, self.round_trip.probe, longer)
-        self.resend_at[slots] = now + self._until_next(slots, now)
+        """As ``send_again``."""
+        if len(slots):
+            send_again(self.state, slots, now)
 
-    @property
-    def silent_from(self) -> float:
-        """The time from which results are the first after a silence, or are waited for as such."""
-        return -math.inf if len(self._held) else float(self._heard + self.round_trip.timeout)
+    def heard(self, now: float, waited: float) -> None:
+        """As ``hear``."""
+        hear(self.state, now, waited)
 
-    def heard(self, now: float, waited: float, since: float | None = None) -> None:
-        """Results have come.
-
-        Args:
-            now: the time.
-            waited: the longest wait of those among them that were sent once only (Karn's
-                algorithm), for their mean would hide it; below 0 if there is none.
-            since: when the first of them came, if they came one after the other.
-        """
-        since = now if since is None else since
-        if since >= self._heard + self.round_trip.timeout:
-            self._begun = since
-        self._heard = now
-        if waited >= 0:
-            self.round_trip.measured(waited)
-        if len(self._held):
-            waiting = self._held[np.isfinite(self.give_up_at[self._held])]
-            waiting = waiting[~self._overtaken(waiting)]
-            self.resend_at[waiting] = now + self._until_next(waiting, now)
-            self._held = self._held[:0]
-
-    def due(self, now: float, chunk: Slots) -> Slots:
-        """Slots whose chunk is to be sent again; those that are due and held back are put off.
-
-        Args:
-            now: the time.
-            chunk: (window,): the chunk of each slot.
-        """
-        due = np.flatnonzero(self.resend_at <= now)
-        timeout = self.round_trip.timeout
-        silent = now >= self._heard + timeout
-        if len(due) <= PROBES or not (silent or now < self._begun + timeout):
-            return due
-        # Each slot must ask for itself.
-        asks = (self.impatience(due, now) > 0) | self._overtaken(due)
-        patient = due[~asks]
-        patient = patient[np.argsort(chunk[patient])]
-        later = patient[PROBES:]
-        if silent:
-            self.resend_at[later] = self._next_asking(later, now)
-            self._held = np.concatenate([self._held, later])
-        else:
-            self.resend_at[later] = self._begun + timeout
-        return np.concatenate([due[asks], patient[:PROBES]])
+    def due(self, chunk: Slots, now: float) -> Slots:
+        """As ``take_due``."""
+        found: Slots = take_due(self.state, chunk, now)
+        return found
 
     def impatience(self, slots: Slots, now: float) -> NDArray[np.uint8]:
-        """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
-        asked = np.zeros(len(slots), np.uint8)
-        after = self._timing.partial_after
-        if after is not None:
-            for level in range(MAX_IMPATIENCE):
-                asked += self._asking(slots, level, after) <= now
-        return asked
+        """As ``impatience``."""
+        levels: NDArray[np.uint8] = impatience(self.state, slots, now)
+        return levels
 
     def has_given_up(self, now: float) -> bool:
         """Whether a chunk has waited too long."""
@@ -281,36 +381,13 @@ class SlotTimers:
 
     def next_deadline(self) -> float:
         """When ``due`` or ``has_given_up`` have something new to say; infinity for never."""
-        return float(min(self.resend_at.min(), self.give_up_at.min()))
+        return float(next_deadline(self.state))
+
+    def silence(self, now: float) -> float | None:
+        """Seconds since the last result; None if there was none."""
+        heard = float(self.round_trip.pace[_HEARD])
+        return None if heard == -math.inf else now - heard
 
     def waited(self, slot: int, now: float) -> float:
         """Seconds since the slot's chunk was first sent."""
         return now - float(self.first_sent[slot])
-
-    def _overtaken(self, slots: Slots) -> NDArray[np.bool_]:
-        """Which of them have been, since they were sent."""
-        overtaken: NDArray[np.bool_] = self._timeout[slots] < 0
-        return overtaken
-
-    def _until_next(self, slots: Slots, now: float) -> NDArray[np.float64]:
-        wait: NDArray[np.float64] = self._timeout[slots]
-        if self._timing.partial_after is None:
-            return wait
-        return np.minimum(wait, self._next_asking(slots, now) - now)
-
-    def _next_asking(self, slots: Slots, now: float) -> NDArray[np.float64]:
-        """When ``slots`` ask the next level of switches; infinity for never."""
-        moment = np.full(len(slots), np.inf)
-        after = self._timing.partial_after
-        if after is not None:
-            for level in reversed(range(MAX_IMPATIENCE)):
-                asking = self._asking(slots, level, after)
-                moment = np.where(asking > now, asking, moment)
-        return moment
-
-    def _asking(self, slots: Slots, level: int, after: float) -> NDArray[np.float64]:
-        """When ``slots`` ask one level of switches more than ``level``. For all who want to know:
-        another formula rounds otherwise, and whoever was woken for a level would not ask it.
-        """
-        moment: NDArray[np.float64] = self.first_sent[slots] + after * (1 + level / 2)
-        return moment

@@ -6,8 +6,8 @@ from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job
-from innet.protocol.hashed_client import HashedClient
 from innet.protocol.parameter_server import EVERYBODY, ParameterServer
+from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
 from innet.topology.plan import EntryFinder, Plan, PlannedHost
 from innet.topology.sharing import Taken

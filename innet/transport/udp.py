@@ -135,7 +135,7 @@ class UdpTransport:
 
     def link(self, head: NDArray[np.uint8]) -> Link:
         """The socket as compiled code uses it, until ``close``, for frames that all begin with
-        ``head``; see ``innet.allreduce.streaming``.
+        ``head``; see ``innet.transport.socket_loop``.
         """
         if head is not self._followed:
             self._follow(head)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from innet.protocol.compiled import Verdict
+from innet.protocol.counters import Verdict
 from innet.protocol.message import serial_distance
 from innet.wire import CONGESTED, Flag, Refusal, parse
 

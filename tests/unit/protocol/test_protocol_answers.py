@@ -11,9 +11,12 @@ from support.naive_answers import overtaken as naively_overtaken
 from support.naive_wire import packed
 
 from innet.core.packets import PacketBatch
-from innet.protocol.compiled import Stats, Verdict, fill, overtaken, take
+from innet.protocol.compiled import fill, take
+from innet.protocol.counters import Stats, Verdict
 from innet.protocol.message import sequence_of
+from innet.protocol.settings import Timing
 from innet.protocol.slot_client import SlotState
+from innet.protocol.timers import SlotTimers, overtake
 from innet.wire import CONGESTED, HEADER, Endpoint, Flag, Layout, Refusal, pack, seal
 from innet.wire.parsing import frames_of, rules
 
@@ -39,6 +42,23 @@ def slots_by_chance(rng, base, end):
         "resend_at": rng.uniform(5.0, 6.0, WINDOW),
         "give_up_at": rng.uniform(7.0, 8.0, WINDOW),
     }
+
+
+def as_compiled(slots, reordering=None):
+    """The slots as compiled code takes them, the timers of ``slots`` and others."""
+    timers = SlotTimers(WINDOW, Timing(timeout=1.0, adaptive=False, reordering=reordering))
+    sends, first_sent, last_sent, timeout, resend_at, give_up_at, held, pace = timers.state
+    state = (
+        slots.get("sends", sends),
+        slots.get("first_sent", first_sent),
+        slots.get("last_sent", last_sent),
+        slots.get("timeout", timeout),
+        slots.get("resend_at", resend_at),
+        slots.get("give_up_at", give_up_at),
+        held,
+        pace,
+    )
+    return (slots["chunk"], slots["state"], slots["queue"]), state
 
 
 def chunks_by_chance(rng, count, values):
@@ -100,7 +120,7 @@ def test_taken_as_naively(framing, seed, base):
     clock = np.array([*CLOCK, -1.0, -np.inf, -1.0])
     terms = rules(layout), member
     answers = take(
-        frames_of(packets), terms, tuple(slots.values()), tuple(chunks.values()), (stats, clock)
+        frames_of(packets), terms, as_compiled(slots), tuple(chunks.values()), (stats, clock)
     )
     assert answers == expected.verdicts.count(Verdict.ANSWER)
     assert stats[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
@@ -129,7 +149,7 @@ def test_overtaken_as_naively(seed, base):
     naive_slots, naive_timers = fields_of(slots), fields_of(timers)
     reordering = float(rng.choice([0.1, 0.9]))
     clock = np.array([*CLOCK, -1.0, *newest])
-    found = overtaken(tuple(slots.values()), tuple(timers.values()), clock, reordering)
+    found = overtake(*as_compiled(slots | timers, reordering), clock)
     assert found == naively_overtaken(naive_slots, naive_timers, newest, CLOCK[0], reordering)
     for name, array in (slots | timers).items():
         np.testing.assert_array_equal(array, (naive_slots | naive_timers)[name], err_msg=name)

@@ -94,7 +94,9 @@ def test_a_round_is_a_list(wrong: object) -> None:
 
 @pytest.mark.parametrize("wrong", [np.int32(3), Segment(ReduceOp.SUM, [1, 2])])  # type: ignore[arg-type]
 def test_what_is_no_segment(wrong: object) -> None:
-    with pytest.raises(InputError, match=r"expected an innet\.core\.reduce_op\.Segment"):
+    with pytest.raises(
+        InputError, match=r"segment 1 is .*; expected an innet\.core\.reduce_op\.Segment"
+    ):
         Message([segment(1), wrong], 4)  # type: ignore[list-item]
 
 

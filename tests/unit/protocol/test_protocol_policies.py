@@ -14,8 +14,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, FaultyTransport, drive
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
-from innet.protocol.congestion import Window
-from innet.protocol.hashed_client import HashedClient
+from innet.protocol.slot_client import HashedClient, Window
 from innet.protocol.timers import PROBES, RoundTrip
 from innet.transport.memory import MemoryTransport
 from innet.wire import (

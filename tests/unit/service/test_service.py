@@ -502,7 +502,7 @@ def many_files():
 @pytest.mark.usefixtures("many_files")
 def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams):
     if not streams:
-        monkeypatch.setattr("innet.allreduce.worker.streamer_of", lambda *_: None)
+        monkeypatch.setattr("innet.allreduce.worker.socket_loop", lambda *_: None)
     pair = joined(service, stack)
     assert min(each.transport._socket.fileno() for each in pair) > 1023
     for total, _ in all_reduce(make_workers(pair, "exact"), gradients()):

@@ -163,7 +163,7 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
 def test_packets_sent_again_do_nothing(stack, monkeypatch):
     """All that a worker has sent so far, at random, by the worker's own address."""
     # Compiled code would send without showing what.
-    monkeypatch.setattr("innet.allreduce.worker.streamer_of", lambda *_: None)
+    monkeypatch.setattr("innet.allreduce.worker.socket_loop", lambda *_: None)
     service = stack.enter_context(
         serving(jobs=100, workers=2)
     )  # 8 slots each, so packets are soon stale

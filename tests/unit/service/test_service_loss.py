@@ -39,7 +39,7 @@ def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, 
         for member in members:
             stack.callback(member.leave)
         workers = make_workers(members, codec)
-        assert all(each._streamer is not None for each in workers)
+        assert all(each._socket_loop is not None for each in workers)
         again = 0
         for gradients in rounds:
             expected, _ = memory.all_reduce(gradients)

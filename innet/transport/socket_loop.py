@@ -1,21 +1,19 @@
-"""A worker that takes and sends packets at a UDP socket without a step of Python for each batch.
+"""One worker at one UDP socket, without a step of Python for each batch.
 
-What ``innet.network.drive`` does for any hosts and transports is done here for one worker at one
-socket, in compiled code: fill the frames of the chunks that may follow, send them, receive what has
-arrived, take the results, and so on, sleeping where nothing is there. Python goes on when all
-results are in, and where there is something that it knows better: a timer has run out, the first
-results come after a silence, results lack workers, the switch has something to say, or the socket
-takes no more.
+What ``innet.network.drive`` does for any hosts and transports, this compiled loop does for one
+worker: fill the frames of the chunks that may follow, send them, receive what has arrived, take the
+results, move the timers, sleep where nothing is there. Python goes on when all results are in, and
+when there is something for it to decide: a timer has run out, results lack workers, the switch has
+something to say, or the socket takes no more.
 
-What Python does between two batches costs more than what happens to them where they are as small
-as a processor's cache wants them.
+Between two small batches Python would cost more than everything else that happens to them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +21,12 @@ from numpy.typing import NDArray
 from innet.core.errors import StateError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.network import Transport
+from innet.network import Host, Transport
 from innet.protocol import SlotClient, SlotState
-from innet.protocol.compiled import Stats, fill, overtaken, take
-from innet.protocol.timers import COUNTS, Moved, Stream
-from innet.topology import WorkerEnd
+from innet.protocol.compiled import fill, receive
+from innet.protocol.counters import Stats
+from innet.protocol.slot_client import ClientState, Progress
+from innet.protocol.timers import next_deadline, shortest_wait, start
 from innet.transport.messages import failed
 from innet.transport.system_calls import (
     LONGEST_DATAGRAM,
@@ -49,13 +48,14 @@ _STOPPED = 1.0  # seconds too late: this process was stopped, and the others may
 _YIELDS = 4  # in vain: what a process waits for is often being made on the same processor
 _BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Stats.QUEUED), int(Stats.FLAGS), int(SlotState.WAITING)
-_ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(COUNTS)
-_SINCE, _UNTIL, _NOW, _SILENT_FROM, _BOUND = range(_TIMES := len(Moved._fields) - COUNTS)
+_ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(
+    _COUNTS := len(Progress._fields)
+)
+_NOW, _BOUND = range(2)  # the time at the end; and no timer runs out before
 _EAGAIN = errno.EAGAIN
-_END_CHUNK = 5  # of answers.Member
 
 
-class Linked(Transport, Protocol):
+class SocketTransport(Transport, Protocol):
     """A transport over one UDP socket."""
 
     def link(self, head: NDArray[np.uint8]) -> Link:
@@ -68,29 +68,29 @@ class Linked(Transport, Protocol):
         """What else may end a wait, which ``wait`` then looks at."""
 
 
-def streamer_of(end: WorkerEnd, transport: Transport) -> Streamer | None:
-    """A ``Streamer``, where end and transport need no Python between batches; otherwise None."""
-    if isinstance(end, SlotClient) and end.streams and hasattr(transport, "link"):
-        return Streamer(end, cast("Linked", transport))
+def socket_loop(end: Host, transport: Transport) -> SocketLoop | None:
+    """A loop, where end and transport need no Python between batches; otherwise None."""
+    if isinstance(end, SlotClient) and end.runs_compiled and hasattr(transport, "link"):
+        return SocketLoop(end, cast("SocketTransport", transport))
     return None
 
 
-class Streamer:
+class SocketLoop:
     """Drives one worker at one socket.
 
     Args:
-        end: one that ``streams``.
+        end: one that ``runs_compiled``.
         transport: its own.
     """
 
-    def __init__(self, end: SlotClient, transport: Linked) -> None:
+    def __init__(self, end: SlotClient, transport: SocketTransport) -> None:
         self._end = end
         self._transport = transport
         size, self._offset = end.layout.frame_size, end.layout.header_offset
         at_once = min(MOST_SEGMENTS, LONGEST_DATAGRAM // (size - self._offset))
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
         self._frames = np.empty((rows, size), np.uint8)
-        self._moved = np.empty(COUNTS, np.int64), np.empty(_TIMES)
+        self._counts, self._times = np.empty(_COUNTS, np.int64), np.empty(2)
         with contextlib.suppress(StateError):  # who has left is told so when it is used
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
@@ -123,34 +123,33 @@ class Streamer:
     def _turn(self, now: float, watch: Watch) -> float:
         """Until Python has something to do; the time then."""
         end, frames = self._end, self._frames
-        what = end.stream(now)
-        link = self._transport.link(what.head)
+        state = end.compiled_state(now)
+        link = self._transport.link(state.head)
         outbox = link.outbox
-        means = link.arrival, link.reception, frames, outbox.transmission
+        room = link.arrival, link.reception, frames, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
         # Nothing is returned: to make an array of it runs Python, which a signal would break off.
-        counts, times = self._moved
-        turns(socket, means, what, watch, self._moved)
-        moved = Moved(*counts.tolist(), *times.tolist())
-        outbox.dropped += moved.lost
-        end.streamed(moved)
-        if moved.end > moved.first:  # the socket had no room, or cannot do it in this way
-            left = PacketBatch.uniform(frames[moved.first : moved.end], 0)
+        turns(socket, room, state, watch, (self._counts, self._times))
+        progress = Progress(*self._counts.tolist())
+        outbox.dropped += progress.lost
+        end.take_up(progress)
+        if progress.end > progress.first:  # the socket had no room, or cannot do it in this way
+            left = PacketBatch.uniform(frames[progress.first : progress.end], 0)
             self._transport.send(left, now)
-        elif moved.error:
-            raise failed("receiving", moved.error)
-        if moved.received:
+        elif progress.error:
+            raise failed("receiving", progress.error)
+        if progress.received:
             self._transport.heard()
-        return max(now, moved.now)
+        return max(now, float(self._times[_NOW]))
 
 
 @njit(cache=True, nogil=True)
 def turns(
     socket: tuple[int, int, int],
     means: tuple[Arrival, Reception, NDArray[np.uint8], Transmission],
-    stream: Stream,
+    state: ClientState,
     watch: Watch,
-    moved: tuple[NDArray[np.int64], NDArray[np.float64]],
+    done: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> None:
     """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
@@ -158,34 +157,34 @@ def turns(
         socket: its descriptor, how many bytes of a frame do not pass it, and how many packets go
             as one datagram.
         means: room for packets that come, and for frames that go, and for the calls.
-        stream: the worker's end.
+        state: the worker's end.
         watch: what else there may be to do.
-        moved: counts and times, filled in: the numbers of a ``Moved``.
+        done: filled in: the numbers of a ``Progress``; the time at the end, and a time before which
+            no timer runs out.
     """
     descriptor, offset, _ = socket
     arrival, reception, frames, transmission = means
-    stats, clock = stream.notes
+    stats, clock = state.notes
     size = frames.shape[1]
     room = np.zeros(4, np.int64)
-    counts, times = moved
+    counts, times = done
     counts[:] = 0
-    times[:] = np.inf
-    counts[_WAITING] = stream.waiting
-    times[_BOUND], times[_SILENT_FROM] = -np.inf, stream.patience[2]
+    counts[_WAITING] = state.waiting
+    times[_BOUND] = -np.inf
     idle = 0
     ends = False
     for _ in range(_TURNS):
-        if stats[_QUEUED] > 0 and not stream.held and stats[_FLAGS] & stream.halts == 0:
-            _send_queued(socket, (frames, transmission), stream, counts, times)
+        if stats[_QUEUED] > 0 and not state.held and stats[_FLAGS] & state.halts == 0:
+            _send_queued(socket, (frames, transmission), state, counts, times)
         if ends or counts[_ERROR] != 0 or counts[_WAITING] == 0:
             break
         count, error = receive_datagrams(descriptor, arrival, reception, offset, size - offset)
         if count > 0:
             idle = 0
             clock[0] = monotonic(room)
-            ends = _take(arrival, (count, offset), stream, counts, times)
+            ends = _take(arrival, (count, offset), state, counts, times)
             if error != 0 and clock[0] >= times[_BOUND]:  # what came before a deadline is taken
-                ends = _due(stream, watch, times) or ends
+                ends = _due(state, watch, times) or ends
         elif error != _EAGAIN:
             counts[_ERROR] = error
         elif idle < _YIELDS:
@@ -193,7 +192,7 @@ def turns(
             let_others_run()
         else:
             clock[0] = monotonic(room)
-            if _due(stream, watch, times) or (counts[_RECEIVED] > 0 and not watch.lasting):
+            if _due(state, watch, times) or (counts[_RECEIVED] > 0 and not watch.lasting):
                 break
             left = times[_BOUND] - clock[0]
             ends = wait_readable(descriptor, watch.descriptor, left, room) != 1
@@ -205,58 +204,53 @@ def turns(
 def _take(
     arrival: Arrival,
     which: tuple[int, int],
-    stream: Stream,
+    state: ClientState,
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> bool:
     """Take so many packets that have come and lack so many bytes; whether Python is to know."""
     count, lacking = which
-    stats, clock = stream.notes
-    now = clock[0]
+    stats = state.notes[0]
     length = arrival.length[:count]
     length += lacking
     counts[_RECEIVED] += count
     counts[_BYTES] += length.sum()
     packets = arrival.data[:count], length
-    answers = take(packets, stream.terms, stream.slots, stream.chunks, stream.notes)
-    if answers == 0:
-        return False
+    answers = receive(packets, state.terms, state.slots, state.chunks, state.notes)
     counts[_ANSWERS] += answers
     counts[_WAITING] -= answers
-    after_silence = now >= times[_SILENT_FROM]
-    times[_SINCE] = now if after_silence else min(times[_SINCE], now)
-    times[_UNTIL] = now
-    times[_SILENT_FROM] = now + stream.patience[0]
-    reordering = stream.patience[3]
-    if reordering < np.inf and overtaken(stream.slots, stream.timeouts, clock, reordering):
-        times[_BOUND] = min(times[_BOUND], now + reordering)
-    return bool(after_silence or stats[_FLAGS] & stream.halts != 0)
+    if answers > 0:
+        times[_BOUND] = -np.inf  # a timer may have come closer
+    return bool(stats[_FLAGS] & state.halts != 0)
 
 
 @njit(cache=True, nogil=True)
 def _send_queued(
     socket: tuple[int, int, int],
     room: tuple[NDArray[np.uint8], Transmission],
-    stream: Stream,
+    state: ClientState,
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
     """Send the chunks in the queue, as many at once as the frames have room for."""
     descriptor, offset, segments = socket
     frames, transmission = room
-    stats, clock = stream.notes
-    queue, queued = stream.slots[2], stats[_QUEUED]
-    operation, elements, _, _ = stream.chunks
+    stats, clock = state.notes
+    (chunk, doing, queue), timers = state.slots
+    queued = stats[_QUEUED]
+    operation, elements, _, _ = state.chunks
     rows, size = frames.shape
     no_flags, order = np.zeros(rows, np.uint8), np.arange(rows)
     length, nobody = np.full(rows, size, np.int32), np.empty((0, 16), np.uint8)
-    where, message = (stream.slots[0], stream.terms[1][4]), (stream.words, operation, elements)
+    where, message = (chunk, state.terms[1][4]), (state.words, operation, elements)
     sent = 0
     while sent < queued and counts[_ERROR] == 0:
         end = min(queued - sent, rows)
         slots = queue[sent : sent + end]
-        _start(slots, clock[0], stream)
-        fill(frames[:end], stream.head, (slots, no_flags[:end]), where, message)
+        for slot in slots:
+            doing[slot] = _UNDER_WAY
+        start(timers, chunk, slots, clock[0], state.last)
+        fill(frames[:end], state.head, (slots, no_flags[:end]), where, message)
         leaving = Departure(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
         first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission)
         sent += end
@@ -267,38 +261,11 @@ def _send_queued(
     stats[_QUEUED] = queued - sent
     counts[_SENT] += sent
     counts[_WAITING] += sent
-    patience = min(stream.patience[0], stream.patience[1], stream.patience[4])
-    times[_BOUND] = min(times[_BOUND], clock[0] + patience)
+    times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
 
 
 @njit(cache=True, nogil=True)
-def _due(stream: Stream, watch: Watch, times: NDArray[np.float64]) -> bool:
+def _due(state: ClientState, watch: Watch, times: NDArray[np.float64]) -> bool:
     """Whether a timer has run out; before ``times[_BOUND]`` none will."""
-    times[_BOUND] = min(watch.until, _next_deadline(stream.slots))
-    return bool(stream.notes[1][0] >= times[_BOUND])
-
-
-@njit(cache=True, nogil=True)
-def _next_deadline(slots: tuple[NDArray[Any], ...]) -> float:
-    """As ``SlotTimers.next_deadline``."""
-    _, _, _, _, _, resend_at, give_up_at = slots
-    earliest = np.inf
-    for slot in range(len(resend_at)):
-        earliest = min(earliest, resend_at[slot], give_up_at[slot])
-    return earliest
-
-
-@njit(cache=True, nogil=True)
-def _start(slots: NDArray[np.int64], now: float, stream: Stream) -> None:
-    """What ``SlotTimers.start`` does for chunks that wait for nothing but their result."""
-    chunk, state, _, sends, first_sent, resend_at, give_up_at = stream.slots
-    timeouts, last_sent = stream.timeouts
-    last = stream.terms[1][_END_CHUNK] - 1
-    for slot in slots:
-        timeout = stream.patience[4 if chunk[slot] == last else 0]
-        state[slot] = _UNDER_WAY
-        sends[slot] = 1
-        first_sent[slot] = last_sent[slot] = now
-        timeouts[slot] = timeout
-        resend_at[slot] = now + timeout
-        give_up_at[slot] = now + stream.patience[1]
+    times[_BOUND] = min(watch.until, next_deadline(state.slots[1]))
+    return bool(state.notes[1][0] >= times[_BOUND])

@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from innet.allreduce.streaming import Streamer, streamer_of
 from innet.core.errors import MembershipError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
@@ -24,6 +23,7 @@ from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.timers import PROBES
 from innet.transport.memory import MemoryTransport
 from innet.transport.messages import widen_buffers
+from innet.transport.socket_loop import SocketLoop, socket_loop
 from innet.transport.udp import UdpTransport, Watch
 from innet.wire import Endpoint, Flag, Layout, pack
 
@@ -104,10 +104,10 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
     words = rng.integers(-99, 99, 5 * 40 - 3).astype(np.int32)
     end, twin = new_worker(), new_worker()
     with link(segments) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         for each in (end, twin):
             each.start([Segment(ReduceOp.SUM, words)], transport.now())
-        streamer._turn(now := transport.now(), at_once(now))
+        loop._turn(now := transport.now(), at_once(now))
         first = twin.outgoing(now)
         assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in first]
         under_way = set(range(8))
@@ -116,7 +116,7 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
             frames = results_by_chance(rng, chosen, max(under_way))
             for frame in frames:
                 switch.send(frame[HEADERS:].tobytes())
-            streamer._turn(now := transport.now(), at_once(now))
+            loop._turn(now := transport.now(), at_once(now))
             twin.receive(frames, now)
             expected = twin.outgoing(now)
             assert arrived(switch) == [frame[HEADERS:].tobytes() for frame in expected]
@@ -126,7 +126,7 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
             under_way = set(twin._chunk[twin._state == 2].tolist())
             if twin.done:
                 break
-            streamer._turn(now := transport.now(), at_once(now))  # nothing has come
+            loop._turn(now := transport.now(), at_once(now))  # nothing has come
         assert end.done
         assert twin.counters.refused["job"]
         assert twin.counters.refused["checksum"]
@@ -137,13 +137,13 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
 def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
     end = new_worker()
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 9, np.int32))], now := transport.now())
         fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
         for chunk in range(8):
             frame = result(np.random.default_rng(0), chunk, **fields)
             switch.send(frame[0, HEADERS:].tobytes())
-        streamer._turn(now, at_once(now))
+        loop._turn(now, at_once(now))
         sent = transport.now()
         assert end.counters.sent == 9
         assert end.next_deadline() == pytest.approx(sent + 5.0, abs=1.0)
@@ -156,10 +156,10 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
 def test_who_gets_no_answer_gives_up() -> None:
     end = new_worker(Timing(timeout=0.02, max_timeout=0.02, give_up=0.3))
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         with pytest.raises(StalledError, match="sequence 1"):
-            streamer.run(now)
+            loop.run(now)
         assert transport.now() >= now + 0.3
         # What it says it has sent, it has.
         assert len(arrived(switch)) == end.counters.sent == 1 + end.counters.retransmissions > 1
@@ -168,12 +168,12 @@ def test_who_gets_no_answer_gives_up() -> None:
 def test_a_socket_that_is_gone_is_named() -> None:
     end = new_worker()
     with link(True) as (transport, _):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
-        gone = transport.link(end.stream(now).head)._replace(descriptor=-1)
+        gone = transport.link(end.compiled_state(now).head)._replace(descriptor=-1)
         transport.link = lambda _: gone  # type: ignore[method-assign]
         with pytest.raises(NetworkError, match="receiving packets failed"):
-            streamer.run(now)
+            loop.run(now)
 
 
 def answer(switch: socket.socket, chunks, **fields: int) -> None:
@@ -188,12 +188,12 @@ def test_all_results_end_the_wait_for_more() -> None:
     """Sent, slept and taken without a step of Python between."""
     end = new_worker()
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)  # so the first result ends no silence
         late = threading.Timer(0.1, answer, (switch, range(8)))
         late.start()
-        after = streamer._turn(now, Watch(-1, now + 60.0, True))
+        after = loop._turn(now, Watch(-1, now + 60.0, True))
         late.join()
         assert end.done
         assert 0.1 <= after - now < 30.0
@@ -203,7 +203,7 @@ def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
     """And nothing else; the time-out alone would be longer than the worker is patient."""
     end = new_worker(Timing(timeout=60.0, max_timeout=60.0, give_up=20.0, reordering=0.05))
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
 
         def serve() -> None:
@@ -220,7 +220,7 @@ def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
 
         with ThreadPoolExecutor(1) as pool:
             served = pool.submit(serve)
-            streamer.run(now)
+            loop.run(now)
             served.result()
         assert end.done
         assert end.counters.retransmissions == 1
@@ -232,7 +232,7 @@ def test_what_was_lost_at_the_end_is_found_in_compiled_code() -> None:
         replace(TIMING, timeout=60.0, max_timeout=60.0, reordering=0.01, tail_probe=0.02)
     )
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], now := transport.now())
 
         def serve() -> None:
@@ -252,7 +252,7 @@ def test_what_was_lost_at_the_end_is_found_in_compiled_code() -> None:
 
         with ThreadPoolExecutor(1) as pool:
             served = pool.submit(serve)
-            streamer.run(now)
+            loop.run(now)
             served.result()
         assert end.done
 
@@ -273,13 +273,13 @@ def heeds_ctrl_c() -> Iterator[None]:
 def test_ctrl_c_ends_the_wait() -> None:
     end = new_worker()
     with link(True) as (transport, _):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         pressed = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
 
         def run() -> None:
             pressed.start()
-            streamer.run(now)
+            loop.run(now)
 
         with pytest.raises(KeyboardInterrupt):  # wherever a busy machine is by then
             run()
@@ -299,11 +299,11 @@ def test_what_the_switch_says_ends_the_wait() -> None:
             raise MembershipError("somebody is gone")
 
         transport.wait = wait  # type: ignore[method-assign]
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         there.send(b"x")
         with pytest.raises(MembershipError):
-            streamer.run(now)
+            loop.run(now)
         assert heard == [b"x"]
 
 
@@ -311,33 +311,33 @@ def test_packets_end_a_wait_that_they_may_change() -> None:
     """Where somebody is gone, the transport measures how long it has been silent since."""
     end = new_worker()
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)
         told = []
         transport.heard = lambda: told.append(transport.now())  # type: ignore[method-assign]
-        streamer._turn(now, at_once(now))
+        loop._turn(now, at_once(now))
         assert told == []
         answer(switch, [0])
-        after = streamer._turn(now, Watch(-1, now + 60.0, False))
+        after = loop._turn(now, Watch(-1, now + 60.0, False))
         assert len(told) == end.counters.results == 1
         assert after < now + 4.0  # and the time-out is 5 s
 
 
-def test_the_first_results_after_a_silence_are_told_at_once() -> None:
-    """The timers let chunks that were held back in it be sent again soon."""
+def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_back() -> None:
     timing = Timing(timeout=0.05, max_timeout=60.0, give_up=90.0, adaptive=False)
     member = replace(MEMBER, window=16)
     end = SlotClient(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 16, np.int32))], now := transport.now())
-        streamer._turn(now, at_once(now))
+        loop._turn(now, at_once(now))
         again = end.outgoing(now := now + 1.0)
         assert len(again) == PROBES
-        end._timers._timeout[:] = 60.0
+        assert np.isfinite(end._timers.resend_at).sum() == PROBES
+        end._timers.timeout[:] = 60.0
         answer(switch, [0], slot=0, slot_version=0)
-        streamer._turn(now, Watch(-1, now + 60.0, True))
+        loop._turn(now, at_once(now))
         assert end.counters.results == 1
         assert np.isfinite(end._timers.resend_at).sum() == 15
 
@@ -350,16 +350,16 @@ def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None
         SlotClient(layout, member, source=ME, switch=SWITCH, timing=TIMING) for _ in range(2)
     )
     with link(True, layout) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         for each in (end, twin):
             each.start([Segment(ReduceOp.SUM, words)], now := transport.now())
         find = transport.link
         transport.link = lambda head: find(head)._replace(descriptor=-1)  # type: ignore[method-assign]
-        streamer._turn(now, at_once(now))
+        loop._turn(now, at_once(now))
         first = end.counters.sent
         assert 0 < first < 256
         transport.link = find  # type: ignore[method-assign]
-        streamer._turn(now, at_once(now))
+        loop._turn(now, at_once(now))
         assert end.counters.sent == 256
         expected = [frame[HEADERS:].tobytes() for frame in twin.outgoing(now)]
         assert arrived(switch) == expected
@@ -369,16 +369,16 @@ def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
     """As where Python drives, with others who have asked for such sums."""
     end, twin = new_worker(), new_worker()
     with link(True) as (transport, switch):
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         for each in (end, twin):
             each.all_or_none = True
             each.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], transport.now())
-        streamer._turn(now := transport.now(), at_once(now))
+        loop._turn(now := transport.now(), at_once(now))
         twin.outgoing(now)
         fields = {"job": 7, "bitmap": 0b11, "count": 2, "flags": Flag.RESULT | Flag.PARTIAL}
         for chunks in ([3, 5], [0, 1, 2, 4], [6, 7]):
             answer(switch, chunks, **fields)
-            streamer._turn(now := transport.now(), at_once(now))
+            loop._turn(now := transport.now(), at_once(now))
             frames = [result(np.random.default_rng(chunk), chunk, **fields) for chunk in chunks]
             twin.receive(np.concatenate(frames), now)
             assert len(twin.outgoing(now)) == 0
@@ -390,12 +390,12 @@ def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
 
 def test_what_needs_python_between_batches_is_driven_by_it() -> None:
     with link(True) as (transport, _):
-        assert isinstance(streamer_of(new_worker(), transport), Streamer)
+        assert isinstance(socket_loop(new_worker(), transport), SocketLoop)
         for timing in (replace(TIMING, window_control="aimd"), replace(TIMING, partial_after=1.0)):
-            assert streamer_of(new_worker(timing), transport) is None
+            assert socket_loop(new_worker(timing), transport) is None
         faulty = FaultyTransport(transport, Faults(loss=0.1), np.random.default_rng(0))
-        assert streamer_of(new_worker(), faulty) is None
-        assert streamer_of(new_worker(), MemoryTransport(lambda batch: batch, [1])) is None
+        assert socket_loop(new_worker(), faulty) is None
+        assert socket_loop(new_worker(), MemoryTransport(lambda batch: batch, [1])) is None
 
 
 @pytest.mark.parametrize("segments", [False, True])
@@ -425,9 +425,9 @@ def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
             return Watch(-1, now - late.pop(), True) if late else watch(now)
 
         monkeypatch.setattr(transport, "watch", watched)
-        streamer = streamer_of(end, transport)
+        loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.arange(5, dtype=np.int32))], transport.now())
-        running = pool.submit(streamer.run, transport.now())
+        running = pool.submit(loop.run, transport.now())
         time.sleep(2.0)
         switch.send(answer[0, HEADERS:].tobytes())
         running.result()

@@ -139,7 +139,7 @@ def bench(
     document = open_document(program)
     loaded, control = program_in(document, program), read_commands(commands)
     if capture is None:
-        packets = benching.guided_packets(loaded, count, seed)
+        packets = benching.fuzzed_packets(loaded, count, seed)
     else:
         packets = benching.captured_packets(Input(capture, port), count)
     result = switch_bench.watch(err, benching.measure(document, loaded, packets, control, batch))
@@ -177,8 +177,8 @@ def explain(
 ) -> None:
     """Show what is in a program and what engines make of it, or the way of packets through it."""
     from innet.cli import switch_explain
+    from innet.switch.inspect import emitted_source
     from innet.tools import explain as explaining
-    from innet.tools.explain import emitted_source
     from innet.tools.files import open_program, read_commands
     from innet.tools.replay import Input
 

@@ -3,12 +3,23 @@
 It knows nothing of innet's own packet format: a program says what bytes mean. ``Switch`` is the way
 in; ``ir`` is the typed form of a program, which two engines run: one that interprets it packet by
 packet, and one that compiles it.
+
+Tools use what is exported here, ``ir`` (with ``ir.text`` and ``ir.tree``), ``trace`` and
+``inspect`` alone.
 """
 
 from __future__ import annotations
 
 from innet.switch.engine import Statistics, SwitchState
-from innet.switch.frontend.loader import load_program
-from innet.switch.switch import EngineName, Switch
+from innet.switch.frontend.loader import load_program, read_document
+from innet.switch.switch import EngineName, Switch, unsupported
 
-__all__ = ["EngineName", "Statistics", "Switch", "SwitchState", "load_program"]
+__all__ = [
+    "EngineName",
+    "Statistics",
+    "Switch",
+    "SwitchState",
+    "load_program",
+    "read_document",
+    "unsupported",
+]

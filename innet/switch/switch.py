@@ -103,6 +103,11 @@ def _engine_class(name: str) -> type[Engine]:
     raise UnknownNameError("switch engine", name, ("jit", "interpret"))
 
 
+def unsupported(program: ir.Program, engine: EngineName) -> list[str]:
+    """What ``program`` uses that an engine does not have, each with where it is used."""
+    return _engine_class(engine).unsupported(program)
+
+
 def _generator(seed: int) -> np.random.Generator:
     try:
         return np.random.default_rng(seed)

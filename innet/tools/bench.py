@@ -22,9 +22,7 @@ import numpy as np
 from innet.bmv2 import simple_switch
 from innet.core.errors import InputError, MissingToolError, ProgramError
 from innet.core.packets import PacketBatch
-from innet.switch import EngineName, Switch, SwitchState, ir
-from innet.switch.interpreter.engine import InterpretEngine
-from innet.switch.jit import JitEngine
+from innet.switch import EngineName, Switch, SwitchState, ir, unsupported
 from innet.tools.captures import merged
 from innet.tools.files import Commands
 from innet.tools.fuzz import Fuzzer
@@ -95,11 +93,11 @@ class Measured:
     """Packets that left for each that came, on the interpreter."""
 
 
-def guided_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
+def fuzzed_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
     """Random packets for which the parser goes ways that the program foresees."""
     rng = np.random.default_rng(seed)
-    guide = Fuzzer(program, rng)
-    distinct = [(int(rng.integers(_PORTS)), guide.packet()) for _ in range(min(count, _DISTINCT))]
+    fuzzer = Fuzzer(program, rng)
+    distinct = [(int(rng.integers(_PORTS)), fuzzer.packet()) for _ in range(min(count, _DISTINCT))]
     return [distinct[i % len(distinct)] for i in range(count)]
 
 
@@ -141,13 +139,13 @@ def measure(
     ]
     rates: list[Rate] = []
     start = None
-    if refused := JitEngine.unsupported(program):
+    if refused := unsupported(program, "jit"):
         rates.append(Rate("jit", 0, None, f"refuses the program: {refused[0]}"))
     else:
         start = _start(document)
         rates.append(_built_in(_ready(program, "jit", commands), "jit", batches))
     yield rates[-1]
-    if refused := InterpretEngine.unsupported(program):
+    if refused := unsupported(program, "interpret"):
         rates.append(Rate("interpret", 0, None, f"refuses the program: {refused[0]}"))
         switch = _ready(program, "jit", commands)
     else:
@@ -155,8 +153,8 @@ def measure(
         few = [PacketBatch.from_packets(packets[i : i + 64]) for i in range(0, len(packets), 64)]
         rates.append(_interpreted(switch, few))
     yield rates[-1]
-    guide = _ready(program, "jit" if start else "interpret", commands)
-    rates.append(_simple_switch(document, packets[:_MOST_FOR_BMV2], commands, guide))
+    reference = _ready(program, "jit" if start else "interpret", commands)
+    rates.append(_simple_switch(document, packets[:_MOST_FOR_BMV2], commands, reference))
     yield rates[-1]
     statistics = switch.statistics
     answered = statistics.packets_out / max(1, statistics.packets_in)
@@ -196,13 +194,13 @@ def _simple_switch(
     document: Mapping[str, Any],
     packets: Sequence[tuple[int, bytes]],
     commands: Commands,
-    guide: Switch,
+    reference: Switch,
 ) -> Rate:
-    """``guide``: tells by which ports packets leave; what has none is lost in simple_switch."""
+    """``reference``: tells by which ports packets leave; what has none is lost in simple_switch."""
     try:
         name = f"simple_switch {simple_switch.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
-        ports = {port for port, _ in guide.process(packets)}
+        ports = {port for port, _ in reference.process(packets)}
         answer = simple_switch.run(document, list(packets), lines, ports=ports)
     except (MissingToolError, InputError) as error:  # it is not there, or of no use
         return Rate("simple_switch", 0, None, str(error))

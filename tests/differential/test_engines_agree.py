@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.engines import agree, check_random_traffic
-from support.guided import Fuzzer
 from support.large_program import large_program
+from support.state_fuzzer import StateFuzzer
 
 from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
@@ -50,7 +50,7 @@ def test_few_entries_in_trees(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_more_in_registers_than_their_width() -> None:
     """Whoever writes to ``Switch.registers`` may leave it there; emitted code relies on ranges."""
     program = load_program(FOLDER / "fuzz_registers.json")
-    guide = Fuzzer(program, np.random.default_rng(0))
+    fuzzer = StateFuzzer(program, np.random.default_rng(0))
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
     random = np.random.default_rng(1)
@@ -58,7 +58,7 @@ def test_more_in_registers_than_their_width() -> None:
         for cells in zip(*(state.registers for state in states), strict=True):
             top = np.iinfo(cells[0].dtype).max
             cells[0][:] = cells[1][:] = random.integers(0, top, cells[0].shape, cells[0].dtype)
-        batch = PacketBatch.from_packets(guide.packets(100))
+        batch = PacketBatch.from_packets(fuzzer.packets(100))
         assert jit.process(batch).to_packets() == interpret.process(batch).to_packets()
         agree(*states)
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from support import fuzz
 from support.fuzz_commands import Controller, outcome
+from support.state_fuzzer import StateFuzzer
 
 from innet import programs
 from innet.core.packets import PacketBatch
 from innet.switch import Switch, load_program
-from innet.tools.fuzz import Fuzzer
 
 COUNT = int(os.environ.get("INNET_MANGLED_PACKETS", "6000"))
 NAMES = ["slots-64", "fuzz_stacks", "fuzz_parser", "fuzz_varbit", "fuzz_ends", "fuzz_profiles"]
@@ -28,9 +28,9 @@ INTERPRETED = 250
 pytestmark = pytest.mark.timeout(0 if COUNT > 6000 else 300)
 
 
-def batches(guide: Fuzzer, rng: np.random.Generator, count: int) -> Iterator[PacketBatch]:
+def batches(fuzzer: StateFuzzer, rng: np.random.Generator, count: int) -> Iterator[PacketBatch]:
     """Packets of 0 .. ``LONGEST`` bytes: random ones, and such that fit the program, mangled."""
-    pool = [guide.packet() for _ in range(200)]
+    pool = [fuzzer.packet() for _ in range(200)]
     for start in range(0, count, BATCH):
         size = min(BATCH, count - start)
         data = rng.integers(0, 256, (size, LONGEST), np.uint8)
@@ -53,12 +53,12 @@ def test_nothing_stops_the_engines(name):
     document = programs.find("slots", 64).json() if name == "slots-64" else fuzz.document(name)
     program = load_program(document)
     rng = np.random.default_rng(list(name.encode()))
-    guide = Fuzzer(program, rng)
+    fuzzer = StateFuzzer(program, rng)
     interpreted, compiled = Switch(program, "interpret"), Switch(program, "jit")
-    for command, _ in Controller(interpreted, guide, rng, fuzz.PORTS).run(60):
+    for command, _ in Controller(interpreted, fuzzer, rng, fuzz.PORTS).run(60):
         outcome(compiled, command)
     seen = left = 0
-    for batch in batches(guide, rng, COUNT // len(NAMES)):
+    for batch in batches(fuzzer, rng, COUNT // len(NAMES)):
         rows = np.arange(min(len(batch), INTERPRETED)) if seen == 0 else np.arange(0)
         first, rest = batch.take(rows), batch.take(np.arange(len(rows), len(batch)))
         expected = interpreted.process_batch(first).to_packets()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.state_fuzzer import StateFuzzer, number
 
 from innet.core.packets import PacketBatch
 from innet.switch import ir
@@ -20,7 +21,6 @@ from innet.switch.engine import SwitchState
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.tools.fuzz import Fuzzer, number
 
 PROGRAM = load_program(Path(__file__).parents[1] / "programs/jit_wide.json")
 HEADER = next(i for i, header in enumerate(PROGRAM.headers) if header.name == "x")
@@ -126,7 +126,7 @@ def test_random_expressions(seed: int) -> None:
     rng = np.random.default_rng([seed, 77])
     program = with_assignments(rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
-    Fuzzer(program, rng).registers(states)
+    StateFuzzer(program, rng).registers(states)
     engines = (InterpretEngine(program, states[0]), JitEngine(program, states[1]))
     packets = [(0, packet(rng)) for _ in range(300)]
     expected, got = (

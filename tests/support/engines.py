@@ -9,7 +9,7 @@ from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from support.guided import Fuzzer
+from support.state_fuzzer import StateFuzzer
 
 
 def check_random_traffic(
@@ -24,22 +24,22 @@ def check_random_traffic(
     Returns the interpreter's state after it.
     """
     rng = np.random.default_rng([seed, 1])
-    guide = Fuzzer(program, rng)
+    fuzzer = StateFuzzer(program, rng)
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
     interpret, jit = InterpretEngine(program, states[0]), JitEngine(program, states[1])
     for _ in range(rounds):
-        guide.fill(states, entries=12)
-        guide.registers(states)
+        fuzzer.fill(states, entries=12)
+        fuzzer.registers(states)
         for state in states:
             state.clock += 1000
         for size in (1, largest):
-            packets = guide.packets(size)
+            packets = fuzzer.packets(size)
             expected = interpret.process(PacketBatch.from_packets(packets))
             got = jit.process(PacketBatch.from_packets(packets))
             assert got.to_packets() == expected.to_packets()
             np.testing.assert_array_equal(got.origin, expected.origin)
             agree(*states)
-        guide.delete_some(states)
+        fuzzer.delete_some(states)
     return states[0]
 
 

@@ -18,8 +18,8 @@ from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.tools.fuzz import Fuzzer
 from support.fuzz_commands import Controller, outcome
+from support.state_fuzzer import StateFuzzer
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("fuzz_*.json"))
@@ -59,21 +59,23 @@ def make_case(name: str, seed: int, packets: int, rounds: int = 4) -> Case:
     """``packets`` packets in as many ``rounds``, with commands before each."""
     program = load_program(document(name))
     rng = np.random.default_rng([seed, *name.encode()])
-    guide = Fuzzer(program, rng)
+    fuzzer = StateFuzzer(program, rng)
     model = Switch(program, "interpret")
-    controller = Controller(model, guide, rng, PORTS)
+    controller = Controller(model, fuzzer, rng, PORTS)
     made = []
     for i in range(rounds):
         commands = controller.run(60 if i == 0 else 20)
-        some = _packets(guide, rng, model, packets // rounds)
+        some = _packets(fuzzer, rng, model, packets // rounds)
         made.append(Round(commands, some))
     return Case(name, seed, made)
 
 
-def _packets(guide: Fuzzer, rng: np.random.Generator, model: Switch, count: int) -> list[Packet]:
-    guide.members = [sorted(each) for each in model.state.value_sets]
-    made = [guide.damaged(guide.packet()) for _ in range(count - 2)]
-    made += [b"", guide.packet().ljust(10_000, b"\x5a")]
+def _packets(
+    fuzzer: StateFuzzer, rng: np.random.Generator, model: Switch, count: int
+) -> list[Packet]:
+    fuzzer.members = [sorted(each) for each in model.state.value_sets]
+    made = [fuzzer.damaged(fuzzer.packet()) for _ in range(count - 2)]
+    made += [b"", fuzzer.packet().ljust(10_000, b"\x5a")]
     rng.shuffle(made)
     return [(int(rng.integers(0, PORTS)), data) for data in made]
 

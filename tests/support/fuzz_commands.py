@@ -13,8 +13,8 @@ import numpy as np
 
 from innet.core.errors import ControlError
 from innet.switch import Switch, ir
-from innet.tools.fuzz import Fuzzer, number
 from support.fuzz_profiles import ProfileCommands
+from support.state_fuzzer import StateFuzzer, number
 
 SESSIONS, GROUPS, RIDS = 6, 5, 6
 
@@ -22,8 +22,10 @@ SESSIONS, GROUPS, RIDS = 6, 5, 6
 class Controller:
     """Makes commands for ``switch``; ``ports`` is how many ports replication may name."""
 
-    def __init__(self, switch: Switch, guide: Fuzzer, rng: np.random.Generator, ports: int) -> None:
-        self.switch, self.guide, self.rng, self.ports = switch, guide, rng, ports
+    def __init__(
+        self, switch: Switch, fuzzer: StateFuzzer, rng: np.random.Generator, ports: int
+    ) -> None:
+        self.switch, self.fuzzer, self.rng, self.ports = switch, fuzzer, rng, ports
         program = switch.program
         self.program = program
         self._tables = [each for each in program.tables if each.keys and not each.immutable]
@@ -103,10 +105,10 @@ class Controller:
         return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
     def keys(self, table: ir.Table) -> str:
-        return " ".join(key_text(self.guide._match(key)) for key in table.keys)
+        return " ".join(key_text(self.fuzzer._match(key)) for key in table.keys)
 
     def _action(self, table: ir.Table) -> tuple[str, str]:
-        entry = self.guide._action(table.actions)
+        entry = self.fuzzer._action(table.actions)
         return self.program.actions[entry.action].name, " ".join(map(hex, entry.arguments))
 
     def _handle(self, table: ir.Table) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from innet.switch import ir
 from innet.switch.state.tables import Generation, TableState
-from support.guided import number
+from support.state_fuzzer import number
 
 KIND = ir.MatchKind
 

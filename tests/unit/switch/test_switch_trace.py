@@ -7,7 +7,7 @@ from string import Formatter
 
 import numpy as np
 import pytest
-from support.guided import Fuzzer
+from support.state_fuzzer import StateFuzzer
 from support.switch_cases import PROGRAMS, program
 
 from innet import programs
@@ -58,14 +58,14 @@ def test_tracing_changes_nothing(name, monkeypatch):
         "innet.switch.interpreter.engine.MAX_LOOPS", 8
     )  # some programs go on forever
     loaded = load_program(program(name))
-    guide = Fuzzer(loaded, np.random.default_rng(7))
+    fuzzer = StateFuzzer(loaded, np.random.default_rng(7))
     states = [SwitchState(loaded, np.random.default_rng(0)) for _ in range(2)]
-    guide.fill(states, entries=12)
-    guide.registers(states)
+    fuzzer.fill(states, entries=12)
+    fuzzer.registers(states)
     trace = Trace(loaded)
     plain, traced = InterpretEngine(loaded, states[0]), InterpretEngine(loaded, states[1], trace)
     told = []
-    for port, data in guide.packets(150):
+    for port, data in fuzzer.packets(150):
         batch = PacketBatch.from_packets([(port, data)])
         expected = plain.process(batch).to_packets()
         assert traced.process(batch).to_packets() == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.engines import agree
-from support.guided import Fuzzer
+from support.state_fuzzer import StateFuzzer
 
 from innet.core.errors import InputError, UnsupportedError
 from innet.core.packets import PacketBatch
@@ -156,21 +156,21 @@ def run_inline(engine: JitEngine, memory: PacketBatch, packets: list[tuple[int, 
 @pytest.mark.parametrize("name", ["jit_tables", "jit_runs"])
 def test_inline_in_compiled_code(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.json")
-    guide = Fuzzer(program, np.random.default_rng(3))
+    fuzzer = StateFuzzer(program, np.random.default_rng(3))
     memory = PacketBatch(
         np.zeros((64, 10_000), np.uint8), np.zeros(64, np.int32), np.zeros(64, np.int32)
     )
     (state, engine), (other, reference) = made(program), made(program)
     for _ in range(4):
-        guide.fill([state, other], entries=12)
-        packets = guide.packets(60)
+        fuzzer.fill([state, other], entries=12)
+        packets = fuzzer.packets(60)
         sent, _ = run_inline(engine, memory, packets)
         other.clock = 77
         assert sent == reference.process(PacketBatch.from_packets(packets)).to_packets()
         assert state.clock == 77
         agree(state, other)
     assert state.statistics == other.statistics
-    packets = guide.packets(5)  # and by either way in turns
+    packets = fuzzer.packets(5)  # and by either way in turns
     batches = [each.process(PacketBatch.from_packets(packets)) for each in (engine, reference)]
     assert batches[0].to_packets() == batches[1].to_packets()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.guided import Fuzzer
+from support.state_fuzzer import StateFuzzer
 
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
@@ -81,20 +81,20 @@ def test_a_packet_that_grows_without_end_is_dropped() -> None:
 
 
 @pytest.fixture
-def engines() -> tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer]:
+def engines() -> tuple[list[SwitchState], InterpretEngine, JitEngine, StateFuzzer]:
     program = load_program(PROGRAMS / "jit_copies.json")
-    guide = Fuzzer(program, np.random.default_rng(3))
+    fuzzer = StateFuzzer(program, np.random.default_rng(3))
     states = [SwitchState(program, np.random.default_rng(0)) for _ in range(2)]
-    guide.fill(states, entries=12)
-    return states, InterpretEngine(program, states[0]), JitEngine(program, states[1]), guide
+    fuzzer.fill(states, entries=12)
+    return states, InterpretEngine(program, states[0]), JitEngine(program, states[1]), fuzzer
 
 
 def test_packets_of_a_batch_do_not_know_of_each_other(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, StateFuzzer],
 ) -> None:
     """However they are cut into batches, and in which order, each leads to the same."""
-    _, _, jit, guide = engines
-    packets = [(port, data) for port, data in guide.packets(150) if data[:1] < b"\x0c"]
+    _, _, jit, fuzzer = engines
+    packets = [(port, data) for port, data in fuzzer.packets(150) if data[:1] < b"\x0c"]
     packets = [each for each in packets if each[1] and each[1][0] & 15 not in (6, 14)]
     assert len(packets) > 20
     alone = [jit.process(PacketBatch.from_packets([each])).to_packets() for each in packets]
@@ -107,27 +107,27 @@ def test_packets_of_a_batch_do_not_know_of_each_other(
 
 
 def test_mirror_sessions_change_between_batches(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, StateFuzzer],
 ) -> None:
-    states, interpret, jit, guide = engines
+    states, interpret, jit, fuzzer = engines
     seen = set()
     for _ in range(6):
-        guide.fill(states, entries=0)
-        batch = PacketBatch.from_packets(guide.packets(40))
+        fuzzer.fill(states, entries=0)
+        batch = PacketBatch.from_packets(fuzzer.packets(40))
         sent = jit.process(batch).to_packets()
         assert sent == interpret.process(batch).to_packets()
         seen.add(states[1].statistics.cloned)
         for state in states:
             for session in list(state.replication.sessions):
                 state.replication.delete_session(session)
-        batch = PacketBatch.from_packets(guide.packets(10))
+        batch = PacketBatch.from_packets(fuzzer.packets(10))
         assert jit.process(batch).to_packets() == interpret.process(batch).to_packets()
         assert states[0].statistics == states[1].statistics
     assert len(seen) == 6
 
 
 def test_a_batch_of_nothing(
-    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, Fuzzer],
+    engines: tuple[list[SwitchState], InterpretEngine, JitEngine, StateFuzzer],
 ) -> None:
     _, _, jit, _ = engines
     for batch in (

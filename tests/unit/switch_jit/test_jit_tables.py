@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import njit
-from support.guided import number
+from support.state_fuzzer import number
 from support.tables import random_match, table_of
 
 from innet.core.errors import ControlError

@@ -41,7 +41,7 @@ def started(monkeypatch):
 def measure(name, count=300, commands=NONE, batch=100):
     document = program(name)
     loaded = load_program(document)
-    packets = bench.guided_packets(loaded, count, seed=1)
+    packets = bench.fuzzed_packets(loaded, count, seed=1)
     *rates, last = bench.measure(document, loaded, packets, commands, batch)
     assert tuple(rates) == last.rates
     return last
@@ -89,7 +89,7 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
     assert result.rates[-1] == bench.Rate("simple_switch 1.2.3", 120, 2.0)
     assert given["commands"] == ["mc_mgrp_create 1"]
     loaded = load_program(given["document"])
-    assert given["packets"] == bench.guided_packets(loaded, 120, seed=1)
+    assert given["packets"] == bench.fuzzed_packets(loaded, 120, seed=1)
     monkeypatch.setattr("innet.bmv2.simple_switch.run", lambda *_, **__: Reference({}, {}, 0.0))
     assert "fewer than two packets" in measure("tools_clock", 10).rates[-1].note
 
@@ -123,9 +123,9 @@ def test_what_the_state_takes():
     assert state.counters == 2 * 8 * (256 + 1024)
 
 
-def test_guided_packets_repeat(monkeypatch):
+def test_fuzzed_packets_repeat(monkeypatch):
     monkeypatch.setattr(bench, "_DISTINCT", 3)
-    packets = bench.guided_packets(load_program(program("jit_parser")), 7, seed=0)
+    packets = bench.fuzzed_packets(load_program(program("jit_parser")), 7, seed=0)
     assert packets == [*packets[:3], *packets[:3], packets[0]]
     assert len(set(packets)) == 3
 

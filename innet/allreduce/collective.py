@@ -29,7 +29,7 @@ from innet.codecs import (
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
-from innet.core.settings import Engine
+from innet.core.settings import Engine, default_program
 from innet.core.threads import OneAtATime, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
@@ -48,10 +48,14 @@ class Collective(NotCopyable):
         codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``.
         layers: shapes of the model's layers, or their numbers of elements, in the order of the
             gradient, for codecs that treat each by itself; one layer if None.
-        program: name of a shipped P4 program.
+        program: name of a shipped P4 program; by default slots on one switch, and tree on a
+            topology of several.
         values_per_packet: int32 values in each packet; the program is compiled for some numbers.
-        racks: switches that the workers are spread over, for programs that know several levels.
-        depth: levels of switches, likewise.
+        topology: name of a network, with or without options: "star", "tree:racks=4,depth=3",
+            "leaf-spine", "fat-tree:ports=6", ...; by default as the program needs it.
+        racks: switches that the workers are spread over, of a tree or a leaf-spine.
+        depth: levels of switches, of a tree.
+        ports: of each switch, of a fat-tree.
         engine: "jit" or "interpret": how the built-in switches run the program.
         framing: "udp" or "raw" (Ethernet with an EtherType of its own).
         window: chunks of a worker under way at once, a power of two; by default all slots of the
@@ -86,10 +90,12 @@ class Collective(NotCopyable):
         workers: int = 4,
         codec: CodecSpec = "dense",
         layers: ModelLayers | None = None,
-        program: str = "slots",
+        program: str | None = None,
         values_per_packet: int = 64,
+        topology: str | None = None,
         racks: int | None = None,
         depth: int | None = None,
+        ports: int | None = None,
         engine: Engine = "jit",
         framing: Framing = "udp",
         window: int | None = None,
@@ -106,6 +112,7 @@ class Collective(NotCopyable):
             "the window": window,
             "the number of racks": racks,
             "the depth": depth,
+            "the number of ports": ports,
             "the number of threads": threads,
         }
         for name, number in sizes.items():
@@ -114,11 +121,16 @@ class Collective(NotCopyable):
         if check_integer(attempts, "the number of attempts") < 1:
             raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
         check_conditions(faults, timing)
-        plan = make_plan(
-            program,
-            values_per_packet,
-            Request(workers=workers, window=window, framing=framing, racks=racks, depth=depth),
+        request = Request(
+            workers=workers,
+            window=window,
+            framing=framing,
+            topology=topology,
+            racks=racks,
+            depth=depth,
+            ports=ports,
         )
+        plan = make_plan(program or default_program(topology), values_per_packet, request)
         self.workers = workers
         self.program = plan.switches[0].program.name
         self.engine = engine
@@ -353,13 +365,15 @@ class Collective(NotCopyable):
 def all_reduce(
     gradients: Iterable[NDArray[np.float32]],
     codec: CodecSpec = "dense",
-    program: str = "slots",
+    program: str | None = None,
     engine: Engine = "jit",
     *,
     layers: ModelLayers | None = None,
     values_per_packet: int = 64,
+    topology: str | None = None,
     racks: int | None = None,
     depth: int | None = None,
+    ports: int | None = None,
     framing: Framing = "udp",
     window: int | None = None,
     faults: Faults | None = None,
@@ -391,8 +405,10 @@ def all_reduce(
         layers=layers,
         program=program,
         values_per_packet=values_per_packet,
+        topology=topology,
         racks=racks,
         depth=depth,
+        ports=ports,
         engine=engine,
         framing=framing,
         window=window,

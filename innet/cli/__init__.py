@@ -21,7 +21,7 @@ _LAST_WORDS = {INTERRUPTED: "interrupted.", TERMINATED: "terminated."}
 
 
 def main() -> None:
-    """Run the command line; exit status 0 on success, 1 on an innet error, 2 on wrong usage."""
+    """Run the command line; exit status 0 on success, 1 on a failure, 2 on wrong usage."""
     with _terminated_like_interrupted() as terminations:
         status = _status()
         if status == INTERRUPTED and terminations:
@@ -81,7 +81,9 @@ def _status() -> int:
         elif error.errno is None:  # a library's own, such as one that finds its parts no more
             _say(f"error: {error}")
         elif not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
-            _say(f"error: cannot write the output: {error.strerror or error}.")
+            from innet.core.errors import OutputError
+
+            _say(f"error: {OutputError.of('the output', error)}")
         return 1
 
 

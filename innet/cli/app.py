@@ -4,46 +4,104 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from innet import __version__
-from innet.cli import (
-    allreduce,
-    demo,
-    doctor,
-    experiment,
-    folder_advice,
-    net,
-    p4,
-    report,
-    reproduce,
-    switch,
-    train,
-)
+from innet.cli import allreduce, codecs, doctor, experiments, folder_advice, net, p4, switch
 from innet.cli.output import say_error
-from innet.core.errors import InnetError
+from innet.core.errors import (
+    CompositionError,
+    DivergedError,
+    InnetError,
+    InputError,
+    OutputError,
+)
+
+USAGE = 2  # exit status where what was typed cannot be used; as Typer has it
+FAILED = 1
+
+# For --help: commands to try, and a page of docs/.
+_EXAMPLES: dict[str, tuple[str, str]] = {
+    "demo": ("innet demo", "guide"),
+    "train": ("innet train --codec topk:ratio=0.05 --codec qsgd --seeds 3", "training"),
+    "reproduce": ("innet reproduce gtopk --quick", "results"),
+    "allreduce": ("innet allreduce --codec lhc --density 0.01 --topology leaf-spine", "guide"),
+    "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
+    "codecs": ("innet codecs --json", "codecs"),
+    "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
+    "doctor": ("innet doctor", "guide"),
+    "experiment throughput": ("innet experiment throughput -w 2 -w 8 -c dense -c lhc", "measured"),
+    "p4 list": ("innet p4 list", "slots"),
+    "p4 export": ("innet p4 export slots-64 -o slots.json", "slots"),
+    "p4 compile": ("innet p4 compile mine.p4 -D VALUES=64", "extending"),
+    "p4 check": ("innet p4 check slots-64 --stages", "check"),
+    "switch stf": ("innet switch stf slots-32 p4/examples/two-workers.stf", "switch"),
+    "switch replay": ("innet switch replay mine.json p0_in.pcap --out replayed", "switch"),
+    "switch bench": ("innet switch bench slots-64", "switch"),
+    "switch explain": ("innet switch explain slots-32", "switch"),
+    "switch run": ("sudo innet switch run slots-64 -i 1@eth0 -i 2@eth1", "switch"),
+    "switch serve": ("innet switch serve --listen 0.0.0.0:48879 --key-file key", "service"),
+    "switch top": ("innet switch top 10.0.0.1:48879 --key-file key", "service"),
+}
+
+
+class _PlainFlags:
+    """Of commands whose ``--help`` says no type behind flags."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of Typer's class
+        for each in params:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    """A command that does something."""
+
+
+class _Group(_PlainFlags, TyperGroup):
+    """A command that has others."""
+
 
 app = typer.Typer(
     name="innet",
+    cls=_Group,
     help="Gradients compressed by workers, summed by P4 switch programs, decoded by workers.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("reproduce")(reproduce.reproduce)
+app.command("demo")(experiments.demo)
+app.command("train")(experiments.train)
+app.command("reproduce")(experiments.reproduce)
 app.command("allreduce")(allreduce.allreduce)
 app.command("net")(net.net)
-app.command("codecs")(allreduce.codecs)
-app.command("report")(report.report)
+app.command("codecs")(codecs.codecs)
+app.command("report")(experiments.report)
 app.command("doctor")(doctor.doctor)
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(p4.app, name="p4")
-app.add_typer(switch.app, name="switch")
+app.add_typer(experiments.experiment_app, name="experiment", cls=_Group)
+app.add_typer(p4.app, name="p4", cls=_Group)
+app.add_typer(switch.app, name="switch", cls=_Group)
+
+
+def _completed(commands: list[Any], prefix: str = "") -> None:
+    """Every command gets its class and its examples."""
+    for each in commands:
+        name = each.name or each.callback.__name__
+        example, page = _EXAMPLES[prefix + name]
+        each.cls = _Command
+        each.epilog = f"Example: `{example}`\n\nMore: docs/{page}.md"
+
+
+_completed(app.registered_commands)
+for _each in app.registered_groups:
+    assert _each.typer_instance is not None
+    _completed(_each.typer_instance.registered_commands, f"{_each.name} ")
 
 
 def _version(value: bool) -> None:
@@ -70,10 +128,17 @@ def run() -> int:
         app()
     except InnetError as error:
         say_error(f"{error}\n{folder_advice()}".rstrip())
-        return 1
+        return status_of(error)
     except MemoryError as error:
         say_error(f"the memory does not suffice ({str(error) or 'no more said'}); choose less.")
-        return 1
+        return FAILED
     except SystemExit as stop:  # Typer's way to end, well or not
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return 0
+
+
+def status_of(error: InnetError) -> int:
+    """The exit status: 2 where what was typed cannot be used, 1 where a run failed."""
+    if isinstance(error, DivergedError | OutputError):
+        return FAILED
+    return USAGE if isinstance(error, InputError | CompositionError) else FAILED

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from innet.cli.allreduce import with_parameters
+from innet.cli.experiments import show
 from innet.cli.options import (
-    CodecOption,
-    ConfigOption,
-    DensityOption,
-    DepthOption,
-    EngineOption,
-    InputOption,
+    OUT_DIR,
     JsonOption,
     OutputOption,
-    PartialAfterOption,
-    ProgramOption,
-    RacksOption,
-    SeedOption,
-    SetOption,
-    ValuesOption,
-    WorkersOption,
+    completing,
+    models,
+    read_settings,
+    with_settings,
 )
-from innet.core.errors import InputError, UnknownNameError
+from innet.cli.output import err, out, say_error, say_json
+from innet.core.errors import InnetError, InputError
+from innet.core.settings import MininetSettings, SwitchKind, TrainSettings
+from innet.core.waiting import PATIENCE
 
-_TOPOLOGIES = ("star", "tree", "fat-tree", "dumbbell")
+if TYPE_CHECKING:
+    from innet.mininet.allreduce import NetResult
+    from innet.mininet.settings import NetSettings
 
 # Parameters that say something of a network for a program of one's own; the others, of all-reduces.
 _OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "pcap", "cli"}
 _ONLY_BMV2 = {"simple_switch", "thrift_port", "log_level"}
 _ONLY_TRAINING = {"model", "epochs", "out_dir"}
-_NO_TRAINING = {"size", "density", "input_files", "rounds", "output"}
+_NO_TRAINING = {"size", "density", "input", "rounds", "output"}
+_HOW_TO_LOOK = (
+    "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "
+    "switch s1 in the words of simple_switch_CLI; `help` lists what else there is; `exit` takes "
+    "the network down."
+)
 
 
+@with_settings(MininetSettings, without=("job", "delay"))
 def net(
+    settings: MininetSettings,
     context: typer.Context,
     *,
-    topology: Annotated[
-        str,
-        typer.Option(
-            "--topology",
-            help="star: all at one switch; tree: racks below a root; fat-tree: of --ports ports; "
-            "dumbbell: two switches, two jobs; or with --p4 a file in the JSON of p4lang's "
-            "tutorials. All but the star run --program tree, unless told otherwise.",
-        ),
-    ] = "star",
     p4: Annotated[
         Path | None,
         typer.Option(help="Your own program, P4 or BMv2 JSON: no all-reduce, but --cli."),
@@ -57,88 +55,21 @@ def net(
         Path | None,
         typer.Option("--commands", help="With --p4: control plane, simple_switch_CLI's commands."),
     ] = None,
-    switch: Annotated[
-        str | None, typer.Option(help="builtin or bmv2 (simple_switch). [default: builtin]")
-    ] = None,
-    workers: WorkersOption = None,
-    codec: CodecOption = None,
-    codec_parameters: SetOption = None,
-    program: ProgramOption = None,
-    racks: RacksOption = None,
-    depth: DepthOption = None,
-    ports: Annotated[
-        int | None, typer.Option(help="Of each switch of a fat-tree. [default: 4]")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Jobs at once, of --workers each. [default: 1; of a dumbbell: 2]"),
-    ] = None,
-    values_per_packet: ValuesOption = None,
-    window: Annotated[
-        int | None,
-        typer.Option(help="Packets of a worker under way. [default: all slots; bmv2: 64]"),
-    ] = None,
-    framing: Annotated[str | None, typer.Option(help="udp or raw Ethernet. [default: udp]")] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Elements of each gradient. [default: 100000]")
-    ] = None,
-    density: DensityOption = None,
-    input_files: InputOption = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="All-reduces, one after the other. [default: 1]")
-    ] = None,
-    seed: SeedOption = None,
-    loss: Annotated[
-        float | None, typer.Option(help="Share of packets lost at the workers. [default: 0]")
-    ] = None,
-    duplicate: Annotated[
-        float | None, typer.Option(help="Share of packets that travel twice. [default: 0]")
-    ] = None,
-    reorder: Annotated[
-        float | None, typer.Option(help="Share of packets held back. [default: 0]")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Of every link, Mbit/s. [default: no limit]")
-    ] = None,
-    delay: Annotated[
-        float | None, typer.Option(help="Of every link, one way, ms. [default: 0]")
-    ] = None,
-    delay_by: Annotated[
-        str | None,
-        typer.Option(help="netem or workers. [default: netem, where the kernel has it]"),
-    ] = None,
-    engine: EngineOption = None,
-    simple_switch: Annotated[
-        Path | None, typer.Option(help="BMv2's executable. [default: the one on PATH]")
-    ] = None,
-    thrift_port: Annotated[
-        int | None, typer.Option(help="Of simple_switch's control plane. [default: 9090]")
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="Of simple_switch: off, trace, ... [default: off]")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds until a packet is repeated. [default: 0.2]")
-    ] = None,
-    give_up: Annotated[
-        float | None, typer.Option(help="Seconds until a worker gives up. [default: 30]")
-    ] = None,
-    partial_after: PartialAfterOption = None,
     train: Annotated[
         bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
     ] = False,
     model: Annotated[
-        str | None, typer.Option(help="With --train: which one. [default: digits-cnn]")
+        str | None,
+        typer.Option(
+            help="With --train: which one. [default: digits-cnn]", autocompletion=completing(models)
+        ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="With --train: passes over the samples. [default: 15]")
     ] = None,
     out_dir: Annotated[
         Path, typer.Option("--out", help="With --train: where record and plot go.")
-    ] = Path("innet-out"),
-    pcap: Annotated[
-        Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
-    ] = None,
+    ] = OUT_DIR,
     draw: Annotated[
         Path | None,
         typer.Option(
@@ -149,21 +80,17 @@ def net(
         bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")
     ] = False,
     output: OutputOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sum gradients over a Mininet network (needs root), one process per worker."""
-    from innet.cli import net_runs
-    from innet.cli.settings import read_settings
+    """Sum gradients over a Mininet network (needs root), one process per worker.
 
-    file = Path(topology) if topology.endswith(".json") else None
-    if file is None and topology not in _TOPOLOGIES:
-        known = [*_TOPOLOGIES, "a file ending in .json"]
-        raise UnknownNameError("topology", topology, known)
-    own = p4 is not None or file is not None
+    With --p4, --topology may be a file (.json) in the JSON of p4lang's tutorials.
+    """
+    file = Path(settings.topology or "") if (settings.topology or "").endswith(".json") else None
     options = _given(context)
+    own = p4 is not None or file is not None
     if own:
-        _check_own(options, topology, switch)
+        _check_own(options, settings.topology or "star", settings.switch)
     else:
         _check_all_reduce(options, train=train)
     if draw is None:
@@ -175,77 +102,177 @@ def net(
             raise InputError(
                 "a program of your own is started for Mininet's command line; add --cli."
             )
-        net_runs.own_program(
-            p4,
-            topology=file,
-            hosts=workers,
-            switch=switch,
-            rules=rules,
-            pcap=pcap,
-            options={
-                "builtin": {"engine": engine},
-                "bmv2": {
-                    "simple_switch": simple_switch,
-                    "thrift_port": thrift_port,
-                    "log_level": log_level,
-                },
-            },
-        )
+        _own_program(settings, p4, topology=file, rules=rules)
         return
-    from innet.mininet.settings import NetSettings
-
-    if topology == "dumbbell" and config is None and not train:
-        jobs = jobs or 2
-    settings = read_settings(
-        NetSettings,
-        config,
-        {
-            "switch": switch,
-            "workers": workers,
-            "codec": codec,
-            "program": program or ("tree" if topology != "star" else None),
-            "racks": racks,
-            "depth": depth,
-            "topology": topology if topology != "star" else None,
-            "ports": ports,
-            "jobs": jobs,
-            "values_per_packet": values_per_packet,
-            "window": window,
-            "framing": framing,
-            "size": size,
-            "density": density,
-            "input": tuple(input_files) if input_files else None,
-            "rounds": rounds,
-            "seed": seed,
-            "loss": loss,
-            "duplicate": duplicate,
-            "reorder": reorder,
-            "rate": rate,
-            "link_delay": delay,
-            "delay_by": delay_by,
-            "engine": engine,
-            "simple_switch": simple_switch,
-            "thrift_port": thrift_port,
-            "log_level": log_level,
-            "timeout": timeout,
-            "give_up": give_up,
-            "partial_after": partial_after,
-            "pcap": pcap,
-        },
-    )
     _check_switch(options, settings.switch)
-    if codec_parameters:
-        changed = with_parameters(settings.codec, codec_parameters)
-        settings = settings.model_copy(update={"codec": changed})
+    from innet.mininet.settings import NetSettings
+    from innet.topology import topology_of
+
+    given = settings.model_dump(exclude_unset=True)
+    if not train:
+        given.setdefault("jobs", topology_of(settings.topology).jobs)
+    job = NetSettings.model_validate(given)
     if draw is not None:
         from innet.experiments.plots import draw_plan
 
-        draw_plan(settings.shared_plan(), draw)
+        draw_plan(job.shared_plan(), draw)
     elif train:
-        given = {"model": model, "epochs": epochs}
-        net_runs.train(settings, given, out_dir, as_json=as_json, cli=cli)
+        chosen = read_settings(TrainSettings, None, {"model": model, "epochs": epochs})
+        _train(job, chosen, out_dir, as_json=as_json, cli=cli)
     else:
-        net_runs.all_reduce(settings, output, as_json=as_json, cli=cli)
+        _all_reduce(job, output, as_json=as_json, cli=cli)
+
+
+def _open_cli(network: Any) -> None:
+    """Leave Mininet's command line to the user, until it is closed."""
+    from innet.mininet.cli import SwitchCLI
+
+    err.print(_HOW_TO_LOOK, highlight=False)
+    SwitchCLI(network)
+
+
+def _all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cli: bool) -> None:
+    """All-reduces of one or several jobs; their reports are printed.
+
+    Args:
+        settings: what to do.
+        output: where the sum goes.
+        as_json: print the report as JSON.
+        cli: open the command line before the network is taken down, also after a failure.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+        typer.Exit: the same, and the command line was open after it.
+    """
+    from innet.experiments.outputs import check_writable, save_array
+    from innet.experiments.tables import report_table
+    from innet.mininet.allreduce import run_jobs
+
+    if output is not None:
+        if settings.jobs > 1:
+            raise InputError(f"--output takes the sum of one job; there are {settings.jobs}.")
+        check_writable(output)
+
+    def tell(results: list[NetResult]) -> None:
+        for each in results:
+            for worker, why in sorted(each.left.items()):
+                err.print(f"Without worker {worker}: {why}", markup=False, highlight=False)
+        if as_json:
+            reports = [each.report.model_dump(mode="json") for each in results]
+            say_json(reports[0] if len(reports) == 1 else {"jobs": reports})
+            return
+        for number, each in enumerate(results, start=1):
+            if len(results) > 1:
+                out.print(f"Job {number} of {len(results)}", style="bold", highlight=False)
+            out.print(report_table(each.report))
+
+    with err.status("") as status:
+        said = -math.inf
+
+        def watch(what: str) -> None:
+            nonlocal said
+            status.update(f"{what} ...")
+            # Without a terminal the status is not shown; not every round is worth a line.
+            if not err.is_terminal and time.monotonic() > said + PATIENCE:
+                said = time.monotonic()
+                err.print(f"{what} ...", highlight=False)
+
+        def inspect(network: Any, results: list[NetResult]) -> None:
+            status.stop()
+            try:
+                if output is not None:
+                    save_array(output, results[0].sum)
+            finally:  # also where the disk is full
+                tell(results)
+            if cli:
+                _open_cli(network)
+
+        def on_failure(network: Any, error: InnetError) -> None:
+            status.stop()
+            say_error(str(error))
+            _open_cli(network)
+            raise typer.Exit(1)  # it is said
+
+        run_jobs(
+            settings,
+            watch=watch,
+            inspect=inspect,
+            on_failure=on_failure if cli else None,
+        )
+
+
+def _train(
+    settings: NetSettings, chosen: TrainSettings, out_dir: Path, *, as_json: bool, cli: bool
+) -> None:
+    """A training, of which record and plot are written and the table is printed.
+
+    Args:
+        settings: of the network and the codec.
+        chosen: settings of the training.
+        out_dir: where record and plot go.
+        as_json: print the record as JSON.
+        cli: open the command line before the network is taken down.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from innet.experiments.plots import draw_training
+    from innet.experiments.progress import ProgressDisplay
+    from innet.experiments.tables import training_table
+    from innet.mininet import training
+
+    with ProgressDisplay(err) as display:
+        result = training.run(
+            settings,
+            chosen,
+            out_dir,
+            created=datetime.now(UTC),
+            watch=display,
+            draw=draw_training,
+            inspect=_open_cli if cli else None,
+        )
+    for note in result.notes:
+        err.print(note, markup=False)
+    files = {"record": result.record_path, "plot": result.plot_path}
+    show(result.record, training_table, files, as_json=as_json)
+    if (links := result.record.runs[1].settings.get("links")) and not as_json:
+        out.print(str(links), highlight=False)
+
+
+def _own_program(
+    settings: MininetSettings, program: Path | None, *, topology: Path | None, rules: Path | None
+) -> None:
+    """A network for a program of one's own, and its command line.
+
+    Args:
+        settings: switch, engine and so on; of a star also the workers, by default 2.
+        program: P4 or BMv2 JSON; None if the topology names its own.
+        topology: a file in the JSON of p4lang's tutorials; a star without one.
+        rules: commands for all switches.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from innet.mininet.files import run
+    from innet.mininet.network import made
+
+    options: Mapping[SwitchKind, set[str]] = {"builtin": {"engine"}, "bmv2": _ONLY_BMV2}
+    run(
+        program,
+        _open_cli,
+        topology=topology,
+        hosts=settings.workers if "workers" in settings.model_fields_set else 2,
+        switch=settings.switch,
+        rules=rules,
+        switch_options={
+            "pcap": None if settings.pcap is None else made(settings.pcap),
+            **settings.model_dump(include=options[settings.switch], exclude_unset=True),
+        },
+    )
+
+
+# ----------------------------------------------------------------------------
+# Options that have no effect are refused, before a network is built.
 
 
 def _given(context: typer.Context) -> dict[str, str]:
@@ -258,7 +285,7 @@ def _given(context: typer.Context) -> dict[str, str]:
     return found
 
 
-def _check_own(given: Mapping[str, str], topology: str, switch: str | None) -> None:
+def _check_own(given: Mapping[str, str], topology: str, switch: SwitchKind) -> None:
     """Raise InputError if an option has no effect on a network for a program of one's own."""
     others = given.keys() - _OWN - _ONLY_BMV2
     _refuse(
@@ -274,7 +301,7 @@ def _check_own(given: Mapping[str, str], topology: str, switch: str | None) -> N
             f"--topology {topology}: a program of your own runs on a star, or on the network of a "
             "topology file (.json)."
         )
-    _check_switch(given, switch or "builtin")
+    _check_switch(given, switch)
 
 
 def _check_all_reduce(given: Mapping[str, str], *, train: bool) -> None:

@@ -1,57 +1,430 @@
-"""Options that several commands have."""
+"""Command-line options made of settings models, beside those that several commands have.
+
+    @with_settings(AllReduceSettings)
+    def allreduce(settings: AllReduceSettings, *, output: OutputOption = None) -> None: ...
+
+is a command with an option for each setting, its own options, and ``--config`` for a TOML file.
+Options that are not given are not passed on: the model has the defaults.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
-CodecOption = Annotated[
-    str | None,
-    typer.Option("--codec", "-c", help="A codec; `innet codecs` lists them. [default: dense]"),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PART.KEY=VALUE",
-        help="Change a parameter of the codec's parts, e.g. selector.ratio=0.05; repeatable.",
-    ),
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", "-w", help="How many workers. [default: 4]")
-]
-ValuesOption = Annotated[int | None, typer.Option(help="32, 64, 256 or 1024. [default: 64]")]
-ProgramOption = Annotated[
-    str | None, typer.Option(help="P4 program; `innet p4 list`. [default: slots]")
-]
-RacksOption = Annotated[
-    int | None,
-    typer.Option(help="Switches with workers, for programs of several levels. [default: 2]"),
-]
-DepthOption = Annotated[int | None, typer.Option(help="Levels of switches, likewise. [default: 2]")]
-EngineOption = Annotated[
-    str | None, typer.Option(help="Of the built-in switch: jit or interpret. [default: jit]")
-]
-DensityOption = Annotated[
-    float | None, typer.Option(help="Share of elements that are not zero. [default: 1]")
-]
-SeedOption = Annotated[
-    int | None, typer.Option(help="Of gradients, hashes and faults. [default: 0]")
-]
-InputOption = Annotated[
-    list[Path] | None,
-    typer.Option("--input", "-i", help="NumPy files, one array per worker; repeatable."),
-]
-PartialAfterOption = Annotated[
-    float | None,
-    typer.Option(help="Seconds to wait for late workers. [default: for all, always]"),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
-]
+from innet.core.errors import ConfigError
+from innet.core.registry import literal
+from innet.core.settings import Model, Settings, load_toml, shortened, validate
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
     Path | None, typer.Option(help="Settings in TOML; options given here win.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+OutDirOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for record and plot.")]
+OUT_DIR = Path("innet-out")
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
+]
+
+# Options that are not called as their settings, or have a short form.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "workers": ("--workers", "-w"),
+    "codec": ("--codec", "-c"),
+    "codecs": ("--codec", "-c"),
+    "model": ("--model", "-m"),
+    "input": ("--input", "-i"),
+    "windows": ("--window",),
+    "topologies": ("--topology",),
+    "switches": ("--switch",),
+    "restarts": ("--restart",),
+    "link_delay": ("--delay",),
+    "repeats": ("--seeds", "--repeats"),
+}
+_METAVARS: Mapping[str, str] = {
+    "input": "FILE",
+    "pcap": "FOLDER",
+    "restarts": "SECONDS",
+    "simple_switch": "FILE",
+    "windows": "NUMBER",
+    "workers": "NUMBER",
+}
+_ANNOTATED: Any = Annotated  # with types that are known at run time only
+_OPTIONAL: Any = Optional
+_LARGEST_SHOWN = 10_000  # ranges that end above are not shown
+
+
+# ----------------------------------------------------------------------------
+# What may follow an option, for the shell's completion.
+
+
+def _codecs() -> list[str]:
+    from innet.codecs.presets import PRESETS
+
+    return PRESETS.names()
+
+
+def _topologies() -> list[str]:
+    from innet.topology import TOPOLOGIES
+
+    return TOPOLOGIES.names()
+
+
+def models() -> list[str]:
+    """Names of models that learn."""
+    from innet.experiments.models.model import MODELS
+
+    return MODELS.names()
+
+
+def _frameworks() -> list[str]:
+    from innet.experiments.models.digits_cnn import FRAMEWORKS
+
+    return FRAMEWORKS.names()
+
+
+def programs() -> list[str]:
+    """Names of P4 programs, as ``--program`` takes them."""
+    from innet.programs import available
+
+    return sorted({entry.program for entry in available().values()})
+
+
+def compiled_programs() -> list[str]:
+    """Names of compiled programs, such as slots-64."""
+    from innet.programs import available
+
+    return sorted(available())
+
+
+_COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {
+    "codec": _codecs,
+    "codecs": _codecs,
+    "framework": _frameworks,
+    "model": models,
+    "program": programs,
+    "topology": _topologies,
+    "topologies": _topologies,
+}
+
+
+def completing(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """A completion of Typer's: those of ``names`` that begin as what was typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+# ----------------------------------------------------------------------------
+# From a field of a model to an option.
+
+
+class Setting(NamedTuple):
+    """A setting as an option is made of it.
+
+    Attributes:
+        key: its name; with a dot in a model within the model.
+        field: pydantic's description of it.
+        panel: heading in ``--help``.
+    """
+
+    key: str
+    field: FieldInfo
+    panel: str
+
+    @property
+    def name(self) -> str:
+        """Of the parameter and, with hyphens, of the option."""
+        return self.key.rpartition(".")[2]
+
+
+def settings_in(model: type[Settings], prefix: str = "") -> Iterator[Setting]:
+    """All settings of a model, and of models within it."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+            yield from settings_in(field.annotation, f"{prefix}{name}.")
+            continue
+        classes = [
+            each
+            for each in model.__mro__
+            if issubclass(each, Settings) and name in inspect.get_annotations(each)
+        ]
+        yield Setting(prefix + name, field, classes[-1].panel)
+
+
+class _Kind(NamedTuple):
+    """What a value may be, read off an annotation."""
+
+    type: Any
+    choices: tuple[Any, ...]
+    multiple: bool
+    low: Any
+    high: Any
+    description: str
+
+
+def _kind(annotation: Any, metadata: Collection[Any] = (), description: str = "") -> _Kind:
+    """Unpacks Annotated, optional, Literal and tuple annotations."""
+    metadata = list(metadata)
+    while True:
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            annotation, *more = arguments
+            for each in more:
+                if isinstance(each, FieldInfo):
+                    metadata += each.metadata
+                    description = description or each.description or ""
+                else:
+                    metadata.append(each)
+        elif origin in (Union, UnionType):
+            annotation = next(each for each in arguments if each is not type(None))
+        elif origin is tuple:
+            inner = _kind(arguments[0])
+            return inner._replace(multiple=True, description=description or inner.description)
+        else:
+            break
+    choices: tuple[Any, ...] = ()
+    if origin is Literal:
+        choices = arguments
+        annotation = type(choices[0])
+    low = next((each.ge for each in metadata if hasattr(each, "ge")), None)
+    high = next((each.le for each in metadata if hasattr(each, "le")), None)
+    return _Kind(annotation, choices, False, low, high, description)
+
+
+def _parameter(setting: Setting) -> inspect.Parameter:
+    """The option of a setting, as a parameter of the function that Typer is given."""
+    name, field = setting.name, setting.field
+    kind = _kind(field.annotation, field.metadata, field.description or "")
+    metavar = _METAVARS.get(name)
+    if kind.choices:
+        metavar = "|".join(map(str, kind.choices))
+    elif kind.low is not None and kind.high is not None and kind.high <= _LARGEST_SHOWN:
+        metavar = f"{kind.low}..{kind.high}"
+    elif name in _COMPLETIONS:
+        metavar = "NAME"
+    text = kind.description
+    if kind.multiple:
+        text = f"{text} Repeatable."
+    if default := _default(field):
+        text = f"{text} [default: {default}]"
+    complete = _COMPLETIONS.get(name)
+    if kind.choices:
+        complete = lambda: list(map(str, kind.choices))  # noqa: E731 - a name says no more
+    # A codec given twice is refused, not forgotten.
+    listed = kind.multiple or name == "codec"
+    option = typer.Option(
+        *_NAMES.get(name, (f"--{name.replace('_', '-')}",)),
+        help=text,
+        metavar=metavar,
+        rich_help_panel=setting.panel,
+        autocompletion=completing(complete) if complete else None,
+    )
+    value = GenericAlias(list, (kind.type,)) if listed else kind.type
+    return _optional(name, value, option)
+
+
+def _optional(name: str, kind: Any, option: Any) -> inspect.Parameter:
+    annotation = _ANNOTATED[_OPTIONAL[kind], option]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    """The default as a person would type it; "" where the description says it."""
+    if field.is_required() or field.default_factory is not None or field.default is None:
+        return ""
+    values = field.default if isinstance(field.default, tuple) else (field.default,)
+    return ", ".join(f"{it:g}" if isinstance(it, float) else str(it) for it in values)
+
+
+# Settings that are no single value, each with the options that it is made of.
+_COMPOSED: Mapping[str, Mapping[str, Any]] = {
+    "outages": {
+        "crash": typer.Option(
+            metavar="WORKER:BEGIN[:END]",
+            help="A worker is cut off from BEGIN to END s, or for ever. Repeatable.",
+        ),
+        "partition": typer.Option(metavar="BEGIN:END", help="All workers are cut off. Repeatable."),
+    },
+}
+_SET = typer.Option(
+    "--set",
+    metavar="PART.KEY=VALUE",
+    help="Change a parameter of a codec's part, such as selector.ratio=0.05. Repeatable.",
+    rich_help_panel="Codec",
+)
+
+
+def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
+    """The options of settings, in the order of the models."""
+    found = []
+    for each in settings:
+        if each.name in _COMPOSED:
+            for name, option in _COMPOSED[each.name].items():
+                option.rich_help_panel = each.panel
+                found.append(_optional(name, list[str], option))
+            continue
+        found.append(_parameter(each))
+        if each.name in ("codec", "codecs"):
+            found.append(_optional("codec_parameters", list[str], _SET))
+    return found
+
+
+# ----------------------------------------------------------------------------
+# From options to settings.
+
+
+def with_settings(
+    model: type[Settings], without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: the function becomes a command with options for all settings of ``model``.
+
+    Args:
+        model: what the function's first parameter is; filled from ``--config`` and options.
+        without: settings that have no option.
+
+    The command raises ConfigError for a file, a key or a value that cannot be used.
+    """
+    settings = [each for each in settings_in(model) if each.key not in without]
+    derived = parameters_of(settings)
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        config = inspect.Parameter(
+            "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption
+        )
+
+        def command(**given: Any) -> None:
+            rest = {each.name: given.pop(each.name) for each in own}
+            file = given.pop("config")
+            changes = given.pop("codec_parameters", None) or []
+            read = read_settings(model, file, _values(settings, given))
+            function(_with_codec_parameters(read, changes), **rest)
+
+        command.__name__ = function.__name__
+        command.__doc__ = function.__doc__
+        command.__signature__ = inspect.Signature([*own, config, *derived])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _values(settings: Collection[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, by the keys of settings; models within models are mappings."""
+    found: dict[str, Any] = {}
+    for setting in settings:
+        value = given.get(setting.name)
+        if setting.name == "outages":
+            value = outages(given.get("crash") or (), given.get("partition") or ()) or None
+        elif setting.name == "codec" and value:
+            if len(value) > 1:
+                raise ConfigError(
+                    f"--codec is given {len(value)} times; this runs one codec. `innet train` and "
+                    "`innet experiment throughput` compare several."
+                )
+            (value,) = value
+        if value is None or value == []:
+            continue
+        *parents, name = setting.key.split(".")
+        here = found
+        for parent in parents:
+            here = here.setdefault(parent, {})
+        here[name] = tuple(value) if isinstance(value, list) else value
+    return found
+
+
+def read_settings(model_class: type[Model], file: Path | None, options: Mapping[str, Any]) -> Model:
+    """``model_class`` from ``file``, if there is one, and the ``options`` that are not None.
+
+    Raises:
+        ConfigError: an unknown key or a value that is not allowed; names it.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    if file is None:
+        return validate(model_class, given)
+    loaded = load_toml(file, model_class).model_dump(exclude_unset=True)
+    for key, value in given.items():
+        # Of a table in the file, options change what they name.
+        inside = isinstance(value, dict) and isinstance(loaded.get(key), dict)
+        loaded[key] = {**loaded[key], **value} if inside else value
+    return validate(model_class, loaded)
+
+
+def _with_codec_parameters(settings: Any, changes: list[str]) -> Any:
+    """``settings`` with what ``--set`` says of its codec, or of all its codecs."""
+    if not changes:
+        return settings
+    if "codec" in type(settings).model_fields:
+        update: dict[str, Any] = {"codec": with_parameters(settings.codec, changes)}
+    else:
+        update = {"codecs": tuple(with_parameters(each, changes) for each in settings.codecs)}
+    return settings.model_copy(update=update)
+
+
+def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | dict[str, Any]:
+    """``codec`` with changes such as "selector.ratio=0.05".
+
+    Raises:
+        ConfigError: a change that is not of that form.
+    """
+    if not changes:
+        return codec
+    changed: dict[str, Any] = {"preset": codec} if isinstance(codec, str) else dict(codec)
+    for change in changes:
+        name, equals, text = change.partition("=")
+        part, dot, key = name.partition(".")
+        if not (equals and dot and part and key):
+            raise ConfigError(
+                f"--set {shortened(change)}: write it as PART.KEY=VALUE, such as "
+                "selector.ratio=0.05, or carrier.name=dense for another part."
+            )
+        earlier = changed.get(part, {})
+        if isinstance(earlier, str):
+            earlier = {"name": earlier}
+        changed[part] = {**earlier, key: literal(text)}
+    return changed
+
+
+def outages(crashes: Collection[str], partitions: Collection[str]) -> list[dict[str, Any]]:
+    """The settings of what ``--crash`` and ``--partition`` say.
+
+    Args:
+        crashes: such as "2:0.5" (worker 2 is cut off from 0.5 s on) and "2:0.5:0.9".
+        partitions: such as "0.5:0.9", of all workers.
+
+    Raises:
+        ConfigError: one that is not of that form.
+    """
+    found = []
+    for text in crashes:
+        if not re.fullmatch(r"\d+(:[^:]*){1,2}", text, re.ASCII):
+            raise ConfigError(
+                f"--crash {shortened(text)}: write it as WORKER:BEGIN or WORKER:BEGIN:END, such as "
+                "2:0.5:0.9."
+            )
+        worker, *interval = text.split(":")
+        found.append(_interval("--crash", text, interval) | {"workers": [int(worker)]})
+    for text in partitions:
+        if text.count(":") != 1:
+            raise ConfigError(
+                f"--partition {shortened(text)}: write it as BEGIN:END, such as 0.5:0.9."
+            )
+        found.append(_interval("--partition", text, text.split(":")))
+    return found
+
+
+def _interval(option: str, text: str, words: list[str]) -> dict[str, Any]:
+    try:
+        return dict(zip(("begin", "end"), map(float, words), strict=False))
+    except ValueError:
+        raise ConfigError(f"{option} {shortened(text)}: give times in seconds.") from None

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from innet import programs
+from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 from innet.core.errors import InputError, ProgramError, UnknownNameError
 
@@ -22,7 +23,6 @@ app = typer.Typer(
 P4cOption = Annotated[
     Path | None, typer.Option("--p4c", help="The compiler. [default: p4c-bm2-ss or p4c on PATH]")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
@@ -46,7 +46,12 @@ def list_programs(as_json: JsonOption = False) -> None:
 
 @app.command("export")
 def export(
-    name: Annotated[str, typer.Argument(help="A compiled program, e.g. slots-64.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A compiled program, e.g. slots-64.", autocompletion=completing(compiled_programs)
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="[default: NAME.json]")
     ] = None,
@@ -100,7 +105,11 @@ def _pass_on(text: str) -> None:
 @app.command("check")
 def check(
     program: Annotated[
-        str, typer.Argument(help="JSON that p4c wrote, or a compiled program, e.g. slots-64.")
+        str,
+        typer.Argument(
+            help="JSON that p4c wrote, or a compiled program, e.g. slots-64.",
+            autocompletion=completing(compiled_programs),
+        ),
     ],
     stages: Annotated[
         bool, typer.Option("--stages", help="Show what would be in which stage.")

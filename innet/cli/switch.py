@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from innet.cli import switch_run, switch_serve, switch_top
+from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -21,14 +22,17 @@ _WIDEST = 10_000
 
 ProgramArgument = Annotated[
     str,
-    typer.Argument(metavar="PROGRAM", help="p4c's JSON (plain, gzip, xz), or slots-32 and so on."),
+    typer.Argument(
+        metavar="PROGRAM",
+        help="p4c's JSON (plain, gzip, xz), or slots-32 and so on.",
+        autocompletion=completing(compiled_programs),
+    ),
 ]
 EngineOption = Annotated[str, typer.Option("--engine", "-e", help="jit or interpret.")]
 CommandsOption = Annotated[
     Path | None,
     typer.Option("--commands", "-c", help="Control plane: simple_switch_CLI's commands, by line."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("stf")

@@ -5,6 +5,7 @@
     │   ├── GradientError     a tensor: dtype, shape, NaN or infinity, named by worker and index
     │   ├── ConfigError       an experiment description: an unknown key, a value out of range
     │   ├── DivergedError     a training whose loss or score is no finite number any more
+    │   ├── OutputError       a file that cannot be written, such as on a full disk
     │   └── UnknownNameError  a name that no registry holds; lists the names that exist
     ├── CompositionError      codec parts that cannot work together, with the reason
     ├── PacketError           bytes that are no innet packet
@@ -25,6 +26,7 @@ names the offending thing and says what to do.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from typing import Any
 
@@ -62,6 +64,17 @@ class ConfigError(InputError):
 
 class DivergedError(InputError):
     """A training whose loss or score is not finite any more; says when, and what to change."""
+
+
+class OutputError(InputError):
+    """A file, a folder or a stream that cannot be written."""
+
+    @classmethod
+    def of(cls, what: object, error: OSError) -> OutputError:
+        """What to raise where writing ``what`` failed."""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "the disk is full" if full else error.strerror or error
+        return cls(f"cannot write {what}: {why}.")
 
 
 class UnknownNameError(InputError):

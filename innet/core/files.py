@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from innet.core.errors import InputError
+from innet.core.errors import OutputError
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def whole(path: str | Path) -> Iterator[Path]:
     that takes no new ones.
 
     Raises:
-        InputError: it cannot be written; says why.
+        OutputError: it cannot be written; says why.
     """
     path = Path(path)
     try:
@@ -42,7 +42,7 @@ def whole(path: str | Path) -> Iterator[Path]:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+        raise OutputError.of(path, error) from None
 
 
 def missing(path: str | Path) -> str | None:

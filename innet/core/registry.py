@@ -7,15 +7,44 @@ distributions add to it by an entry point in the group that the registry names.
 
 from __future__ import annotations
 
+import ast
 import importlib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 
 T = TypeVar("T")
+
+
+def split_name(text: str) -> tuple[str, dict[str, Any]]:
+    """What a person wrote as "name" or "name:key=value,key=value".
+
+    Values are Python's literals (numbers, True, None); whatever else they are stays text.
+
+    Raises:
+        ConfigError: not of that form.
+    """
+    name, colon, rest = text.partition(":")
+    found: dict[str, Any] = {}
+    for each in rest.split(",") if colon else ():
+        key, equals, value = each.partition("=")
+        if not (name and equals and key.strip() and value.strip()):
+            raise ConfigError(
+                f"{text[:60]!r} cannot be read; write NAME, or NAME:KEY=VALUE,KEY=VALUE."
+            )
+        found[key.strip()] = literal(value.strip())
+    return name, found
+
+
+def literal(text: str) -> Any:
+    """What a person wrote as a value: a number or another literal of Python's, else text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 class Registry(Generic[T]):

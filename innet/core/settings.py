@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
@@ -135,7 +135,7 @@ Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum o
 
 def default_program(topology: str | None) -> str:
     """The program that a network runs unless told otherwise."""
-    return "slots" if topology in (None, "star") else "tree"
+    return "slots" if topology is None or topology.partition(":")[0] == "star" else "tree"
 
 
 # ----------------------------------------------------------------------------
@@ -303,6 +303,14 @@ class MininetSettings(JobSettings, TensorSettings):
         Literal["off", "trace", "debug", "info", "warn", "error"],
         Field(description="Of simple_switch."),
     ] = "off"
+
+    @field_validator("delay")
+    @classmethod
+    def _not_the_workers(cls, seconds: float) -> float:
+        """The workers' own, in seconds, is not what somebody means who knows --delay."""
+        if seconds:
+            raise ValueError("give link_delay, in milliseconds, as --delay does")
+        return seconds
 
 
 class TrainingSettings(RunSettings):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import __version__
-from innet.core.errors import InputError, MissingToolError
+from innet.core.errors import InputError, MissingToolError, OutputError
 from innet.core.files import whole
 from innet.records import Machine, Run, TrainingRecord
 
@@ -49,7 +49,7 @@ def check_writable(path: Path) -> None:
     """Refuse a path that cannot be written. A file that is there stays as it is, none is left new.
 
     Raises:
-        InputError: names the path and what the system said of it.
+        OutputError: names the path and what the system said of it.
     """
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -60,22 +60,17 @@ def check_writable(path: Path) -> None:
         if new:
             path.unlink()
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise OutputError.of(path, error) from None
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array as .npy to just this path, of whatever ending.
 
     Raises:
-        InputError: it cannot be written.
+        OutputError: it cannot be written.
     """
     with whole(path) as place, place.open("wb") as file:
         np.save(file, array)
-
-
-def unwritable(path: Path, error: OSError) -> InputError:
-    """What to raise where writing ``path`` failed."""
-    return InputError(f"cannot write {path}: {error.strerror or error}.")
 
 
 def record_of(
@@ -103,7 +98,7 @@ def saved(record: TrainingRecord, record_path: Path, plot_path: Path, draw: Draw
             message as a note instead. None: nothing is drawn.
 
     Raises:
-        InputError: a file cannot be written.
+        OutputError: a file cannot be written.
     """
     record.save(record_path)
     if draw is None:

@@ -10,23 +10,16 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from innet import __version__
 from innet.core.errors import InputError
-from innet.core.settings import AllReduceSettings, ThroughputSettings
+from innet.core.settings import AllReduceSettings, ThroughputSettings, default_program
 from innet.experiments.allreduce import gradients
 from innet.records import Machine, Report
 from innet.records.throughput import Measurement, Point, ThroughputRecord
 
 Measure = Callable[[Point, ThroughputSettings], list[Report]]
 """The reports of ``1 + rounds`` all-reduces at a point; the first one warms up."""
-
-SHAPES: Mapping[str, Mapping[str, Any]] = {
-    "star": {"program": "slots"},
-    "tree": {"program": "tree", "racks": 2, "depth": 2},
-}
-"""By topology: what runs on it, and how wide and deep it is."""
 
 Watch = Callable[[int, int, Point], None]
 """Told of each point before it is measured: its number from 1, how many there are, which it is."""
@@ -92,10 +85,8 @@ def check(point: Point) -> None:
     from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
     from innet.topology import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
 
-    shape = SHAPES[point.topology]
-    racks, depth = shape.get("racks"), shape.get("depth")
-    request = Request(workers=point.workers, window=point.window, racks=racks, depth=depth)
-    plan = make_plan(shape["program"], point.values_per_packet, request)
+    request = Request(workers=point.workers, window=point.window, topology=point.topology)
+    plan = make_plan(default_program(point.topology), point.values_per_packet, request)
     check_codec(plan, build_codec(point.codec))
 
 
@@ -109,7 +100,7 @@ def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:
         values_per_packet=point.values_per_packet,
         window=point.window,
         seed=settings.seed,
-        **SHAPES[point.topology],
+        topology=point.topology,
     )
     given = gradients(all_reduce_settings(point, settings))
     return [collective.all_reduce(given)[1] for _ in range(1 + settings.rounds)]

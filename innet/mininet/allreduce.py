@@ -15,7 +15,7 @@ from innet.allreduce.report import comparison
 from innet.codecs import check_gradient
 from innet.core.errors import InnetError
 from innet.core.settings import ThroughputSettings
-from innet.experiments.throughput import SHAPES, all_reduce_settings
+from innet.experiments.throughput import all_reduce_settings
 from innet.mininet.network import made, network, scratch
 from innet.mininet.nodes import BuiltinSwitch
 from innet.mininet.settings import NetSettings
@@ -213,7 +213,7 @@ def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
                 "rounds": 1 + settings.rounds,
                 "framing": settings.framing,
                 "timeout": _TIMEOUT,
-                **SHAPES[point.topology],
+                "topology": point.topology,
             }
         )
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import field_validator
-
 from innet.allreduce.loop import Vector
 from innet.bmv2.simple_switch import version
 from innet.core.errors import InputError
@@ -23,14 +21,6 @@ _QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, wha
 
 class NetSettings(MininetSettings, JobSettings):
     """A job on a Mininet network, or several alike."""
-
-    @field_validator("delay")
-    @classmethod
-    def _not_the_workers(cls, seconds: float) -> float:
-        """The workers' own, in seconds, is not what somebody means who knows --delay."""
-        if seconds:
-            raise ValueError("give link_delay, in milliseconds, as --delay does")
-        return seconds
 
     def completed(self) -> NetSettings:
         """With what follows from the rest and from this machine.

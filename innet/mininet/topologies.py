@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innet.core.errors import UnknownNameError
-from innet.core.settings import SwitchKind
+from innet.core.errors import InputError, UnknownNameError
+from innet.core.settings import SwitchKind, default_program
 from innet.mininet.debian import Topo
 from innet.mininet.nodes import Bmv2Switch, BuiltinSwitch, P4Host, P4Switch
 from innet.programs import CompiledProgram
-from innet.protocol.settings import MAX_WORKERS
-from innet.topology import Plan, Request, SharedPlan, make_plan, plan_jobs
+from innet.topology import TOPOLOGIES, Plan, Request, SharedPlan, plan_jobs, topology_of
 from innet.wire import ETHERNET_HEADER
 
 SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
@@ -60,65 +59,38 @@ class PlanTopo(Topo):
         add_plan(self, plan, **options)
 
 
-class InnetStar(Topo):
-    """``mn --topo innet_star,4``: workers h1 to h4 at switch s1, which runs ``slots``."""
-
-    def build(self, workers: int = 4, values: int = 64, switch: SwitchKind = "builtin") -> None:
-        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
-        add_plan(self, make_plan("slots", values, Request(workers=workers)), switch=switch)
-
-
-class InnetTree(Topo):
-    """``mn --topo innet_tree,8,4,3``: 8 workers below 4 switches in 3 levels, running ``tree``."""
+def _topo(name: str) -> type[Any]:
+    """The ``Topo`` of a registered topology, for ``mn --topo``."""
 
     def build(
-        self,
-        workers: int = 4,
-        racks: int = 2,
-        depth: int = 2,
-        values: int = 64,
-        switch: SwitchKind = "builtin",
+        self: Any, *numbers: int, values: int = 64, switch: SwitchKind = "builtin", **named: int
     ) -> None:
         """Called by Mininet's ``Topo``, with the numbers that follow the name."""
-        request = Request(workers=workers, racks=racks, depth=depth)
-        add_plan(self, make_plan("tree", values, request), switch=switch)
+        topology = topology_of(name)
+        given = dict(zip(topology.arguments, numbers, strict=False)) | named
+        if len(numbers) > len(topology.arguments) or given.keys() - {*topology.arguments}:
+            raise InputError(f"innet's {name} takes {', '.join(topology.arguments)} of integers.")
+        jobs = given.pop("jobs", topology.jobs)
+        workers = given.pop("workers", None)
+        request = Request(
+            workers=topology.workers(**given) if workers is None else workers,
+            topology=":".join(
+                [name, *filter(None, [",".join(f"{key}={it}" for key, it in given.items())])]
+            ),
+        )
+        add_plan(self, plan_jobs(default_program(name), values, request, jobs), switch=switch)
+
+    title = "Innet" + name.title().replace("-", "")
+    text = f"``mn --topo {_topo_name(name)},...``: see ``innet.topology.Topology.arguments``."
+    return type(title, (Topo,), {"build": build, "__doc__": text})
 
 
-class InnetFatTree(Topo):
-    """``mn --topo innet_fattree,4``: a fat-tree of 4-port switches, a worker at every host."""
-
-    def build(
-        self,
-        ports: int = 4,
-        workers: int | None = None,
-        values: int = 64,
-        switch: SwitchKind = "builtin",
-    ) -> None:
-        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
-        if workers is None:
-            workers = min(ports**3 // 4, MAX_WORKERS)
-        request = Request(workers=workers, topology="fat-tree", ports=ports)
-        add_plan(self, make_plan("tree", values, request), switch=switch)
+def _topo_name(name: str) -> str:
+    return "innet_" + name.replace("-", "")
 
 
-class InnetDumbbell(Topo):
-    """``mn --topo innet_dumbbell,4,2``: two jobs of 4 workers each, half of them on each side."""
-
-    def build(
-        self, workers: int = 4, jobs: int = 2, values: int = 64, switch: SwitchKind = "builtin"
-    ) -> None:
-        """Called by Mininet's ``Topo``, with the numbers that follow the name."""
-        request = Request(workers=workers, topology="dumbbell")
-        add_plan(self, plan_jobs("tree", values, request, jobs), switch=switch)
-
-
-TOPOS: Mapping[str, type[Any]] = {
-    "innet_star": InnetStar,
-    "innet_tree": InnetTree,
-    "innet_fattree": InnetFatTree,
-    "innet_dumbbell": InnetDumbbell,
-}
-"""By the names that ``mn --topo`` knows them by."""
+TOPOS: Mapping[str, type[Any]] = {_topo_name(name): _topo(name) for name in TOPOLOGIES}
+"""All registered topologies, by the names that ``mn --topo`` knows them by."""
 
 
 def add_plan(

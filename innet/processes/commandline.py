@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from innet.core.errors import ConfigError, InputError
+from innet.core.errors import ConfigError, OutputError
 from innet.core.settings import Model, validate
 from innet.processes.settings import mapping_in
 
@@ -121,7 +121,7 @@ def say(line: object) -> None:
 
     Raises:
         EOFError: whoever read them has seen enough, or is gone.
-        InputError: it cannot be written, as where a disk is full.
+        OutputError: it cannot be written, as where a disk is full.
     """
     try:
         print(json.dumps(line), flush=True)
@@ -132,4 +132,4 @@ def say(line: object) -> None:
         os.close(nowhere)
         if isinstance(error, BrokenPipeError):
             raise EOFError from None
-        raise InputError(f"cannot write the output: {error.strerror or error}.") from None
+        raise OutputError.of("the output", error) from None

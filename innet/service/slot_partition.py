@@ -14,7 +14,7 @@ from innet.protocol.admission import Job, Member
 from innet.service.coordinator import JobCoordinator
 from innet.topology import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
 from innet.topology.plan import Link, Port
-from innet.topology.star import SWITCH, Star
+from innet.topology.slots import SWITCH, SlotsAggregation
 from innet.wire import Endpoint, Layout
 
 _UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
@@ -120,7 +120,7 @@ def check_servable(program: str) -> None:
     Raises:
         InputError: it takes several switches, or a parameter server beside its switch.
     """
-    if program in AGGREGATIONS and not isinstance(aggregation_of(program), Star):
+    if program in AGGREGATIONS and not isinstance(aggregation_of(program), SlotsAggregation):
         raise InputError(
             f"{program} takes more than one switch and its workers, such as switches above it or a "
             "parameter server, and a service is one switch; serve slots or harvest, and run "

@@ -20,7 +20,7 @@ from typing import IO, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import InputError, PacketError
+from innet.core.errors import InputError, OutputError, PacketError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.tools import capture_kernels as kernels
 from innet.tools.capture_kernels import gather
@@ -282,7 +282,7 @@ class CaptureWriter:
     """A pcap file, open for writing; little-endian.
 
     Raises:
-        InputError: it cannot be written.
+        OutputError: it cannot be written.
     """
 
     def __init__(self, path: Path, *, nano: bool, link_type: int = 1) -> None:
@@ -293,7 +293,7 @@ class CaptureWriter:
             self._file = path.open("xb")
             self._file.write(struct.pack("<IHHiIII", magic, 2, 4, 0, 0, kernels.LONGEST, link_type))
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise OutputError.of(self.path, error) from None
 
     def write(
         self,
@@ -307,16 +307,13 @@ class CaptureWriter:
         try:
             self._file.write(records.data)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise OutputError.of(self.path, error) from None
 
     def close(self) -> None:
         try:
             self._file.close()
         except OSError as error:
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> InputError:
-        return InputError(f"cannot write {self.path}: {error.strerror or error}.")
+            raise OutputError.of(self.path, error) from None
 
 
 # ----------------------------------------------------------------------------

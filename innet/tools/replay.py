@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import InputError
+from innet.core.errors import InputError, OutputError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import Switch, ir
 from innet.switch.ir.tree import walk
@@ -214,7 +214,7 @@ def _make_empty(folder: Path) -> None:
         if any(folder.iterdir()):
             raise InputError(f"{folder} is not empty; name a new folder for what is written.")
     except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}.") from None
+        raise OutputError.of(folder, error) from None
 
 
 class _Player:

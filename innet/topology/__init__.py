@@ -12,16 +12,19 @@ from innet.topology.aggregation import (
     check_conditions,
     following,
     make_plan,
+    plan_jobs,
 )
 from innet.topology.emulation import Emulation
-from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port
-from innet.topology.sharing import SharedPlan, plan_jobs
+from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port, SharedPlan
+from innet.topology.topologies import TOPOLOGIES, Node, Shape, Topology, topology_of
 
 __all__ = [
     "AGGREGATIONS",
+    "TOPOLOGIES",
     "Aggregation",
     "Emulation",
     "Link",
+    "Node",
     "Plan",
     "PlannedHost",
     "PlannedSwitch",
@@ -29,7 +32,9 @@ __all__ = [
     "Probe",
     "RegisterReader",
     "Request",
+    "Shape",
     "SharedPlan",
+    "Topology",
     "WorkerEnd",
     "aggregation_of",
     "check_codec",
@@ -37,4 +42,5 @@ __all__ = [
     "following",
     "make_plan",
     "plan_jobs",
+    "topology_of",
 ]

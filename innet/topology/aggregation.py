@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from innet import programs
 from innet.codecs import Codec
 from innet.core.errors import CompositionError, ConfigError, InputError, StateError
+from innet.core.packets import MAX_PORT
 from innet.core.reduce_op import Segment
 from innet.core.registry import Registry
 from innet.network import Faults, Host
 from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
+from innet.protocol.admission import Job, Member
 from innet.protocol.message import serial_distance
-from innet.topology.plan import EntryFinder, Plan, PlannedHost
-from innet.wire import Flag, Framing
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, SharedPlan, Taken
+from innet.wire import Endpoint, Flag, Framing
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
 """(name of a switch, name of a register, index) -> what the cell holds."""
@@ -48,11 +50,11 @@ class Request:
         window: chunks of a worker under way at once, a power of two; by default all slots.
         framing: "udp" or "raw".
         job, epoch: as in the header.
-        racks: switches that workers are attached to, for programs that know several levels; None
-            lets the program choose.
-        depth: levels of switches; None lets the program choose.
-        topology: another network than a tree of these, for the same programs.
-        ports: of each switch of a fat-tree.
+        topology: name of a network, with or without options, such as "leaf-spine:spines=3"; by
+            default one switch, or a tree for programs of several levels.
+        racks: switches that workers are attached to; None lets the topology choose.
+        depth: levels of switches of a tree, likewise.
+        ports: of each switch of a fat-tree, likewise.
         beside: jobs that are on the network already: this one gets hosts, ports and slots of its
             own. They asked for the same network.
     """
@@ -156,10 +158,10 @@ class Aggregation(ABC):
 
 
 AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
-AGGREGATIONS.register("slots", "innet.topology.star:Star")
-AGGREGATIONS.register("harvest", "innet.topology.star:Star")
-AGGREGATIONS.register("tree", "innet.topology.tree:Tree")
-AGGREGATIONS.register("hashed", "innet.topology.hashed:Hashed")
+AGGREGATIONS.register("slots", "innet.topology.slots:SlotsAggregation")
+AGGREGATIONS.register("harvest", "innet.topology.slots:SlotsAggregation")
+AGGREGATIONS.register("tree", "innet.topology.tree:TreeAggregation")
+AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")
 
 
 def aggregation_of(program: str) -> Aggregation:
@@ -172,8 +174,8 @@ def aggregation_of(program: str) -> Aggregation:
     if program not in AGGREGATIONS and program in programs.FOLDERS:
         raise ConfigError(
             f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
-            f"such as innet.topology.star:Star, by an entry point {program!r} in the group "
-            f"{AGGREGATIONS.group!r}."
+            f"such as innet.topology.slots:SlotsAggregation, by an entry point {program!r} in the "
+            f"group {AGGREGATIONS.group!r}."
         )
     found: object = AGGREGATIONS.get(program)
     if not (isinstance(found, type) and issubclass(found, Aggregation)):
@@ -198,6 +200,30 @@ def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
     """
     compiled = programs.find(program, values_per_packet)
     return aggregation_of(program).plan(compiled, request)
+
+
+def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int = 1) -> SharedPlan:
+    """A network with several jobs, all as ``request`` says, numbered from its job on.
+
+    Without a window each gets an equal share of the slots.
+
+    Raises:
+        UnknownNameError: no such program, or none that aggregates.
+        InputError: not compiled for so many values, no room for what is requested, or a program
+            that serves one job only.
+    """
+    if jobs > 1 and not aggregation_of(program).shares:
+        raise InputError(
+            f"{jobs} jobs: {program} serves one job of a network; choose slots or tree for several."
+        )
+    if jobs > 1 and request.window is None:
+        slots = programs.find(program, values_per_packet).dimensions().slots
+        request = replace(request, window=1 << (slots // jobs).bit_length() - 1)
+    planned: list[Plan] = []
+    for number in range(jobs):
+        each = replace(request, job=request.job + number, beside=tuple(planned))
+        planned.append(make_plan(program, values_per_packet, each))
+    return SharedPlan(tuple(planned))
 
 
 def following(plan: Plan, absent: Iterable[int]) -> Plan:
@@ -262,6 +288,48 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
     if request.window is not None and window & (window - 1):
         raise InputError(f"a window of {window} chunks; it must be a power of two.")
     return size, window
+
+
+def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT) -> Job:
+    """The job's place beside those that are there already.
+
+    Args:
+        request: what is wanted.
+        slots: of the program's whole pool.
+        window: of the job.
+        last_port: that a worker can be at; all jobs' workers are at ports from 1 on.
+
+    Raises:
+        InputError: the pool or the ports have no room for it, or there is a job of its number.
+    """
+    taken = Taken.by(request.beside)
+    if taken.hosts + request.workers > last_port:
+        raise InputError(
+            f"{request.workers} workers beside the {taken.hosts} of other jobs; this network has "
+            f"ports for {last_port}. Choose fewer jobs, or fewer workers in each."
+        )
+    base = -(-taken.slots // window) * window  # a multiple of the window
+    if base + window > slots:
+        raise InputError(
+            f"a window of {window} beside the {taken.slots} slots of other jobs; the program has "
+            f"{slots}. Choose a smaller window."
+        )
+    if request.job in {plan.job.number for plan in request.beside}:
+        raise InputError(f"there is a job {request.job} already; give each a number of its own.")
+    return Job(
+        members_of(request.workers, taken.hosts),
+        number=request.job,
+        epoch=request.epoch,
+        slots=window,
+        slot_base=base,
+        group=1 + len(request.beside),
+    )
+
+
+def members_of(workers: int, first: int = 0) -> list[Member]:
+    """Where workers are: host ``first + i``, with its default address, at that port of its leaf."""
+    hosts = range(first, first + workers)
+    return [Member(host + 1, Endpoint.of_worker(host)) for host in hosts]
 
 
 def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:

@@ -9,10 +9,18 @@ from innet.protocol.admission import Job
 from innet.protocol.parameter_server import EVERYBODY, ParameterServer
 from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
-from innet.topology.plan import EntryFinder, Plan, PlannedHost
-from innet.topology.sharing import Taken
-from innet.topology.tree import plan_levels, with_defaults
-from innet.topology.wiring import UP_PORT, Node, address, below, delivery, next_epoch, present
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, Taken
+from innet.topology.topologies import Node
+from innet.topology.tree import (
+    UP_PORT,
+    address,
+    below,
+    delivery,
+    next_epoch,
+    plan_levels,
+    present,
+    with_defaults,
+)
 from innet.wire import Endpoint
 
 _NEIGHBOURS = "HashedIngress.neighbours"
@@ -26,7 +34,7 @@ _TABLES = (
 )
 
 
-class Hashed(Aggregation):
+class HashedAggregation(Aggregation):
     """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
 
     has_epochs = True

@@ -1,4 +1,4 @@
-"""A job on a network, as data: switches with their programs and tables, hosts, and links.
+"""Jobs on a network, as data: switches with their programs and tables, hosts, and links.
 
 Nothing here runs anything. The same plan is carried out in memory (``innet.topology.emulation``)
 and by whoever builds a network of real interfaces.
@@ -7,8 +7,8 @@ and by whoever builds a network of real interfaces.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from innet.core.errors import InputError, UnknownNameError
@@ -192,3 +192,77 @@ def _both_ways(links: tuple[Link, ...]) -> Iterator[tuple[Port, Port]]:
     for link in links:
         yield link.a, link.b
         yield link.b, link.a
+
+
+# ----------------------------------------------------------------------------
+# Several jobs on one network: each is a plan, with hosts, ports and slots of its own.
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlan:
+    """A network and the jobs on it.
+
+    Attributes:
+        jobs: plans on the same switches; each tells of the switches what is the job's own.
+    """
+
+    jobs: tuple[Plan, ...]
+
+    @property
+    def switches(self) -> tuple[PlannedSwitch, ...]:
+        """With what all jobs tell them."""
+        together: dict[str, PlannedSwitch] = {}
+        for plan in self.jobs:
+            for each in plan.switches:
+                before = together.get(each.name)
+                commands = each.commands if before is None else before.commands + each.commands
+                together[each.name] = replace(each, commands=commands)
+        return tuple(together.values())
+
+    @property
+    def hosts(self) -> tuple[PlannedHost, ...]:
+        """Of all jobs."""
+        return tuple(host for plan in self.jobs for host in plan.hosts)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Of all jobs, each once."""
+        return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.links))
+
+    def with_job(self, plan: Plan) -> SharedPlan:
+        """The same with ``plan`` for the job of its number, such as its next epoch."""
+        number = plan.job.number
+        return SharedPlan(tuple(plan if each.job.number == number else each for each in self.jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What of a network its jobs have.
+
+    Attributes:
+        hosts: so many, from h1 on.
+        slots: of the pool, from the first on.
+        nodes: multicast nodes by switch: the handle that the next one gets.
+        ports: of switches, whose neighbors are known.
+    """
+
+    hosts: int
+    slots: int
+    nodes: Mapping[str, int]
+    ports: frozenset[Port]
+
+    @classmethod
+    def by(cls, jobs: Sequence[Plan]) -> Taken:
+        """What ``jobs`` have together."""
+        nodes: Counter[str] = Counter()
+        for plan in jobs:
+            for switch in plan.switches:
+                nodes[switch.name] += sum(
+                    line.startswith("mc_node_create ") for line in switch.commands
+                )
+        return cls(
+            hosts=sum(len(plan.hosts) for plan in jobs),
+            slots=max((plan.job.slot_base + plan.job.slots for plan in jobs), default=0),
+            nodes=nodes,
+            ports=frozenset(end for plan in jobs for link in plan.links for end in link),
+        )

@@ -1,15 +1,78 @@
-"""Networks by name: which of their switches a job's tree takes, and what else is there."""
+"""Topologies by name: which switches there are, and which of them a job's tree takes.
+
+A topology is one class. Registered below, or by an entry point of another distribution in the group
+"innet.topologies", it can be named wherever there is a network: ``Collective(topology=...)``,
+``innet allreduce`` and ``innet net --topology``, ``mn --topo innet_...``, and a job's settings.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from innet.core.errors import InputError, UnknownNameError
+from innet.core.errors import ConfigError, InputError
+from innet.core.registry import Registry, split_name
+from innet.core.settings import MAX_WORKERS
 from innet.topology.plan import Link, Port
-from innet.topology.wiring import Node, tree_of
 
+MAX_DEPTH = 8
+MAX_SWITCHES = 200  # addresses and switch ports that are kept for them
 MAX_FAT_TREE = 12  # ports of its switches: 180 switches, which have addresses
 _SPARE_UP, _SPARE_DOWN = 201, 301  # first ports of links that no job uses
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A switch with what is below it.
+
+    Attributes:
+        name: s1 is the root; then level by level, from left to right.
+        index: 0 for the root, in the same order.
+        workers: indices of all workers below, in order, without gaps.
+        children: the switches right below; empty for a leaf.
+    """
+
+    name: str
+    index: int
+    workers: range
+    children: tuple[Node, ...] = ()
+
+    @property
+    def mask(self) -> int:
+        """The workers below, as bits of the header's bitmap."""
+        return sum(1 << worker for worker in self.workers)
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The workers at its own ports: of a leaf all, else those that no child has."""
+        theirs = {worker for child in self.children for worker in child.workers}
+        return tuple(worker for worker in self.workers if worker not in theirs)
+
+    @property
+    def height(self) -> int:
+        """Levels of switches below this one."""
+        return max((1 + child.height for child in self.children), default=0)
+
+    @property
+    def identity(self) -> int:
+        """What the switch above calls this one: the index of the first worker below."""
+        return self.workers.start
+
+    def descend(self) -> Iterator[Node]:
+        """This switch and all below, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.descend()
+
+    def with_parents(self, parent: Node | None = None) -> Iterator[tuple[Node, Node | None]]:
+        """This switch and all below with the one right above each, by index of the switch."""
+        pairs = [(self, parent)]
+        for node, _ in pairs:
+            pairs += [(child, node) for child in node.children]
+        yield from sorted(pairs, key=lambda pair: pair[0].index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,52 +90,144 @@ class Shape:
     cables: tuple[Link, ...] = ()
 
 
-def shape(
-    topology: str | None,
-    workers: int,
-    *,
-    racks: int | None = None,
-    depth: int | None = None,
-    ports: int | None = None,
-) -> Shape:
-    """The network ``topology`` for so many workers.
+class Topology(ABC):
+    """A network of switches. Stateless.
+
+    Attributes:
+        options: what it takes beside the number of workers, all integers: "racks", "depth" and
+            "ports", which are settings, or any of its own, given as in "leaf-spine:spines=3".
+        arguments: of ``mn --topo``, in their order: "workers", "jobs" and options.
+        jobs: how many jobs ``innet net`` runs on it unless told otherwise.
+    """
+
+    options: ClassVar[tuple[str, ...]] = ()
+    arguments: ClassVar[tuple[str, ...]] = ("workers",)
+    jobs: ClassVar[int] = 1
+
+    @abstractmethod
+    def shape(self, workers: int, *args: Any, **options: Any) -> Shape:
+        """The network for so many workers of one job; options that are not given are missing.
+
+        Raises:
+            InputError: a number that does not fit.
+        """
+
+    def workers(self, *args: Any, **options: Any) -> int:
+        """How many workers ``mn --topo`` puts on it unless told otherwise."""
+        del args, options
+        return 4
+
+
+TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "innet.topologies")
+
+
+def topology_of(name: str | None) -> Topology:
+    """The topology of a name, with or without options behind it; a star without a name.
+
+    Raises:
+        UnknownNameError: no such topology.
+        ConfigError: it is another distribution's, and no Topology.
+    """
+    name = split_name(name or "star")[0]
+    found: object = TOPOLOGIES.get(name)
+    if not (isinstance(found, type) and issubclass(found, Topology)):
+        raise ConfigError(
+            f"topology {name!r} is registered as {found!r}; it has to be a class derived from "
+            "innet.topology.Topology."
+        )
+    if lacking := sorted(found.__abstractmethods__):
+        raise ConfigError(f"topology {name!r}: its class {found.__qualname__} lacks {lacking}.")
+    return found()
+
+
+def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
+    """The network of a name for so many workers.
 
     Args:
-        topology: its name; None is a tree.
+        name: a topology's, with or without options of its own behind it.
         workers: of one job.
-        racks: of a tree; see ``innet.topology.wiring.tree_of``.
-        depth: likewise.
-        ports: of each switch of a fat-tree, by default 4.
+        options: more of them; None is not given.
 
     Raises:
-        InputError: a number that does not fit, or belongs to another network.
+        UnknownNameError: no such topology.
+        InputError: an option that the topology does not have, or a number that does not fit.
     """
-    if ports is not None and topology != "fat-tree":
-        raise InputError(f"{ports} ports of each switch: only a fat-tree is told that.")
-    if topology in ("fat-tree", "dumbbell") and (racks is not None or depth is not None):
-        raise InputError(f"racks and depth are those of a tree; a {topology} has its own.")
-    if topology == "fat-tree":
-        return fat_tree(4 if ports is None else ports, workers)
-    if topology == "dumbbell":
-        return dumbbell(workers)
-    if topology not in (None, "tree"):
-        raise UnknownNameError("topology", topology, ("dumbbell", "fat-tree", "tree"))
-    return Shape(tree_of(workers, racks, depth))
+    topology = topology_of(name)
+    name, own = split_name(name)
+    given = {key: value for key, value in options.items() if value is not None} | own
+    for key, value in given.items():
+        if key not in topology.options:
+            takes = " and ".join(topology.options) or "no options"
+            raise InputError(f"{key} is {value}, which a {name} does not take; it takes {takes}.")
+        if not isinstance(value, int):
+            raise InputError(f"{key} of the topology {name} is {value!r}; give an integer.")
+    return topology.shape(workers, **given)
 
 
-def dumbbell(workers: int) -> Shape:
-    """Two switches and the link between them, half of the workers at each; s1 is the root.
+class Star(Topology):
+    """One switch, s1, with all workers."""
 
-    Raises:
-        InputError: a single worker, who is at one side only.
+    def shape(self, workers: int) -> Shape:
+        """See ``Topology``."""
+        return Shape(Node("s1", 0, range(workers)))
+
+
+class Tree(Topology):
+    """Racks below a root, in levels; s1 is the root."""
+
+    options = ("racks", "depth")
+    arguments = ("workers", *options)
+
+    def shape(self, workers: int, racks: int | None = None, depth: int | None = None) -> Shape:
+        """See ``Topology``; without options there are two levels and two racks."""
+        return Shape(tree_of(workers, racks, depth))
+
+
+class LeafSpine(Topology):
+    """Leaf switches with the workers, each linked to all spine switches; sums meet at spine1.
+
+    The other spines and their links are there and carry nothing.
     """
-    if workers < 2:
-        raise InputError("a dumbbell has workers on both sides: give at least 2.")
-    right = Node("s2", 1, range((workers + 1) // 2, workers))
-    return Shape(Node("s1", 0, range(workers), (right,)))
+
+    options = ("racks", "spines")
+    arguments = ("workers", *options)
+
+    def shape(self, workers: int, racks: int | None = None, spines: int = 2) -> Shape:
+        """See ``Topology``; without options there are two leaves and two spines."""
+        if racks is None:
+            racks = min(2, workers)
+        if not 1 <= racks <= workers:
+            raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
+        if not 1 <= spines <= MAX_SWITCHES - racks:
+            raise InputError(f"{spines} spines; give 1 to {MAX_SWITCHES - racks}.")
+        leaves = [Node(f"leaf{i + 1}", i + 1, _part(workers, racks, i)) for i in range(racks)]
+        spare = range(1, spines)
+        return Shape(
+            Node("spine1", 0, range(workers), tuple(leaves)),
+            spare=tuple(f"spine{i + 1}" for i in spare),
+            cables=tuple(
+                Link(Port(leaf.name, _SPARE_UP + i), Port(f"spine{i + 1}", _SPARE_DOWN + j))
+                for i in spare
+                for j, leaf in enumerate(leaves)
+            ),
+        )
 
 
-def fat_tree(ports: int, workers: int) -> Shape:
+class Dumbbell(Topology):
+    """Two switches and the link between them, half of the workers at each; s1 is the root."""
+
+    arguments = ("workers", "jobs")
+    jobs = 2
+
+    def shape(self, workers: int) -> Shape:
+        """See ``Topology``. A single worker would be at one side only."""
+        if workers < 2:
+            raise InputError("a dumbbell has workers on both sides: give at least 2.")
+        right = Node("s2", 1, range((workers + 1) // 2, workers))
+        return Shape(Node("s1", 0, range(workers), (right,)))
+
+
+class FatTree(Topology):
     """A three-level fat-tree of switches with ``ports`` ports, and the tree inside that jobs use.
 
     It has ``ports`` pods of half as many edge switches (e1, e2, ...) and aggregation switches (a1,
@@ -82,45 +237,52 @@ def fat_tree(ports: int, workers: int) -> Shape:
 
     Source: Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data Center Network Architecture",
     SIGCOMM 2008, section 3.
-
-    Raises:
-        InputError: an odd number of ports, or more workers than hosts.
     """
-    if ports % 2 or not 2 <= ports <= MAX_FAT_TREE:
-        raise InputError(f"a fat-tree of {ports}-port switches; give 2, 4, ... {MAX_FAT_TREE}.")
-    half = ports // 2
-    edges = ports * half
-    if not 1 <= workers <= edges * half:
-        raise InputError(f"{workers} workers; a fat-tree of {ports} has {edges * half} hosts.")
-    racks: dict[int, list[int]] = {}
-    for worker in range(workers):
-        racks.setdefault(worker * edges // workers, []).append(worker)
-    pods = sorted({edge // half for edge in racks})
-    first_edge = 1 + len(pods)
-    leaves = {
-        edge: Node(f"e{edge + 1}", first_edge + number, range(found[0], found[-1] + 1))
-        for number, (edge, found) in enumerate(racks.items())
-    }
-    tops = []
-    for number, pod in enumerate(pods, start=1):
-        below = tuple(leaves[edge] for edge in leaves if edge // half == pod)
-        spread = range(below[0].workers.start, below[-1].workers.stop)
-        tops.append(Node(f"a{pod * half + 1}", number, spread, below))
-    root = Node("c1", 0, range(workers), tuple(tops))
-    taken = {node.name for node in root.descend()}
-    names = (
-        [f"c{i + 1}" for i in range(half * half)]
-        + [f"a{i + 1}" for i in range(edges)]
-        + [f"e{i + 1}" for i in range(edges)]
-    )
-    return Shape(
-        root,
-        spare=tuple(name for name in names if name not in taken),
-        cables=tuple(link for link in _cables(half) if not _in_tree(link, taken)),
-    )
+
+    options = ("ports",)
+    arguments = ("ports", "workers")
+
+    def workers(self, ports: int = 4) -> int:
+        """See ``Topology``: one at every host."""
+        return min(ports**3 // 4, MAX_WORKERS)
+
+    def shape(self, workers: int, ports: int = 4) -> Shape:
+        """See ``Topology``; the switches have an even number of ports."""
+        if ports % 2 or not 2 <= ports <= MAX_FAT_TREE:
+            raise InputError(f"a fat-tree of {ports}-port switches; give 2, 4, ... {MAX_FAT_TREE}.")
+        half = ports // 2
+        edges = ports * half
+        if not 1 <= workers <= edges * half:
+            raise InputError(f"{workers} workers; a fat-tree of {ports} has {edges * half} hosts.")
+        racks: dict[int, list[int]] = {}
+        for worker in range(workers):
+            racks.setdefault(worker * edges // workers, []).append(worker)
+        pods = sorted({edge // half for edge in racks})
+        first_edge = 1 + len(pods)
+        leaves = {
+            edge: Node(f"e{edge + 1}", first_edge + number, range(found[0], found[-1] + 1))
+            for number, (edge, found) in enumerate(racks.items())
+        }
+        tops = []
+        for number, pod in enumerate(pods, start=1):
+            below = tuple(leaves[edge] for edge in leaves if edge // half == pod)
+            spread = range(below[0].workers.start, below[-1].workers.stop)
+            tops.append(Node(f"a{pod * half + 1}", number, spread, below))
+        root = Node("c1", 0, range(workers), tuple(tops))
+        taken = {node.name for node in root.descend()}
+        names = (
+            [f"c{i + 1}" for i in range(half * half)]
+            + [f"a{i + 1}" for i in range(edges)]
+            + [f"e{i + 1}" for i in range(edges)]
+        )
+        return Shape(
+            root,
+            spare=tuple(name for name in names if name not in taken),
+            cables=tuple(link for link in _fat_tree_cables(half) if not _in_tree(link, taken)),
+        )
 
 
-def _cables(half: int) -> list[Link]:
+def _fat_tree_cables(half: int) -> list[Link]:
     """All links between the switches of a fat-tree, at the ports that spare ones have."""
     links = []
     for pod in range(2 * half):
@@ -138,3 +300,65 @@ def _cables(half: int) -> list[Link]:
 def _in_tree(link: Link, taken: set[str]) -> bool:
     """Whether the tree has this link, at ports of its own: the first way up of what it has."""
     return link.a.port == _SPARE_UP and {link.a.node, link.b.node} <= taken
+
+
+TOPOLOGIES.register("star", Star)
+TOPOLOGIES.register("tree", Tree)
+TOPOLOGIES.register("leaf-spine", LeafSpine)
+TOPOLOGIES.register("fat-tree", FatTree)
+TOPOLOGIES.register("dumbbell", Dumbbell)
+
+
+# ----------------------------------------------------------------------------
+# Trees.
+
+
+def tree_of(workers: int, racks: int | None = None, depth: int | None = None) -> Node:
+    """The root of a tree with ``racks`` leaves and ``depth`` levels, as even as can be.
+
+    Args:
+        workers: spread over the leaves in order.
+        racks: leaves, 1 .. workers; 2 if there are workers for it and the depth allows it.
+        depth: levels of switches, 1 .. 8; by default 2. A tree of one level is one switch.
+
+    Raises:
+        InputError: more racks than workers, several in one level, or too many switches.
+    """
+    if depth is None:
+        depth = 2
+    if not 1 <= depth <= MAX_DEPTH:
+        raise InputError(f"a depth of {depth}; a tree has 1 to {MAX_DEPTH} levels.")
+    if racks is None:
+        racks = min(2, workers) if depth > 1 else 1
+    if not 1 <= racks <= workers:
+        raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
+    if depth == 1 and racks > 1:
+        raise InputError(f"{racks} racks need at least 2 levels; the depth is 1.")
+    # From the root downwards, each level grows by the same factor.
+    sizes = (
+        [math.ceil(racks ** (level / (depth - 1))) for level in range(depth)]
+        if racks > 1
+        else [1] * depth
+    )
+    if sum(sizes) > MAX_SWITCHES:
+        raise InputError(f"a tree of {sum(sizes)} switches; at most {MAX_SWITCHES} have addresses.")
+    below: Sequence[Node] = ()
+    first = sum(sizes)
+    for size in reversed(sizes):
+        first -= size
+        level = []
+        for position in range(size):
+            index = first + position
+            if below:
+                children = tuple(below[i] for i in _part(len(below), size, position))
+                spread = range(children[0].workers.start, children[-1].workers.stop)
+            else:
+                children, spread = (), _part(workers, size, position)
+            level.append(Node(f"s{index + 1}", index, spread, children))
+        below = level
+    return below[0]
+
+
+def _part(total: int, parts: int, position: int) -> range:
+    """The ``position``-th of ``parts`` nearly equal parts of ``range(total)``."""
+    return range(total * position // parts, total * (position + 1) // parts)

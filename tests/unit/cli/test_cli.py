@@ -17,10 +17,18 @@ from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED, TERMINATED, main
-from innet.cli.allreduce import with_parameters
-from innet.cli.app import app
+from innet.cli.app import app, status_of
+from innet.cli.options import with_parameters
 from innet.cli.output import say_json
-from innet.core.errors import ConfigError, InnetError
+from innet.core.errors import (
+    CompositionError,
+    ConfigError,
+    DivergedError,
+    InnetError,
+    OutputError,
+    StalledError,
+    UnknownNameError,
+)
 
 
 def innet(*arguments):
@@ -190,6 +198,8 @@ class TestWrong:
             (["--input", "nowhere.npz"], r"nowhere\.npz"),
             (["--config", "nowhere.toml"], r"nowhere\.toml"),
             (["--program", "slot"], r"unknown program 'slot'"),
+            (["--codec", "lhc", "--codec", "dense"], r"--codec is given 2 times"),
+            (["--topology", "tre"], r"unknown topology 'tre'.*'tree'"),
         ],
     )
     def test_allreduce(self, arguments, message):
@@ -257,7 +267,7 @@ class TestWrong:
     def test_output_that_fails_after_the_run(self):
         done = process("allreduce", "--size", 10, "--output", "/dev/full")
         assert done.returncode == 1
-        assert done.stderr == "error: cannot write /dev/full: No space left on device.\n"
+        assert done.stderr == "error: cannot write /dev/full: the disk is full.\n"
         assert "Packets sent" in done.stdout  # what was found out is told all the same
 
     def test_output_to_a_pipe(self, tmp_path):
@@ -290,7 +300,7 @@ class TestWrong:
     def test_a_person_sees_one_line_and_no_traceback(self):
         command = [sys.executable, "-m", "innet", "allreduce", "--codec", "lcp"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert result.stderr.startswith("error: unknown codec 'lcp'.")
         assert "Traceback" not in result.stderr
         assert result.stdout == ""
@@ -298,6 +308,21 @@ class TestWrong:
     def test_no_record(self, tmp_path):
         with pytest.raises(InnetError, match=r"nothing\.json"):
             innet("report", tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConfigError("a key"), 2),
+        (UnknownNameError("codec", "lcp", ["lhc"]), 2),
+        (CompositionError("parts that do not fit"), 2),
+        (OutputError("a full disk"), 1),
+        (DivergedError("a loss"), 1),
+        (StalledError("a slot"), 1),
+    ],
+)
+def test_the_status_says_whose_fault_it_is(error, status):
+    assert status_of(error) == status
 
 
 class TestEnds:
@@ -309,7 +334,7 @@ class TestEnds:
         with Path("/dev/full").open("w") as full:
             result = process(*arguments, stdout=full)
         assert result.returncode == 1
-        assert result.stderr == "error: cannot write the output: No space left on device.\n"
+        assert result.stderr == "error: cannot write the output: the disk is full.\n"
 
     def test_a_terminal_of_no_columns(self):
         result = process("p4", "list", env={**os.environ, "COLUMNS": "0"})
@@ -332,7 +357,7 @@ class TestEnds:
         (tmp_path / "gone").rmdir()
         advice = "The folder that this was started in was deleted: go to another (cd)"
         monkeypatch.setattr(sys, "argv", ["innet", "report", "demo.json"])
-        with pytest.raises(SystemExit, match="1"):
+        with pytest.raises(SystemExit, match="2"):
             main()
         said = capsys.readouterr().err
         assert said.startswith(
@@ -366,7 +391,7 @@ class TestEnds:
             timeout=60,
             check=False,
         )
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert result.stderr.startswith("error: 1073741824 elements for each of 1 workers")
         assert result.stderr.count("\n") == 1
 

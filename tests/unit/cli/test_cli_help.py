@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -47,6 +48,42 @@ def test_help_shows_all_that_is_written_for_it(path, monkeypatch):
     shown = plain(CliRunner().invoke(app, [*path, "--help"]).stdout)
     written = [getattr(each, "help", None) for each in COMMANDS[path].params]
     assert [each for each in written if each and plain(each) not in shown] == []
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_has_an_example_of_options_that_exist_and_a_page_that_exists(path):
+    example, page = COMMANDS[path].epilog.split("\n\n")
+    words = example.removeprefix("Example: ").strip("`").split()
+    assert words[words.index("innet") + 1 :][: len(path)] == list(path)
+    known = {name for each in COMMANDS[path].params for name in each.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+    assert Path(page.removeprefix("More: ")).is_file()
+
+
+@pytest.mark.parametrize("path", [(), *COMMANDS], ids=" ".join)
+def test_flags_have_no_type(path):
+    assert "<bool>" not in CliRunner().invoke(app, [*path, "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("innet allreduce --codec to", {"topk"}),
+        ("innet allreduce --topology leaf", {"leaf-spine"}),
+        ("innet net --program tre", {"tree"}),
+        ("innet train --model digits", {"digits-cnn"}),
+        ("innet train --engine j", {"jit"}),
+        ("innet net --switch b", {"builtin", "bmv2"}),
+        ("innet switch explain slots-3", {"slots-32"}),
+        ("innet p4 export slots-3", {"slots-32"}),
+        ("innet reproduce gto", {"gtopk"}),
+    ],
+)
+def test_values_are_completed(words, expected):
+    environment = {"_INNET_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    environment["COMP_CWORD"] = str(len(words.split()) - 1)
+    said = CliRunner().invoke(app, [], prog_name="innet", env=environment)
+    assert set(said.stdout.split()) == expected
 
 
 @pytest.mark.parametrize(("path", "settings"), SETTINGS.items())

@@ -26,7 +26,7 @@ def be_interrupted(place):
 def test_a_full_disk_leaves_what_was_there_and_nothing_new(tmp_path):
     (tmp_path / "old").write_text("kept")
     for name in ("old", "new"):
-        said = f"cannot write .*/{name}: No space left on device"
+        said = f"cannot write .*/{name}: the disk is full"
         with pytest.raises(InputError, match=said), whole(tmp_path / name) as place:
             fill_up(place)
     assert [each.name for each in tmp_path.iterdir()] == ["old"]

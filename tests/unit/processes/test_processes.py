@@ -177,7 +177,7 @@ def test_output_that_cannot_be_written_or_that_nobody_reads():
     with Path("/dev/full").open("w") as full:
         run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr == "error: cannot write the output: No space left on device.\n"
+    assert run.stderr == "error: cannot write the output: the disk is full.\n"
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer) as closed:

@@ -16,7 +16,7 @@ from innet.core.errors import ConfigError, InputError, ProgramError, UnknownName
 from innet.core.registry import Registry
 from innet.tools.files import open_document
 from innet.topology import Aggregation
-from innet.topology.star import Star
+from innet.topology.slots import SlotsAggregation
 
 LIST = """
 [mine]
@@ -34,8 +34,8 @@ def registry(monkeypatch):
     folders = Registry("program", "innet.nobody")
     monkeypatch.setattr("innet.programs.catalog.FOLDERS", folders)
     aggregations = Registry("aggregation", "innet.nobody")
-    aggregations.register("slots", "innet.topology.star:Star")
-    aggregations.register("mine", "innet.topology.star:Star")
+    aggregations.register("slots", "innet.topology.slots:SlotsAggregation")
+    aggregations.register("mine", "innet.topology.slots:SlotsAggregation")
     monkeypatch.setattr("innet.topology.aggregation.AGGREGATIONS", aggregations)
     return folders
 
@@ -86,7 +86,10 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
 @pytest.mark.parametrize(
     ("target", "match"),
     [
-        (Star(), r"'mine' is registered as <.*Star object.*derived from innet\.topology\."),
+        (
+            SlotsAggregation(),
+            r"aggregation 'mine' is registered as <.*SlotsAggregation obj.*from innet\.topology\.",
+        ),
         (int, r"registered as <class 'int'>; it has to be a class derived"),
         (Aggregation, r"its class Aggregation lacks \['plan', 'slot_reader'\]"),
     ],

@@ -14,7 +14,7 @@ from innet.allreduce.collective import Collective
 from innet.core.errors import StalledError
 from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.topology.wiring import shape_of
+from innet.topology.tree import shape_of
 
 SIZE = 400
 SHAPES = [

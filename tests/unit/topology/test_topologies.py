@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.networks import BAD, MIXED, PATIENT, all_reduce, contributions, network
 
-from innet.core.errors import InputError
+import innet
+from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import combine
 from innet.network import FaultyTransport, drive
+from innet.processes.settings import JobSettings
 from innet.switch import Switch, load_program
-from innet.topology import Request, SharedPlan, aggregation_of, make_plan, plan_jobs
-from innet.topology.topologies import dumbbell, fat_tree
-from innet.topology.wiring import shape_of
+from innet.topology import Node, Request, Shape, SharedPlan, aggregation_of, make_plan, plan_jobs
+from innet.topology.topologies import TOPOLOGIES, Dumbbell, FatTree, LeafSpine, Topology
+from innet.topology.tree import shape_of
 from innet.transport.memory import NetworkTransport, SwitchPort
 
 
@@ -24,7 +26,7 @@ from innet.transport.memory import NetworkTransport, SwitchPort
 def test_a_fat_tree_has_its_switches_and_links(half, data):
     ports = 2 * half
     workers = data.draw(st.integers(1, min(32, 2 * half**3)))
-    found = fat_tree(ports, workers)
+    found = FatTree().shape(workers, ports)
     nodes = list(found.root.descend())
     names = [node.name for node in nodes] + list(found.spare)
     kinds = Counter(name[0] for name in names)
@@ -45,10 +47,53 @@ def test_a_fat_tree_has_its_switches_and_links(half, data):
 
 @pytest.mark.parametrize(("workers", "at_the_first"), [(2, 1), (4, 2), (5, 3), (32, 16)])
 def test_half_of_the_workers_are_at_each_end_of_a_dumbbell(workers, at_the_first):
-    first = dumbbell(workers).root
+    first = Dumbbell().shape(workers).root
     (second,) = first.children
     assert first.own == tuple(range(at_the_first))
     assert second.own == tuple(range(at_the_first, workers))
+
+
+def test_a_leaf_spine_has_its_switches_and_links():
+    found = LeafSpine().shape(7, racks=3, spines=4)
+    leaves = found.root.children
+    assert [len(leaf.workers) for leaf in leaves] == [2, 2, 3]
+    assert found.spare == ("spine2", "spine3", "spine4")
+    assert len(found.cables) == 9
+    ends = Counter(end for link in found.cables for end in link)
+    assert set(ends.values()) == {1}
+
+
+class Pair(Topology):
+    """Two switches in a row; a topology of somebody's own."""
+
+    options = ("left",)
+    arguments = ("workers", *options)
+
+    def shape(self, workers: int, left: int = 1) -> Shape:
+        """See ``Topology``."""
+        end = Node("far", 1, range(left, workers))
+        return Shape(Node("near", 0, range(workers), (end,)))
+
+
+def test_a_topology_of_ones_own_is_registered_in_one_place(monkeypatch):
+    monkeypatch.setitem(TOPOLOGIES._loaded, "pair", Pair)
+    gradients = [np.full(300, each, np.float32) for each in (1, 2, 3)]
+    total, report = innet.all_reduce(gradients, topology="pair:left=2")
+    assert (total == 6).all()
+    assert report.exact
+    assert report.program == "tree-64"
+    settings = JobSettings(workers=3, topology="pair:left=2")
+    assert [each.name for each in settings.plan().switches] == ["near", "far"]
+    assert "pair" in TOPOLOGIES
+
+
+def test_what_is_registered_has_to_be_a_topology(monkeypatch):
+    monkeypatch.setitem(TOPOLOGIES._loaded, "none", 3)
+    with pytest.raises(ConfigError, match=r"has to be a class derived from innet\.topology"):
+        make_plan("tree", 32, Request(workers=2, topology="none"))
+    monkeypatch.setitem(TOPOLOGIES._loaded, "none", Topology)
+    with pytest.raises(ConfigError, match="its class Topology lacks"):
+        make_plan("tree", 32, Request(workers=2, topology="none"))
 
 
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
@@ -59,6 +104,10 @@ def test_half_of_the_workers_are_at_each_end_of_a_dumbbell(workers, at_the_first
         ("tree", 16, {"topology": "fat-tree", "ports": 4}),
         ("tree", 2, {"topology": "fat-tree", "ports": 2}),
         ("tree", 5, {"topology": "dumbbell"}),
+        ("tree", 3, {"topology": "star"}),
+        ("tree", 7, {"topology": "leaf-spine:spines=3", "racks": 3}),
+        ("slots", 3, {"topology": "star"}),
+        ("hashed", 4, {"topology": "leaf-spine"}),
         ("hashed", 8, {"topology": "fat-tree"}),
         ("hashed", 4, {"topology": "dumbbell"}),
     ],
@@ -80,9 +129,15 @@ def test_exact_over_any_topology(program, workers, shape, faults):
     [
         ("tree", Request(workers=17, topology="fat-tree"), "a fat-tree of 4 has 16 hosts"),
         ("tree", Request(workers=2, topology="fat-tree", ports=3), "a fat-tree of 3-port"),
-        ("tree", Request(workers=2, topology="fat-tree", racks=2), "those of a tree"),
+        ("tree", Request(workers=2, topology="fat-tree", racks=2), "does not take; it takes ports"),
         ("tree", Request(workers=1, topology="dumbbell"), "at least 2"),
-        ("tree", Request(workers=2, ports=4), "only a fat-tree"),
+        ("tree", Request(workers=2, ports=4), "ports is 4, which a tree does not take"),
+        ("tree", Request(workers=2, topology="fat"), "unknown topology 'fat'"),
+        ("tree", Request(workers=2, topology="leaf-spine", depth=2), "it takes racks and spines"),
+        ("tree", Request(workers=2, topology="leaf-spine:spines=0"), "0 spines; give 1 to"),
+        ("tree", Request(workers=2, topology="leaf-spine:spines=x"), "'x'; give an integer"),
+        ("tree", Request(workers=2, topology="leaf-spine:spines"), "write NAME, or NAME:KEY=VALUE"),
+        ("slots", Request(workers=2, topology="tree"), "topology is tree; slots knows one switch"),
         ("slots", Request(workers=2, topology="fat-tree"), "knows one switch only"),
     ],
 )

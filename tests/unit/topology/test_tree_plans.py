@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError
 from innet.topology import Port, Request, make_plan
-from innet.topology.wiring import tree_of
+from innet.topology.topologies import tree_of
 
 
 @given(workers=st.integers(1, 32), racks=st.integers(1, 32), depth=st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""What ``innet codecs`` shows: presets, what they can do, parts and their parameters."""
+"""``innet codecs``: presets, what they can do, parts and their parameters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ from typing import Any
 
 from rich.table import Table
 
-from innet.codecs import PARTS, PRESETS, build_codec
+from innet.cli.options import JsonOption
+from innet.cli.output import out, say_json
+
+
+def codecs(as_json: JsonOption = False) -> None:
+    """List the codecs, and the parts of which others can be made."""
+    if as_json:
+        say_json(catalogue())
+    else:
+        for table in tables():
+            out.print(table)
 
 
 def catalogue() -> dict[str, Any]:
     """Presets and parts, for programs."""
+    from innet.codecs import PARTS, PRESETS
+
     return {
         "codecs": {name: _preset(name) for name in PRESETS},
         "parts": {
@@ -22,6 +34,8 @@ def catalogue() -> dict[str, Any]:
 
 def tables() -> list[Table]:
     """The same, for people."""
+    from innet.codecs import PARTS, PRESETS, build_codec
+
     presets = Table(title="codecs (--codec NAME)", box=None, title_justify="left")
     for column in ("codec", "parts", "rounds", "index", "overflow bound", "lossless carriage"):
         presets.add_column(column)
@@ -56,6 +70,8 @@ def tables() -> list[Table]:
 
 
 def _preset(name: str) -> dict[str, Any]:
+    from innet.codecs import build_codec
+
     codec = build_codec(name)
     return {"description": codec.describe(), "spec": codec.spec, **codec.capabilities()}
 

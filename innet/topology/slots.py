@@ -7,16 +7,16 @@ from dataclasses import replace
 from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
-from innet.topology.aggregation import Aggregation, Probe, Request, checked
-from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port
-from innet.topology.sharing import Taken, job_for
+from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for
+from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port, Taken
+from innet.topology.topologies import Star, topology_of
 from innet.wire import Endpoint, Layout
 
 SWITCH = "s1"
 _WORD = 0xFFFFFFFF  # the low one of the pair that a cell is
 
 
-class Star(Aggregation):
+class SlotsAggregation(Aggregation):
     """Worker i is host h(i+1), at port i+1 of switch s1; those of a second job follow."""
 
     has_epochs = True
@@ -25,10 +25,17 @@ class Star(Aggregation):
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``; there is one rack and one level."""
-        for name in ("racks", "depth", "topology", "ports"):
-            if getattr(request, name) not in (None, 1):
+        one_switch = isinstance(topology_of(request.topology), Star)
+        given = {
+            "topology": None if one_switch else request.topology,
+            "racks": request.racks,
+            "depth": request.depth,
+            "ports": request.ports,
+        }
+        for name, value in given.items():
+            if value not in (None, 1):
                 raise InputError(
-                    f"{name} is {getattr(request, name)}; {program.program} knows one switch only. "
+                    f"{name} is {value}; {program.program} knows one switch only. "
                     "Leave it out, or choose a program for several, such as tree."
                 )
         size, window = checked(program, request)

@@ -43,10 +43,10 @@ class Session:
         packets: (port, bytes), all that will arrive, in order. ``play`` says when.
         ports: where packets may leave too; simple_switch sends only to ports that it has.
         deadline: seconds for the whole session.
-        thrift: commands go by Thrift where it knows them, although simple_switch_CLI is there.
+        thrift: commands go over Thrift, although simple_switch_CLI is there.
 
     Raises:
-        ControlError: a command was refused; says what simple_switch_CLI said.
+        ControlError: a command was refused; says why.
         ProgramError: simple_switch ended, because it refuses the program or by an assertion of its
             own; says what it said.
         StalledError: the deadline passed; says what it waited for.
@@ -137,7 +137,7 @@ class Session:
     # ── Control ──
 
     def command(self, line: str) -> str:
-        """Run one command; returns what simple_switch_CLI printed, or raises ControlError."""
+        """Run one command; returns what was printed, or raises ControlError."""
         return self.commands([line])[0]
 
     def commands(self, lines: Sequence[str]) -> list[str]:
@@ -145,11 +145,11 @@ class Session:
         answers = self.attempt(lines)
         for line, answer in zip(lines, answers, strict=True):
             if refused(answer):
-                raise ControlError(f"simple_switch_CLI: {line}: {answer.strip()}")
+                raise ControlError(f"simple_switch: {line}: {answer.strip()}")
         return answers
 
     def attempt(self, lines: Sequence[str]) -> list[str]:
-        """What simple_switch_CLI prints for each command; ``refused`` tells a refusal."""
+        """What is printed for each command; ``refused`` tells a refusal."""
         assert self._control is not None, "commands belong into the with statement"
         try:
             return self._control.run(lines)
@@ -272,7 +272,7 @@ class Session:
 
 
 def refused(answer: str) -> bool:
-    """Whether ``answer`` of simple_switch_CLI tells an error."""
+    """Whether the answer to a command tells an error."""
     return bool(re.search(r"^(?:.*Error|Invalid|\*\*\* Unknown|Could not)", answer, re.MULTILINE))
 
 

@@ -40,7 +40,7 @@ MAX_READ = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class RunResult:
     """What simple_switch did.
 
     Attributes:
@@ -121,7 +121,7 @@ def run(
     *,
     ports: Iterable[int] = (),
     one_by_one: bool = False,
-) -> Reference:
+) -> RunResult:
     """Play ``packets`` through a fresh simple_switch.
 
     Args:
@@ -139,7 +139,7 @@ def run(
 
     Raises:
         MissingToolError: simple_switch is not installed.
-        ControlError: simple_switch_CLI reported an error.
+        ControlError: a command was refused.
         ProgramError: simple_switch refused the program.
         StalledError: the deadline passed; says what it waited for.
     """
@@ -153,7 +153,7 @@ def run(
                 sent.setdefault(port, []).extend(left)
         values = {each: read_register(session, each) for each in registers}
         times = session.times()
-    return Reference(
+    return RunResult(
         packets={port: sent.get(port, []) for port in sorted(known)},
         registers=values,
         seconds=max(times) - min(times) if times else 0.0,
@@ -175,7 +175,7 @@ def read_register(session: Session, name: str) -> NDArray[np.uint64]:
     answer = session.command(f"register_read {name}")
     match = re.search(re.escape(name) + r"=\s*([\d, ]+)", answer)
     if match is None:
-        raise ControlError(f"simple_switch_CLI did not answer register_read {name}: {answer}")
+        raise ControlError(f"simple_switch did not answer register_read {name}: {answer}")
     return np.array([int(value) for value in match.group(1).split(",")], np.uint64)
 
 
@@ -186,6 +186,6 @@ def read_counters(session: Session, name: str, indices: Sequence[int]) -> list[t
     for answer in answers:
         match = re.search(r"\((\d+) bytes, (\d+) packets\)", answer)
         if match is None:
-            raise ControlError(f"simple_switch_CLI did not answer counter_read {name}: {answer}")
+            raise ControlError(f"simple_switch did not answer counter_read {name}: {answer}")
         cells.append((int(match[2]), int(match[1])))
     return cells

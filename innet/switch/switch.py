@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import ir
 from innet.switch.control import commands
 from innet.switch.control.builtin import BuiltinControlPlane
-from innet.switch.control.values import Key, Number
+from innet.switch.control.values import Key, Names, Number
 from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, refusal
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
@@ -36,56 +36,51 @@ class CounterCells(NamedTuple):
     bytes: NDArray[np.uint64]
 
 
-class Registers(Mapping[str, NDArray[Any]]):
-    """Register arrays by name, as views of shape (size,): uint8, uint16, uint32 or uint64, the
-    first that holds the width.
+_Cells = TypeVar("_Cells")
 
-    Wider ones are uint64 of shape (size, words), the most significant word of a cell first.
 
-    Writing to a view writes to the switch. A name may be shortened to an ending at a dot that only
-    one register has; any other is an UnknownNameError.
+class _ByName(Mapping[str, _Cells]):
+    """Arrays of a program by name.
+
+    A name may be shortened to an ending at a dot that only one of them has; any other is an
+    UnknownNameError.
     """
 
-    def __init__(self, state: SwitchState) -> None:
-        arrays = zip(state.program.registers, state.registers, strict=True)
-        self._views = {array.name: view for array, view in arrays}
+    def __init__(self, names: Names[Any], cells: Iterable[_Cells]) -> None:
+        self._names, self._cells = names, list(cells)
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._views[_whole_name("register", name, self._views)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._views)
-
-    def __len__(self) -> int:
-        return len(self._views)
-
-
-class Counters(Mapping[str, CounterCells]):
-    """Counter arrays by name; direct ones are indexed by ``RuntimeEntry.index``."""
-
-    def __init__(self, state: SwitchState) -> None:
-        arrays = zip(state.program.counters, state.counters, strict=True)
-        self._cells = {
-            array.name: CounterCells(cells[:, PACKETS], cells[:, BYTES]) for array, cells in arrays
-        }
-
-    def __getitem__(self, name: str) -> CounterCells:
-        return self._cells[_whole_name("counter", name, self._cells)]
+    def __getitem__(self, name: str) -> _Cells:
+        position = self._names.find(name)
+        if position is None:
+            raise UnknownNameError(self._names.kind, name, list(self))
+        return self._cells[position]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._cells)
+        return (each.name for each in self._names.things)
 
     def __len__(self) -> int:
         return len(self._cells)
 
 
-def _whole_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """The one of ``known`` that is ``name``, or else the only one that ends in it at a dot."""
-    names = list(known)
-    fitting = [name] if name in names else [each for each in names if each.endswith(f".{name}")]
-    if len(fitting) != 1:
-        raise UnknownNameError(kind, name, names)
-    return fitting[0]
+class Registers(_ByName[NDArray[Any]]):
+    """Register arrays by name, as views of shape (size,): uint8, uint16, uint32 or uint64, the
+    first that holds the width.
+
+    Wider ones are uint64 of shape (size, words), the most significant word of a cell first.
+
+    Writing to a view writes to the switch.
+    """
+
+    def __init__(self, state: SwitchState) -> None:
+        super().__init__(Names("register", state.program.registers), state.registers)
+
+
+class Counters(_ByName[CounterCells]):
+    """Counter arrays by name; direct ones are indexed by ``RuntimeEntry.index``."""
+
+    def __init__(self, state: SwitchState) -> None:
+        cells = (CounterCells(each[:, PACKETS], each[:, BYTES]) for each in state.counters)
+        super().__init__(Names("counter", state.program.counters), cells)
 
 
 #: Where engines are. One that is not asked for is not imported, since a new process should be ready

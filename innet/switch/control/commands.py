@@ -1,7 +1,7 @@
 """The command language of simple_switch_CLI, for any ``ControlPlane``.
 
 One command per line; what it prints is returned. A command is a line of ``_METHODS`` when it is a
-method of ``ControlPlane`` under the same name, else a function with ``@_command``. Both state the
+method of ``ControlPlane`` under the same name, else a function with ``@command``. Both state the
 command's arguments as ``usage`` does for people. Unlike in simple_switch_CLI, a value that is too
 wide and a parameter too many are refused rather than cut.
 """
@@ -81,12 +81,12 @@ def run(control: ControlPlane, line: str) -> str:
 
 
 def _find(control: ControlPlane, name: str) -> Command:
-    command = COMMANDS.get(name)
-    if command is None:
+    found = COMMANDS.get(name)
+    if found is None:
         reason = control.unavailable.get(name)
         known = [*COMMANDS, *control.unavailable]
         raise ControlError(reason or str(UnknownNameError("command", name, known)))
-    return command
+    return found
 
 
 def run_all(control: ControlPlane, text: str) -> str:
@@ -191,7 +191,7 @@ def _register(
     )
 
 
-def _command(name: str, usage: str) -> Callable[[Callable[..., str | None]], None]:
+def command(name: str, usage: str) -> Callable[[Callable[..., str | None]], None]:
     """Register a function as a command."""
 
     def register(handler: Callable[..., str | None]) -> None:
@@ -265,7 +265,7 @@ for _name, _usage, _answer in _METHODS:
     _register(_name, _usage, getattr(ControlPlane, _name).__doc__, _method(_name, _answer))
 
 
-@_command("help", "[COMMAND]")
+@command("help", "[COMMAND]")
 def _help(control: ControlPlane, name: str | None = None) -> str:
     """List the commands, or describe one."""
     if name is None:
@@ -286,7 +286,7 @@ def _take_priority(control: ControlPlane, table: str, words: Words) -> int | Non
     return _integer(words.pop(), "the priority, which comes last")
 
 
-@_command("table_add", "TABLE ACTION KEY ... => [PARAMETER ...] [PRIORITY]")
+@command("table_add", "TABLE ACTION KEY ... => [PARAMETER ...] [PRIORITY]")
 def _table_add(control: ControlPlane, table: str, action: str, words: Words) -> str:
     """Add an entry."""
     priority = _take_priority(control, table, words)
@@ -308,21 +308,21 @@ def _indirect_entry(
     return table, words[:-2], _integer(words[-1], "the handle"), priority
 
 
-@_command("table_indirect_add", "TABLE KEY ... => MEMBER [PRIORITY]")
+@command("table_indirect_add", "TABLE KEY ... => MEMBER [PRIORITY]")
 def _table_indirect_add(control: ControlPlane, table: str, words: Words) -> str:
     """Add an entry that runs a member of the table's action profile."""
     handle = control.table_indirect_add(*_indirect_entry(control, table, words))
     return f"Entry has been added with handle {handle}"
 
 
-@_command("table_indirect_add_with_group", "TABLE KEY ... => GROUP [PRIORITY]")
+@command("table_indirect_add_with_group", "TABLE KEY ... => GROUP [PRIORITY]")
 def _table_indirect_add_with_group(control: ControlPlane, table: str, words: Words) -> str:
     """Add an entry that runs one member of a group of the table's action profile."""
     handle = control.table_indirect_add_with_group(*_indirect_entry(control, table, words))
     return f"Entry has been added with handle {handle}"
 
 
-@_command("table_dump", "TABLE")
+@command("table_dump", "TABLE")
 def _table_dump(control: ControlPlane, table: str) -> str:
     """Show the entries and the default of a table."""
     lines = [_describe(entry, control.program) for entry in control.table_entries(table)]
@@ -332,39 +332,39 @@ def _table_dump(control: ControlPlane, table: str) -> str:
     return "\n".join(lines)
 
 
-@_command("table_dump_entry", "TABLE HANDLE")
+@command("table_dump_entry", "TABLE HANDLE")
 def _table_dump_entry(control: ControlPlane, table: str, handle: int) -> str:
     """Show the entry of a handle."""
     return _describe(control.table_entry(table, handle), control.program)
 
 
-@_command("table_dump_entry_from_key", "TABLE KEY ... [PRIORITY]")
+@command("table_dump_entry_from_key", "TABLE KEY ... [PRIORITY]")
 def _table_dump_entry_from_key(control: ControlPlane, table: str, keys: Words) -> str:
     """Show the entry that was added with a key."""
     priority = _take_priority(control, table, keys)
     return _describe(control.table_find(table, keys, priority), control.program)
 
 
-@_command("show_tables", "")
+@command("show_tables", "")
 def _show_tables(control: ControlPlane) -> str:
     """Show all tables: key fields and size."""
     return "\n".join(map(_describe_table, control.program.tables))
 
 
-@_command("show_actions", "")
+@command("show_actions", "")
 def _show_actions(control: ControlPlane) -> str:
     """Show all actions and their parameters."""
     return "\n".join(map(_describe_action, control.program.actions))
 
 
-@_command("table_show_actions", "TABLE")
+@command("table_show_actions", "TABLE")
 def _table_show_actions(control: ControlPlane, table: str) -> str:
     """Show the actions of a table."""
     actions = control.program.actions
     return "\n".join(_describe_action(actions[each]) for each in control.table(table).actions)
 
 
-@_command("table_info", "TABLE")
+@command("table_info", "TABLE")
 def _table_info(control: ControlPlane, table: str) -> str:
     """Show the key fields, the size and the actions of a table."""
     actions = [control.program.actions[each] for each in control.table(table).actions]
@@ -419,7 +419,7 @@ def _describe_group(group: int, members: Sequence[int]) -> str:
     return f"group {group}: members [{', '.join(map(str, members))}]"
 
 
-@_command("act_prof_dump", "PROFILE")
+@command("act_prof_dump", "PROFILE")
 def _dump_profile(control: ControlPlane, profile: str) -> str:
     """Show the members and groups of an action profile."""
     members = control.act_prof_members(profile).items()
@@ -428,24 +428,24 @@ def _dump_profile(control: ControlPlane, profile: str) -> str:
     return "\n".join(lines)
 
 
-@_command("act_prof_dump_member", "PROFILE MEMBER")
+@command("act_prof_dump_member", "PROFILE MEMBER")
 def _dump_member(control: ControlPlane, profile: str, member: int) -> str:
     """Show what a member runs."""
     return _describe_member(control, member, control.act_prof_member(profile, member))
 
 
-@_command("act_prof_dump_group", "PROFILE GROUP")
+@command("act_prof_dump_group", "PROFILE GROUP")
 def _dump_group(control: ControlPlane, profile: str, group: int) -> str:
     """Show the members of a group."""
     return _describe_group(group, control.act_prof_group(profile, group))
 
 
-def _of_table(command: Command) -> Callable[..., str]:
+def _of_table(of_profile: Command) -> Callable[..., str]:
     """A command that is given the table in place of its action profile."""
 
     def handler(control: ControlPlane, *arguments: Any) -> str:
-        table, *rest = arguments[0] if command.most is None else arguments
-        return command.run(control, [control.profile_of_table(table), *rest])
+        table, *rest = arguments[0] if of_profile.most is None else arguments
+        return of_profile.run(control, [control.profile_of_table(table), *rest])
 
     return handler
 
@@ -478,7 +478,7 @@ for _old, _new in {
 # ── Registers, counters and meters ──
 
 
-@_command("register_read", "REGISTER [INDEX]")
+@command("register_read", "REGISTER [INDEX]")
 def _register_read(control: ControlPlane, name: str, index: int | None = None) -> str:
     """Show a cell of a register array, or all."""
     if index is None:
@@ -486,14 +486,14 @@ def _register_read(control: ControlPlane, name: str, index: int | None = None) -
     return f"{name}[{index}]= {control.register_read(name, index)}"
 
 
-@_command("counter_read", "COUNTER INDEX")
+@command("counter_read", "COUNTER INDEX")
 def _counter_read(control: ControlPlane, name: str, index: int) -> str:
     """Show a cell of a counter array; INDEX is an entry's handle for those of a table."""
     packets, size = control.counter_read(name, index)
     return f"{name}[{index}]= ({size} bytes, {packets} packets)"
 
 
-@_command("meter_get_rates", "METER INDEX")
+@command("meter_get_rates", "METER INDEX")
 def _meter_get_rates(control: ControlPlane, name: str, index: int) -> str:
     """Show the rates of a cell of a meter array."""
     return "\n".join(
@@ -511,19 +511,19 @@ def _ports_and_lags(words: Words) -> tuple[list[int], list[int]]:
     return ports, [_integer(word, "a lag") for word in words[split + 1 :]]
 
 
-@_command("mc_node_create", "RID [PORT ...] [| LAG ...]")
+@command("mc_node_create", "RID [PORT ...] [| LAG ...]")
 def _mc_node_create(control: ControlPlane, rid: int, words: Words) -> str:
     """Create a node, which copies to ports and link aggregation groups."""
     return f"node was created with handle {control.mc_node_create(rid, *_ports_and_lags(words))}"
 
 
-@_command("mc_node_update", "NODE PORT ... [| LAG ...]")
+@command("mc_node_update", "NODE PORT ... [| LAG ...]")
 def _mc_node_update(control: ControlPlane, node: int, words: Words) -> None:
     """Change the ports and link aggregation groups of a node."""
     control.mc_node_update(node, *_ports_and_lags(words))
 
 
-@_command("mc_dump", "")
+@command("mc_dump", "")
 def _mc_dump(control: ControlPlane) -> str:
     """Show multicast groups and link aggregation groups."""
     replication = control.replication()
@@ -538,19 +538,19 @@ def _mc_dump(control: ControlPlane) -> str:
     return "\n".join(lines)
 
 
-@_command("mirroring_add", "SESSION PORT")
+@command("mirroring_add", "SESSION PORT")
 def _mirroring_add(control: ControlPlane, session: int, port: int) -> None:
     """Send clones of a session to a port."""
     control.mirroring_add(session, port)
 
 
-@_command("mirroring_add_mc", "SESSION GROUP")
+@command("mirroring_add_mc", "SESSION GROUP")
 def _mirroring_add_mc(control: ControlPlane, session: int, group: int) -> None:
     """Send clones of a session to a multicast group."""
     control.mirroring_add(session, group=group)
 
 
-@_command("mirroring_get", "SESSION")
+@command("mirroring_get", "SESSION")
 def _mirroring_get(control: ControlPlane, session: int) -> str:
     """Show where clones of a session go."""
     found = control.mirroring_get(session)
@@ -560,31 +560,31 @@ def _mirroring_get(control: ControlPlane, session: int) -> str:
 # ── Parser value sets and hash parameters ──
 
 
-@_command("show_pvs", "")
+@command("show_pvs", "")
 def _show_pvs(control: ControlPlane) -> str:
     """Show all parser value sets and their widths."""
     return "\n".join(f"{each.name} {each.width} bits" for each in control.program.value_sets)
 
 
-@_command("pvs_add", "VALUE_SET NUMBER")
+@command("pvs_add", "VALUE_SET NUMBER")
 def _pvs_add(control: ControlPlane, name: str, value: str) -> None:
     """Put a value into a parser value set."""
     control.value_set_add(name, value)
 
 
-@_command("pvs_remove", "VALUE_SET NUMBER")
+@command("pvs_remove", "VALUE_SET NUMBER")
 def _pvs_remove(control: ControlPlane, name: str, value: str) -> None:
     """Take a value out of a parser value set."""
     control.value_set_remove(name, value)
 
 
-@_command("pvs_get", "VALUE_SET")
+@command("pvs_get", "VALUE_SET")
 def _pvs_get(control: ControlPlane, name: str) -> str:
     """Show the values in a parser value set."""
     return "\n".join(map(hex, sorted(control.value_set(name))))
 
 
-@_command("pvs_clear", "VALUE_SET")
+@command("pvs_clear", "VALUE_SET")
 def _pvs_clear(control: ControlPlane, name: str) -> None:
     """Take all values out of a parser value set."""
     control.value_set_clear(name)
@@ -593,19 +593,19 @@ def _pvs_clear(control: ControlPlane, name: str) -> None:
 _CRC = "CALCULATION POLYNOMIAL INITIAL FINAL_XOR REFLECT_DATA REFLECT_REMAINDER"
 
 
-@_command("set_crc16_parameters", _CRC)
+@command("set_crc16_parameters", _CRC)
 def _set_crc16(control: ControlPlane, calculation: str, *parameters: Any) -> None:
     """Change the CRC of a calculation whose algorithm is crc16_custom."""
     control.set_crc(calculation, CrcParameters(16, *parameters))
 
 
-@_command("set_crc32_parameters", _CRC)
+@command("set_crc32_parameters", _CRC)
 def _set_crc32(control: ControlPlane, calculation: str, *parameters: Any) -> None:
     """Change the CRC of a calculation whose algorithm is crc32_custom."""
     control.set_crc(calculation, CrcParameters(32, *parameters))
 
 
-@_command("set_toeplitz_hash_key", "CALCULATION KEY")
+@command("set_toeplitz_hash_key", "CALCULATION KEY")
 def _set_toeplitz_key(control: ControlPlane, calculation: str, key: str) -> None:
     """Change the key, in hexadecimal digits, of a calculation whose algorithm is toeplitz."""
     try:

@@ -58,8 +58,12 @@ class Names(Generic[_T]):
         for position, thing in reversed([*enumerate(self.things)]):
             self._positions[thing.name] = position
 
+    def find(self, name: str) -> int | None:
+        """The position of the thing called ``name``; None when it is nothing or several."""
+        return self._positions.get(name)
+
     def index(self, name: str) -> int:
-        """The position of the thing called ``name``; ControlError when it is nothing or several."""
+        """The same; ControlError when it is nothing or several."""
         position = self._positions.get(name)
         if position is not None:
             return position

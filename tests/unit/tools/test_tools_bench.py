@@ -11,7 +11,7 @@ from support import capture_files as files
 from support.switch_cases import program
 from typer.testing import CliRunner
 
-from innet.bmv2.simple_switch import Reference
+from innet.bmv2.simple_switch import RunResult
 from innet.cli.app import app
 from innet.core.errors import ControlError, InputError, MissingToolError
 from innet.switch import SwitchState, load_program
@@ -81,7 +81,7 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
 
     def run(document, packets, commands, *, ports):
         given.update(document=document, packets=packets, commands=commands, ports=ports)
-        return Reference({}, {}, 2.0)
+        return RunResult({}, {}, 2.0)
 
     monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
     commands = Commands(None, ("# groups", "", "mc_mgrp_create 1"))
@@ -90,7 +90,7 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
     assert given["commands"] == ["mc_mgrp_create 1"]
     loaded = load_program(given["document"])
     assert given["packets"] == bench.fuzzed_packets(loaded, 120, seed=1)
-    monkeypatch.setattr("innet.bmv2.simple_switch.run", lambda *_, **__: Reference({}, {}, 0.0))
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", lambda *_, **__: RunResult({}, {}, 0.0))
     assert "fewer than two packets" in measure("tools_clock", 10).rates[-1].note
 
 
@@ -103,7 +103,7 @@ def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch
 
     def run(*_, ports):
         given.update(ports)
-        return Reference({}, {}, 2.0)
+        return RunResult({}, {}, 2.0)
 
     monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
     to_h2 = bytes.fromhex("020000000002 020000000001 0800") + bytes(50)

@@ -405,3 +405,23 @@ def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
                 assert theirs == own.command(line), line
             except ControlError:
                 assert refused(theirs), line
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+def test_typed_operations_leave_the_same_in_both():
+    builtin = Switch(load_program(program("switch_copies")), "interpret").control
+    with simple_switch.open_session(program("switch_copies"), [], [1], thrift=True) as session:
+        other = session._control._thrift
+        for replicas in ([(2, 7), (3, 7), (6, 9)], [(5, 1)]):
+            for control in (builtin, other):
+                control.multicast_group(3, replicas)
+            assert other.replication().replicas(3) == builtin.replication().replicas(3)
+            assert other.replication().nodes == builtin.replication().nodes
+        for control in (builtin, other):
+            control.mirroring_add(5, port=1, group=3)
+        assert other.mirroring_get(5) == builtin.mirroring_get(5)
+        assert other.show_ports() == "port 1: p1, up"
+        assert "thrift_port" in other.switch_info()
+        other.reset_state()
+        assert not other.replication().groups

@@ -101,3 +101,20 @@ def test_links_lead_somewhere():
             assert there.exists(), f"{page.name} links to {target}"
             if anchor:
                 assert anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+
+
+def test_files_and_modules_are_where_the_pages_say():
+    for page in PAGES:
+        text = page.read_text()
+        for path in re.findall(r"`((?:innet|tests|benchmarks|examples|topo|workers)/[\w/.-]*)`", text):
+            assert (ROOT / path).exists(), f"{page.name} names {path}"
+        for name in re.findall(r"(?<![\w.\[\"'])innet(?:\.[a-z_0-9]+)+", text):
+            folder = ROOT
+            for word in name.split("."):
+                if (folder / f"{word}.py").exists() or not (folder / word).exists():
+                    break
+                folder /= word
+            left = name.split(".")[len(folder.relative_to(ROOT).parts) :]
+            found = not left or (folder / f"{left[0]}.py").exists()
+            exported = left and left[0] in (folder / "__init__.py").read_text()
+            assert found or exported, f"{page.name} names {name}"

@@ -106,7 +106,8 @@ def test_links_lead_somewhere():
 def test_files_and_modules_are_where_the_pages_say():
     for page in PAGES:
         text = page.read_text()
-        for path in re.findall(r"`((?:innet|tests|benchmarks|examples|topo|workers)/[\w/.-]*)`", text):
+        paths = r"`((?:innet|tests|benchmarks|examples|topo|workers)/[\w/.-]*)`"
+        for path in re.findall(paths, text):
             assert (ROOT / path).exists(), f"{page.name} names {path}"
         for name in re.findall(r"(?<![\w.\[\"'])innet(?:\.[a-z_0-9]+)+", text):
             folder = ROOT

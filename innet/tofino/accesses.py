@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import walk
 from innet.tofino.report import PIPE
 
 
@@ -32,19 +33,11 @@ class Flow:
             for node in self.nodes
         )
 
-    def _after(self, node: ir.Node) -> list[ir.Node | None]:
-        match node.kind:
-            case ir.NodeKind.CONDITIONAL:
-                conditional = self.program.conditionals[node.index]
-                return [conditional.if_true, conditional.if_false]
-            case ir.NodeKind.ACTION_CALL:
-                return [self.program.action_calls[node.index].next]
-            case ir.NodeKind.TABLE:
-                table = self.program.tables[node.index]
-                if table.by_hit:
-                    return [table.hit, table.miss]
-                missed = [] if table.default is not None else [table.base_default_next]
-                return [*table.next, *missed]
+    def _after(self, node: ir.Node) -> tuple[ir.Node | None, ...]:
+        step = self.program.step(node)
+        if isinstance(step, ir.Table) and step.default is not None and not step.by_hit:
+            return step.next  # a miss runs the default
+        return step.successors
 
     def _sorted(self, initial: ir.Node | None) -> tuple[ir.Node, ...]:
         """Depth first, each step after all that it leads to; then turned round."""
@@ -63,26 +56,16 @@ class Flow:
 
     def title(self, step: int) -> str:
         """The name of a step."""
-        node = self.nodes[step]
-        match node.kind:
-            case ir.NodeKind.TABLE:
-                return self.program.tables[node.index].name
-            case ir.NodeKind.CONDITIONAL:
-                return self.program.conditionals[node.index].name
-            case ir.NodeKind.ACTION_CALL:
-                return self.program.action_calls[node.index].name
+        return self.program.step(self.nodes[step]).name
 
     def actions(self, step: int) -> tuple[int, ...]:
         """What a step may run: one of these."""
-        node = self.nodes[step]
-        match node.kind:
-            case ir.NodeKind.TABLE:
-                table = self.program.tables[node.index]
-                default = () if table.default is None else (table.default.action,)
-                return tuple(dict.fromkeys((*table.actions, *default)))
-            case ir.NodeKind.ACTION_CALL:
-                return (self.program.action_calls[node.index].action,)
-            case ir.NodeKind.CONDITIONAL:
+        match self.program.step(self.nodes[step]):
+            case ir.Table(actions=actions, default=default):
+                return tuple(dict.fromkeys((*actions, *([default.action] if default else ()))))
+            case ir.ActionCall(action=action):
+                return (action,)
+            case ir.Conditional():
                 return ()
 
     @cached_property
@@ -415,21 +398,6 @@ Place = tuple[int, int]
 """(header instance, field), as in ``ir.FieldRef``."""
 
 
-def walk(item: Any) -> Iterator[Any]:
-    """The nodes of an expression (or of a statement), outermost first."""
-    pending = [item]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, tuple):
-            pending.extend(reversed(node))
-        elif dataclasses.is_dataclass(node):
-            yield node
-            if not isinstance(node, ir.FieldRef):
-                pending.extend(
-                    getattr(node, field.name) for field in reversed(dataclasses.fields(node))
-                )
-
-
 def reads(program: ir.Program, item: Any) -> frozenset[Place]:
     """The fields that evaluating ``item`` looks at; of stacks and unions, all that may be meant."""
     places: set[Place] = set()
@@ -440,19 +408,19 @@ def reads(program: ir.Program, item: Any) -> frozenset[Place]:
             case ir.Valid(ir.HeaderRef(header)):
                 places.add((header, ir.VALID))
             case ir.HeaderRef(header):
-                places |= whole(program, header)
+                places |= all_fields(program, header)
             case ir.StackElement(stack) | ir.StackLastField(stack):
                 for header in program.stacks[stack].headers:
-                    places |= whole(program, header)
+                    places |= all_fields(program, header)
             case ir.UnionRef(union):
                 for header in program.unions[union].headers:
-                    places |= whole(program, header)
+                    places |= all_fields(program, header)
             case _:
                 pass
     return frozenset(places)
 
 
-def whole(program: ir.Program, header: int) -> set[Place]:
+def all_fields(program: ir.Program, header: int) -> set[Place]:
     """All fields of a header and its validity."""
     count = len(program.type_of(header).fields)
     return {(header, field) for field in (ir.VALID, *range(count))}

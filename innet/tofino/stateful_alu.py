@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.tree import walk
 from innet.tofino.accesses import (
     Access,
     Flow,
@@ -17,7 +18,6 @@ from innet.tofino.accesses import (
     effects,
     is_flag,
     reads,
-    walk,
     word,
 )
 from innet.tofino.report import PIPE, Finding, Severity, Source

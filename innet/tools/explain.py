@@ -28,14 +28,7 @@ def statements(
 
 def _node_name(program: ir.Program, node: ir.Node | None) -> str | None:
     """What a step of a pipeline is called; None: the pipeline ends."""
-    if node is None:
-        return None
-    lists: dict[ir.NodeKind, tuple[ir.Table | ir.Conditional | ir.ActionCall, ...]] = {
-        ir.NodeKind.TABLE: program.tables,
-        ir.NodeKind.CONDITIONAL: program.conditionals,
-        ir.NodeKind.ACTION_CALL: program.action_calls,
-    }
-    return lists[node.kind][node.index].name
+    return None if node is None else program.step(node).name
 
 
 def pipeline(program: ir.Program, pipeline: ir.Pipeline) -> Document:
@@ -55,21 +48,7 @@ def _reachable(program: ir.Program, initial: ir.Node | None) -> Iterator[ir.Node
             continue
         seen.add(node)
         yield node
-        pending.extend(reversed(_successors(program, node)))
-
-
-def _successors(program: ir.Program, node: ir.Node) -> list[ir.Node | None]:
-    match node.kind:
-        case ir.NodeKind.CONDITIONAL:
-            conditional = program.conditionals[node.index]
-            return [conditional.if_true, conditional.if_false]
-        case ir.NodeKind.ACTION_CALL:
-            return [program.action_calls[node.index].next]
-        case ir.NodeKind.TABLE:
-            table = program.tables[node.index]
-            return (
-                [table.hit, table.miss] if table.by_hit else [*table.next, table.base_default_next]
-            )
+        pending.extend(reversed(program.step(node).successors))
 
 
 def _step(program: ir.Program, node: ir.Node) -> Document:

@@ -31,7 +31,7 @@ def refuse_cycles(
     )
     for kind, nodes in kinds:
         for number, each in enumerate(nodes):
-            graph[ir.Node(kind, number)] = _following(each)
+            graph[ir.Node(kind, number)] = each.successors
             names[ir.Node(kind, number)] = each.name
     cycle = _cycle(graph)
     if cycle:
@@ -39,14 +39,6 @@ def refuse_cycles(
         raise ProgramError(
             f"pipelines: expected tables and conditionals without a cycle, found {path}"
         )
-
-
-def _following(node: _Step) -> tuple[ir.Node | None, ...]:
-    if isinstance(node, ir.Table):
-        return (*node.next, node.hit, node.miss, node.base_default_next)
-    if isinstance(node, ir.Conditional):
-        return (node.if_true, node.if_false)
-    return (node.next,)
 
 
 def _cycle(graph: _Graph) -> list[ir.Node]:

@@ -360,7 +360,8 @@ class ExpressionCompiler:
             ]
         else:
             find = self.header(target.header)
-            spec = self._some_field(target)
+            some = ir.FieldRef(self.program.some_header(target.header), target.field)
+            spec = self.program.field(some)
         start, field, keep = self.layout.start, target.field, keeper(spec)
 
         def store(packet: Packet, value: int) -> None:
@@ -378,24 +379,6 @@ class ExpressionCompiler:
             return elements[count - 1] if count else NOWHERE
 
         return find
-
-    def _some_field(self, target: ir.HeaderField) -> ir.Field:
-        """The field as the type of any header that ``target`` may mean has it."""
-        return self.program.field(ir.FieldRef(self._some_header(target.header), target.field))
-
-    def _some_header(self, node: ir.HeaderExpression) -> int:
-        if isinstance(node, ir.HeaderRef):
-            return node.header
-        if isinstance(node, ir.StackElement):
-            return self.program.stacks[node.stack].headers[0]
-        if isinstance(node, ir.HeaderChoice):
-            return self._some_header(node.left)
-        union = (
-            node.union.union
-            if isinstance(node.union, ir.UnionRef)
-            else self.program.union_stacks[node.union.union_stack].unions[0]
-        )
-        return self.program.unions[union].headers[node.position]
 
     def _store_field(self, target: ir.FieldRef) -> Store:
         slot = self.layout.slot(target)

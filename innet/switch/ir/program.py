@@ -12,9 +12,15 @@ from innet.switch.ir.statements import (
     BoolExpression,
     DataExpression,
     FieldRef,
+    HeaderChoice,
+    HeaderExpression,
     HeaderRef,
     Primitive,
+    StackElement,
     StackLastField,
+    UnionExpression,
+    UnionMember,
+    UnionRef,
     UnionStackLastField,
 )
 
@@ -514,6 +520,11 @@ class Table:
     support_timeout: bool
     action_profile: int | None
 
+    @property
+    def successors(self) -> tuple[Node | None, ...]:
+        """Every node that may come after the table; None ends the pipeline."""
+        return (self.hit, self.miss) if self.by_hit else (*self.next, self.base_default_next)
+
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
@@ -524,6 +535,10 @@ class Conditional:
     if_true: Node | None
     if_false: Node | None
 
+    @property
+    def successors(self) -> tuple[Node | None, ...]:
+        return (self.if_true, self.if_false)
+
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
@@ -532,6 +547,10 @@ class ActionCall:
     name: str
     action: int
     next: Node | None
+
+    @property
+    def successors(self) -> tuple[Node | None, ...]:
+        return (self.next,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,6 +655,34 @@ class Program:
         """The position in ``hashes`` of the selector of a profile that has one."""
         before = sum(each.selector is not None for each in self.action_profiles[:profile])
         return len(self.calculations) + before
+
+    def step(self, node: Node) -> Table | Conditional | ActionCall:
+        """What a node of a pipeline is."""
+        match node.kind:
+            case NodeKind.TABLE:
+                return self.tables[node.index]
+            case NodeKind.CONDITIONAL:
+                return self.conditionals[node.index]
+            case NodeKind.ACTION_CALL:
+                return self.action_calls[node.index]
+
+    def some_header(self, expression: HeaderExpression) -> int:
+        """A header that an expression may name at run time; all that it may are of one type."""
+        match expression:
+            case HeaderRef(header):
+                return header
+            case StackElement(stack, _):
+                return self.stacks[stack].headers[0]
+            case UnionMember(union, position):
+                return self.some_union(union).headers[position]
+            case HeaderChoice(_, left, _):
+                return self.some_header(left)
+
+    def some_union(self, expression: UnionExpression) -> Union:
+        """A union that an expression may name at run time; all that it may are of one type."""
+        if isinstance(expression, UnionRef):
+            return self.unions[expression.union]
+        return self.unions[self.union_stacks[expression.union_stack].unions[0]]
 
     def type_of(self, header: int) -> HeaderType:
         """The type of header instance ``header``."""

@@ -132,20 +132,8 @@ class Text:
         header = self._inner(node.header)
         if node.field == ir.VALID:
             return f"{header}.isValid()"
-        field = self.program.type_of(self._some(node.header)).fields[node.field]
+        field = self.program.type_of(self.program.some_header(node.header)).fields[node.field]
         return f"{header}.{field.name}"
-
-    def _some(self, header: ir.HeaderExpression) -> int:
-        """A header of the type that is meant."""
-        match header:
-            case ir.HeaderRef(index):
-                return index
-            case ir.StackElement(stack, _):
-                return self.program.stacks[stack].headers[0]
-            case ir.UnionMember(union, position):
-                return self._union(union).headers[position]
-            case ir.HeaderChoice(_, left, _):
-                return self._some(left)
 
     # ── Headers, stacks and unions ──
 
@@ -175,7 +163,8 @@ class Text:
 
     @_inner.register
     def _(self, node: ir.UnionMember) -> str:
-        return f"{self._inner(node.union)}.{self._union(node.union).members[node.position]}"
+        members = self.program.some_union(node.union).members
+        return f"{self._inner(node.union)}.{members[node.position]}"
 
     @_inner.register
     def _(self, node: ir.UnionRef) -> str:
@@ -184,12 +173,6 @@ class Text:
     @_inner.register
     def _(self, node: ir.UnionStackElement) -> str:
         return f"{self.program.union_stacks[node.union_stack].name}[{self.of(node.index)}]"
-
-    def _union(self, node: ir.UnionExpression) -> ir.Union:
-        """Some union of the kind that is meant."""
-        if isinstance(node, ir.UnionRef):
-            return self.program.unions[node.union]
-        return self.program.unions[self.program.union_stacks[node.union_stack].unions[0]]
 
 
 # ----------------------------------------------------------------------------

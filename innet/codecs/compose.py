@@ -15,6 +15,7 @@ from innet.codecs.layers import ModelLayers, as_shapes
 from innet.codecs.parts import Carrier, Clock, Context, ErrorFeedback, Part, Quantizer, Selector
 from innet.codecs.presets import BUILT_IN, PARTS, PRESETS
 from innet.core.errors import ConfigError
+from innet.core.registry import split_name
 from innet.core.settings import Settings, validate
 
 CodecSpec = str | Mapping[str, Any]
@@ -39,9 +40,10 @@ def build_codec(
     """One worker's codec.
 
     Args:
-        spec: a preset's name, or a mapping with any of the keys "preset", "selector", "quantizer",
-            "carrier" and "error_feedback". A part is a registered name or a mapping of "name" and
-            the part's parameters; without "name" the parameters are those of the preset's part.
+        spec: a preset's name, with or without parameters, such as "topk:ratio=0.05"; or a mapping
+            with any of the keys "preset", "selector", "quantizer", "carrier" and "error_feedback".
+            A part is a registered name or a mapping of "name" and the part's parameters; without
+            "name" the parameters are those of the preset's part.
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
         worker: whose codec it is: for messages, and so that workers round by chance independently
             of each other.
@@ -62,6 +64,7 @@ def build_codec(
         'topk(ratio=0.05)'
     """
     seed = check_seed(seed)
+    spec = parsed(spec)
     normal = normalise(spec)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
@@ -73,7 +76,7 @@ def build_codec(
     capabilities.check(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
-    named = spec if isinstance(spec, str) else spec.get("preset")
+    named = spec.get("preset")
     description = _preset_description(named, normal, parts)
     return Codec(**parts, spec=normal, context=context, clock=clock, description=description)
 
@@ -111,8 +114,7 @@ def normalise(spec: CodecSpec) -> Normal:
         ConfigError: an unknown key, a part that is neither a name nor a mapping, or a preset that
             is none.
     """
-    if isinstance(spec, str):
-        spec = {"preset": spec}
+    spec = parsed(spec)
     if not isinstance(spec, Mapping):
         raise ConfigError(
             f"a codec is described by a name or a mapping, not by a {type(spec).__name__}."
@@ -191,3 +193,43 @@ def _text(key: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"codec: {key} = {value!r} is not a name.")
     return value
+
+
+def parsed(spec: CodecSpec) -> Mapping[str, Any]:
+    """A mapping of what a person wrote, such as "topk:ratio=0.05,carrier=dense".
+
+    A key is a part's kind, a parameter of one of the preset's parts, or both with a dot between
+    them. Whatever is no such text stays as it is.
+
+    Raises:
+        UnknownNameError: no such preset.
+        ConfigError: text of another form, or a key that no part or several parts know.
+    """
+    if isinstance(spec, str):
+        spec = {"preset": spec}
+    preset = spec.get("preset") if isinstance(spec, Mapping) else None
+    if not isinstance(preset, str) or ":" not in preset:
+        return spec
+    name, changes = split_name(preset)
+    names = {kind: _mapping(kind, each)["name"] for kind, each in _preset(name).items()}
+    names |= {kind: str(changes[kind]) for kind in PARTS if kind in changes}
+    found: dict[str, Any] = {kind: {"name": names[kind]} for kind in PARTS if kind in changes}
+    for key in changes.keys() - found.keys():
+        kind, _, parameter = key.rpartition(".")
+        fields = {each: _class(each, names[each]).settings.model_fields for each in PARTS}
+        kinds = [kind] if kind in PARTS else [each for each in PARTS if parameter in fields[each]]
+        if len(kinds) > 1:
+            choices = " or ".join(f"{each}.{parameter}" for each in kinds)
+            raise ConfigError(f"codec {preset[:60]!r}: {parameter} is ambiguous; write {choices}.")
+        if not kinds or (kind and kind not in PARTS):
+            known = sorted({*PARTS, *(field for each in fields.values() for field in each)})
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ConfigError(
+                f"codec {preset[:60]!r}: unknown parameter {key[:60]!r}.{hint} "
+                f"Known: {', '.join(known)}."
+            )
+        found.setdefault(kinds[0], {})[parameter] = changes[key]
+    for kind, given in spec.items():
+        found[kind] = {**found[kind], **_mapping(kind, given)} if kind in found else given
+    return {**found, "preset": name}

@@ -197,10 +197,9 @@ def run_seed(method: Method, trial: Trial) -> Run:
 
 
 def _name(description: CodecDescription) -> str:
-    """The preset's name; "" where parts are given without one."""
-    if isinstance(description, str):
-        return description
-    return str(description.get("preset", ""))
+    """The preset's name; "" where parts or parameters of it are given."""
+    preset = description if isinstance(description, str) else description.get("preset", "")
+    return "" if ":" in str(preset) else str(preset)
 
 
 # ----------------------------------------------------------------------------

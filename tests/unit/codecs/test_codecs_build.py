@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -245,3 +247,37 @@ def test_state_that_fails_half_way_changes_nothing():
     with pytest.raises(StateError, match="residue"):
         codec.load_state_dict(state)
     assert codec.carrier.state_dict() == {"overlap": None, "sketches": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping"),
+    [
+        ("topk:ratio=0.05", {"preset": "topk", "selector": {"ratio": 0.05}}),
+        ("topk:selector.ratio=0.5,carrier=dense", {
+            "preset": "topk", "selector": {"ratio": 0.5}, "carrier": "dense"
+        }),
+        ("dense:carrier=lhc,hashes=4", {
+            "preset": "dense", "carrier": {"name": "lhc", "hashes": 4}
+        }),
+        ({"preset": "topk:ratio=0.05", "selector": {"k": None}}, {
+            "preset": "topk", "selector": {"ratio": 0.05, "k": None}
+        }),
+    ],
+)  # fmt: skip
+def test_parameters_behind_a_name(text, mapping):
+    assert build_codec(text).spec == build_codec(mapping).spec
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("topk:ratoi=1", "unknown parameter 'ratoi'. Did you mean 'ratio'"),
+        ("topk:carier.hashes=1", "unknown parameter 'carier.hashes'"),
+        ("topk:", "write NAME, or NAME:KEY=VALUE"),
+        ("topk:ratio", "write NAME, or NAME:KEY=VALUE"),
+        ("topk:ratio=7", "ratio = 7 cannot be used"),
+    ],
+)
+def test_parameters_that_nobody_knows(text, match):
+    with pytest.raises(ConfigError, match=re.escape(match)):
+        build_codec(text)

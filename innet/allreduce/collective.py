@@ -30,7 +30,7 @@ from innet.core.errors import GradientError, InputError, StalledError, StateErro
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
 from innet.core.settings import Engine, default_program
-from innet.core.threads import OneAtATime, cores
+from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
 from innet.records import Report
@@ -154,7 +154,7 @@ class Collective(NotCopyable):
         self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._attempts = attempts
         self._failed: str | None = None
-        self._one = OneAtATime("this Collective")
+        self._one = ExclusiveUse("this Collective")
         self._stalled = False
 
     # ------------------------------------------------------------------ what users call

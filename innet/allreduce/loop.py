@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from innet.codecs import Codec, Outcome
 from innet.core.errors import InputError, OverflowedError, StalledError
 from innet.core.reduce_op import Segment
-from innet.core.threads import Map, side_by_side
+from innet.core.threads import Map, parallel_map
 
 Vector = NDArray[np.float32]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
@@ -139,7 +139,7 @@ def reduce_loop(
             }
             late: tuple[int, ...] = ()
             try:
-                with side_by_side(threads if large else 1) as together:
+                with parallel_map(threads if large else 1) as together:
                     late = yield from _attempt(codecs, exchanges, together, reduction)
                 if not late:
                     return reduction

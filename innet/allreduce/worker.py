@@ -36,7 +36,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
-from innet.core.threads import OneAtATime
+from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import REORDERING, TAIL_PROBE, Timing
 from innet.records import Report
@@ -188,7 +188,7 @@ class Worker(NotCopyable):
         self._attempts = attempts
         self._completed = 0  # all-reduces
         self._failed: str | None = None
-        self._one = OneAtATime(f"worker {worker}")
+        self._one = ExclusiveUse(f"worker {worker}")
         self._end = self._new_end(plan)
         self._socket_loop = socket_loop(self._end, self._transport)
 

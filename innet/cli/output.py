@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from innet.core.files import whole
+from innet.core.files import atomic_write
 
 if os.environ.get("COLUMNS") == "0":  # said by some terminals; Rich would print nothing into it
     del os.environ["COLUMNS"]
@@ -33,7 +33,7 @@ def say_json(document: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file; InputError when it cannot be written."""
-    with whole(path) as place:
+    with atomic_write(path) as place:
         place.write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and why there is none to read."""
+"""Atomic writes: files are written completely or not at all; and why a file cannot be read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from innet.core.errors import OutputError
 
 
 @contextlib.contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
-    """Where to write what is to be at ``path``: a file beside it that takes its place at the end.
+def atomic_write(path: str | Path) -> Iterator[Path]:
+    """Write a file atomically: a temporary file beside ``path`` replaces it at the end.
 
-    A reader never sees half of it. After an error or an interruption nothing new is left, and what
-    was there before still is. Of two processes that write the same file the later one wins.
+    A reader never sees half of the file. After an error or an interruption the old file is still
+    there, and nothing else. Of two processes that write the same file the later one wins.
 
-    A device, a pipe and what a link leads to are written themselves, and so is a file in a folder
-    that takes no new ones.
+    Devices, pipes and the targets of links are written directly, and so is a file in a folder that
+    takes no new files.
 
     Raises:
         OutputError: it cannot be written; says why.

@@ -1,6 +1,4 @@
-"""Threads: work of several workers at the same time, as kernels let others run meanwhile; and what
-only one thread may do at a time.
-"""
+"""Threads: a parallel map, for kernels that release the GIL; and a guard against concurrent use."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ def cores() -> int:
 
 
 @contextmanager
-def side_by_side(threads: int) -> Iterator[Map]:
-    """Something like ``map``, that calls in so many threads; results come in order all the same.
+def parallel_map(threads: int) -> Iterator[Map]:
+    """A ``map`` that calls in so many threads; results come in order.
 
     When the context closes, all calls have returned.
     """
@@ -36,14 +34,14 @@ def side_by_side(threads: int) -> Iterator[Map]:
         yield pool.map
 
 
-class OneAtATime:
-    """Refuses what begins while the same is under way, so that this one is not harmed by it.
+class ExclusiveUse:
+    """Refuses a call while another one is under way in another thread.
 
-    To wait would not do: threads come in another order on each worker, and what is summed would be
-    of different tensors.
+    Waiting would not do: threads come in another order on each worker, and different tensors would
+    be summed.
 
     Args:
-        whose: who does one thing at a time.
+        whose: the owner of the calls, for the message.
     """
 
     def __init__(self, whose: str) -> None:
@@ -52,10 +50,10 @@ class OneAtATime:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """While the context is open, nobody else gets in.
+        """While the context is open, no other may be opened.
 
         Raises:
-            StateError: somebody is in.
+            StateError: one is open.
         """
         if not self._lock.acquire(blocking=False):
             raise StateError(

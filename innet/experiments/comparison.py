@@ -15,7 +15,7 @@ from pathlib import Path
 from innet import __version__
 from innet.codecs import ModelLayers, build_codec
 from innet.core.errors import ConfigError, DivergedError, InputError
-from innet.core.files import whole
+from innet.core.files import atomic_write
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
@@ -263,7 +263,7 @@ class Store:
                 done = run_seed(method, trial)
         except DivergedError as error:
             if failure is not None:
-                with whole(failure) as place:
+                with atomic_write(failure) as place:
                     place.write_text(f"{error}\n", encoding="utf-8")
             raise
         about = settings.model_dump(mode="json", exclude={"codecs", "seed", "repeats"})

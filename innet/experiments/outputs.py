@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from innet import __version__
 from innet.core.errors import InputError, MissingToolError, OutputError
-from innet.core.files import whole
+from innet.core.files import atomic_write
 from innet.records import Machine, Run, TrainingRecord
 
 Draw = Callable[[TrainingRecord, Path], None]
@@ -69,7 +69,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    with whole(path) as place, place.open("wb") as file:
+    with atomic_write(path) as place, place.open("wb") as file:
         np.save(file, array)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from innet.core.errors import InputError, MissingToolError
-from innet.core.files import whole
+from innet.core.files import atomic_write
 from innet.experiments import tables
 from innet.experiments.tables import Method, methods_of, title
 from innet.records import (
@@ -94,7 +94,7 @@ def save(figure: Figure, path: str | Path) -> None:
     if form not in _FORMATS:
         known = ", ".join(f".{each}" for each in _FORMATS)
         raise InputError(f"{path}: no picture is written as .{form}; choose one of {known}.")
-    with whole(path) as place:
+    with atomic_write(path) as place:
         figure.savefig(place, dpi=_DPI, format=form)
 
 

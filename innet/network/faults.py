@@ -211,7 +211,7 @@ class FaultCounters:
     marked: int = 0
 
 
-class Line:
+class FaultyLink:
     """One direction of a link: packets go in at a time and come out at later ones."""
 
     def __init__(self, faults: Faults, rng: np.random.Generator) -> None:
@@ -338,8 +338,8 @@ class FaultyTransport:
             raise InputError("the faults restart the switches; pass on_restart, which does it.")
         self.inner = inner
         up, down = rng.spawn(2)
-        self._up = Line(faults, up)
-        self._down = Line(to_hosts or faults, down)
+        self._up = FaultyLink(faults, up)
+        self._down = FaultyLink(to_hosts or faults, down)
         self._restarts: Sequence[float] = sorted(faults.restarts)
         self._on_restart = on_restart
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from innet.codecs import Outcome
 from innet.codecs.parts import Contribution, Total
-from innet.core.files import whole
+from innet.core.files import atomic_write
 
 
 def save(path: Path, outcome: Outcome) -> None:
@@ -35,7 +35,7 @@ def save(path: Path, outcome: Outcome) -> None:
         "shared": own.shared,
     }
     known: dict[str, Any] = {name: each for name, each in arrays.items() if each is not None}
-    with whole(path) as place, place.open("wb") as file:
+    with atomic_write(path) as place, place.open("wb") as file:
         np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
 
 

@@ -22,7 +22,7 @@ from innet.core.errors import (
     ProgramError,
     UnknownNameError,
 )
-from innet.core.files import missing, whole
+from innet.core.files import atomic_write, missing
 from innet.programs.catalog import (
     LIST,
     MANIFEST,
@@ -284,7 +284,7 @@ def _compile_variant(
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{program}-{values}.json.gz"
     # Without a time stamp, so that equal programs are equal files.
-    with whole(directory / file) as place:
+    with atomic_write(directory / file) as place:
         place.write_bytes(gzip.compress(text, mtime=0))
     return {
         "program": program,
@@ -300,7 +300,7 @@ def _compile_variant(
 
 def _write_manifest(path: Path, entries: Mapping[str, Any]) -> None:
     manifest = {"format": MANIFEST_FORMAT, "programs": dict(sorted(entries.items()))}
-    with whole(path) as place:
+    with atomic_write(path) as place:
         place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from innet.core.numba_cache import njit
 from innet.protocol.counters import Stats
 from innet.protocol.timers import SLOTS, TIMERS, TimerState, hear, overtake
 from innet.wire import CONGESTED, HEADER, Flag
-from innet.wire.compiled import examined, read_values, write_values
+from innet.wire.compiled import check_frame, read_values, write_values
 from innet.wire.layout import offset_of
 
 Member: TypeAlias = NDArray[np.int64]
@@ -120,9 +120,9 @@ def take(
 
     Args:
         packets: (n, stride) uint8 and (n,) int32: their bytes, and how many of each.
-        terms: the rules for readable ones, see ``innet.wire.compiled.examine``; and a ``Member``.
-        slots: (window,): int64 chunk, uint8 state, and int64 the queue of those that may go on; and
-            their timers. Those of slots that are answered are stopped.
+        terms: the rules of ``innet.wire.compiled.check_frames``; and a ``Member``.
+        slots: (window,): int64 chunk, uint8 state, and int64 the queue of slots whose chunks may be
+            sent; and their timers, which stop where a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
         notes: int64, see ``Stats``, added to; and float64 (5,): the time; how long a chunk of the
@@ -147,7 +147,7 @@ def take(
     answers = 0
     for row in range(len(length)):
         frame = data[row]
-        reason = examined(frame, length[row], rules)
+        reason = check_frame(frame, length[row], rules)
         if reason != 0:
             stats[_UNREADABLE] += 1
             stats[_REFUSED + reason] += 1

@@ -528,7 +528,7 @@ class SlotClient:
         self.counters.sent += progress.sent
         self.counters.bytes_sent += progress.sent * self._frame_size
 
-    def excuse(self, seconds: float) -> None:
+    def extend_deadlines(self, seconds: float) -> None:
         """Do not count so many: this worker was stopped and could not hear anybody."""
         self._timers.give_up_at += seconds
 

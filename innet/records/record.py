@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from pydantic import AwareDatetime, Field, ValidationError, field_validator
 
 from innet.core.errors import InputError
-from innet.core.files import whole
+from innet.core.files import atomic_write
 from innet.records.report import Frozen
 
 VERSION = 3
@@ -97,7 +97,7 @@ class Record(Frozen):
             InputError: the file cannot be written.
         """
         text = self.model_dump_json(indent=1, round_trip=True) + "\n"
-        with whole(path) as place:
+        with atomic_write(path) as place:
             place.write_text(text, encoding="utf-8")
 
     @classmethod

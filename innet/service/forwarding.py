@@ -26,12 +26,12 @@ from innet.transport.peers import Cables, PeerPorts
 from innet.transport.system_calls import (
     Departure,
     by_port,
-    keep_known,
-    let_others_run,
+    filter_senders,
     monotonic,
     receive_datagrams,
     send_packets,
     wait_readable,
+    yield_processor,
 )
 
 _YIELDS = 8  # in vain: what comes next is often being made on the same processor
@@ -209,7 +209,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
                 break
             if idle < _YIELDS:
                 idle += 1
-                let_others_run()
+                yield_processor()
                 continue
             left = wake.until - monotonic(words)
             if left <= 0 or wait_readable(cables.descriptor, wake.descriptor, left, words) != 1:
@@ -220,7 +220,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
         if not np.all(cables.arrival.length[:count] == segment):
             unsorted = count
             break
-        kept, unknown = keep_known(count, cables.arrival, cables.port, segment, cables.senders)
+        kept, unknown = filter_senders(count, cables.arrival, cables.port, segment, cables.senders)
         strangers += unknown
         now = monotonic(words)
         count_arrived(cables.port[:kept], segment, now, counts)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import MembershipError, NetworkError, StateError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import let_be_cut, readable, widen_buffers
+from innet.transport.messages import allow_fragmentation, readable, widen_buffers
 from innet.transport.peers import Address
 from innet.transport.udp import Link, UdpTransport, Watch
 from innet.wire import Endpoint, Layout
@@ -72,7 +72,7 @@ class ServiceTransport:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             widen_buffers(self._socket)
-            let_be_cut(self._socket)
+            allow_fragmentation(self._socket)
             self._socket.bind((ip, 0))
             self._socket.connect(tuple(switch))
         except OSError as error:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.network.faults import FaultCounters, Faults, Line
+from innet.network.faults import FaultCounters, Faults, FaultyLink
 from innet.network.traffic import Direction, Process, Tap, Traffic, joined
 
 _HOPS = 10_000  # calls of switches at one moment; more means that packets go round in circles
@@ -131,7 +131,7 @@ class _Way(NamedTuple):
 
     switch: _Switch
     port: int
-    line: Line | None
+    line: FaultyLink | None
 
 
 class NetworkTransport:
@@ -189,7 +189,7 @@ class NetworkTransport:
         dice = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
         for a, b in trunks:
             for begin, end in ((a, b), (b, a)):
-                line = None if faults is None else Line(faults, next(dice))
+                line = None if faults is None else FaultyLink(faults, next(dice))
                 self._free(begin).way[begin.port] = len(self._ways)
                 self._ways.append(_Way(self._known(end), end.port, line))
 

@@ -60,7 +60,7 @@ def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
             sock.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
-def let_be_cut(sock: socket.socket) -> None:
+def allow_fragmentation(sock: socket.socket) -> None:
     """Have routers cut packets of a UDP socket that a link on their way does not carry whole.
 
     Linux asks them not to. They drop such packets then, and say so, which the socket would raise as
@@ -69,13 +69,13 @@ def let_be_cut(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
 
 
-def knows_segments() -> bool:
+def supports_gro() -> bool:
     """Whether this kernel moves many UDP packets as one datagram (Linux 5.0)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        return takes_segments(sock)
+        return enable_gro(sock)
 
 
-def takes_segments(sock: socket.socket) -> bool:
+def enable_gro(sock: socket.socket) -> bool:
     """Have a UDP socket take datagrams that hold many packets; whether this kernel can."""
     try:
         sock.setsockopt(socket.IPPROTO_UDP, calls.UDP_GRO, 1)

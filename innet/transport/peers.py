@@ -17,8 +17,8 @@ from innet.transport.messages import (
     Addresses,
     Outbox,
     SegmentInbox,
-    let_be_cut,
-    takes_segments,
+    allow_fragmentation,
+    enable_gro,
     widen_buffers,
 )
 from innet.transport.system_calls import (
@@ -28,8 +28,8 @@ from innet.transport.system_calls import (
     Senders,
     Transmission,
     by_port,
-    keep_known,
-    place_of,
+    filter_senders,
+    find_place,
 )
 from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
@@ -55,8 +55,8 @@ class Address(NamedTuple):
     udp_port: int
 
 
-class Stray(NamedTuple):
-    """A datagram that is none of a peer's."""
+class UnknownDatagram(NamedTuple):
+    """A datagram that is no frame."""
 
     sender: Address
     data: bytes
@@ -135,10 +135,10 @@ class PeerPorts:
         if layout.framing != "raw":
             raise InputError(f"ports of peers carry frames of framing 'raw', not {layout.framing}.")
         widen_buffers(sock)
-        let_be_cut(sock)
+        allow_fragmentation(sock)
         sock.setblocking(False)
         self.counts = PeerCounts()
-        self.strays: list[Stray] = []
+        self.strays: list[UnknownDatagram] = []
         self.stalls = 0
         self._socket = sock
         self._size = layout.frame_size
@@ -152,7 +152,7 @@ class PeerPorts:
             np.full(len(self._inbox.data), self._size, np.int32),
             np.zeros(len(self._inbox.data), np.int32),
         )
-        self._outbox = Outbox(segments and takes_segments(sock), forgiving=True)
+        self._outbox = Outbox(segments and enable_gro(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
         self._senders = Senders(np.zeros(_TABLE, np.int64), np.zeros(_TABLE, np.int32))
         self._names = np.zeros(_PORTS, _NAME)
@@ -217,7 +217,7 @@ class PeerPorts:
         keys, ports = self._senders
         keys[:] = 0
         for key, port in self._known.items():
-            place = place_of(key, keys)
+            place = find_place(key, keys)
             keys[place] = key
             ports[place] = port
 
@@ -255,7 +255,7 @@ class PeerPorts:
             self.counts.misfits += len(odd)
             self._keep_strays(odd)
         port = self.packets.port
-        kept, strangers = keep_known(count, inbox.arrival, port, segment, self._senders)
+        kept, strangers = filter_senders(count, inbox.arrival, port, segment, self._senders)
         self.counts.strangers += strangers
         return self.rows(0, kept)
 
@@ -284,7 +284,9 @@ class PeerPorts:
             ip, udp_port = divmod(int(self._inbox.sender[row]), 1 << 16)
             end = _HEADER + min(int(self._inbox.length[row]), self.stray_bytes)
             data = self._inbox.data[row, _HEADER:end].tobytes()
-            self.strays.append(Stray(Address(str(ipaddress.IPv4Address(ip)), udp_port), data))
+            self.strays.append(
+                UnknownDatagram(Address(str(ipaddress.IPv4Address(ip)), udp_port), data)
+            )
 
 
 def _key(address: Address) -> int:

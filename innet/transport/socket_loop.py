@@ -35,11 +35,11 @@ from innet.transport.system_calls import (
     Departure,
     Reception,
     Transmission,
-    let_others_run,
     monotonic,
     receive_datagrams,
     send_packets,
     wait_readable,
+    yield_processor,
 )
 from innet.transport.udp import Link, Watch
 
@@ -111,7 +111,7 @@ class SocketLoop:
             if end.done:
                 return now
             if now - watch.until > _STOPPED:
-                end.excuse(now - watch.until)
+                end.extend_deadlines(now - watch.until)
             now = transport.wait(now, now)
             deadline = end.next_deadline()
             assert deadline is not None  # it is not done, so a chunk waits
@@ -189,7 +189,7 @@ def turns(
             counts[_ERROR] = error
         elif idle < _YIELDS:
             idle += 1
-            let_others_run()
+            yield_processor()
         else:
             clock[0] = monotonic(room)
             if _due(state, watch, times) or (counts[_RECEIVED] > 0 and not watch.lasting):

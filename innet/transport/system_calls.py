@@ -159,7 +159,7 @@ def monotonic(words: Words) -> float:
 
 
 @njit(cache=True, nogil=True)
-def let_others_run() -> None:
+def yield_processor() -> None:
     """Give the processor to whoever waits for it."""
     _sched_yield()
 
@@ -427,19 +427,19 @@ def by_port(
     for place in range(len(places)):
         starts[place + 1] += starts[place]
     rows = np.empty(len(port) - unknown, np.int64)
-    place_of = np.empty(len(port) - unknown, np.int64)
+    find_place = np.empty(len(port) - unknown, np.int64)
     for row in range(len(port)):
         place = places[port[row]] if 0 <= port[row] < len(places) else -1
         if place >= 0:
             at = starts[place]
             starts[place] += 1
             rows[at] = row
-            place_of[at] = place
-    return rows, place_of, unknown
+            find_place[at] = place
+    return rows, find_place, unknown
 
 
 @njit(cache=True, nogil=True)
-def place_of(key: int, keys: NDArray[np.int64]) -> int:
+def find_place(key: int, keys: NDArray[np.int64]) -> int:
     """Where a table of a power of two of ``keys`` (0: none) has ``key``, or room for it."""
     mask = len(keys) - 1
     place = (key * _SPREAD >> 32) & mask
@@ -452,7 +452,7 @@ class Senders(NamedTuple):
     """Whose packets are taken.
 
     Attributes:
-        keys: (n,) int64, a table of senders, as ``place_of`` reads it.
+        keys: (n,) int64, a table of senders, as ``find_place`` reads it.
         ports: (n,) int32: the port that each of them is.
     """
 
@@ -461,7 +461,7 @@ class Senders(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def keep_known(
+def filter_senders(
     count: int, arrival: Arrival, port: NDArray[np.int32], segment: int, senders: Senders
 ) -> tuple[int, int]:
     """Keep the packets of known senders that have the right length.
@@ -486,7 +486,7 @@ def keep_known(
             continue
         if sender[row] != last:
             last = sender[row]
-            place = place_of(last, senders.keys)
+            place = find_place(last, senders.keys)
             found = senders.ports[place] if senders.keys[place] == last else np.int32(-1)
         if found < 0:
             unknown += 1

@@ -17,9 +17,9 @@ from innet.core.packets import PacketBatch
 from innet.transport.messages import (
     Outbox,
     SegmentInbox,
-    let_be_cut,
+    allow_fragmentation,
+    enable_gro,
     readable,
-    takes_segments,
     widen_buffers,
 )
 from innet.transport.system_calls import MOST_AT_ONCE, Arrival, Reception
@@ -120,7 +120,7 @@ class UdpTransport:
         self._socket = _connected(source, switch) if sock is None else sock
         if segments is None:
             segments = ipaddress.IPv4Address(self._socket.getpeername()[0]).is_loopback
-        self._outbox = Outbox(segments and takes_segments(self._socket))
+        self._outbox = Outbox(segments and enable_gro(self._socket))
 
     def close(self) -> None:
         self._socket.close()
@@ -185,7 +185,7 @@ def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         widen_buffers(sock)
-        let_be_cut(sock)
+        allow_fragmentation(sock)
         sock.bind((source.ip, source.udp_port))
         sock.connect((switch.ip, switch.udp_port))
     except OSError as error:

@@ -106,8 +106,8 @@ def _sum(frame: Bytes, offset: int, size: int) -> int:
 
 
 @njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
-def examined(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
-    """The refusal of the first rule that does not hold of a frame, 0 if all do; see ``examine``."""
+def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
+    """The refusal of the first rule that a frame breaks, 0 if none; see ``check_frames``."""
     if length != rules[0, 4] or len(frame) < length:
         return int(rules[0, 6])
     for index in range(1, len(rules)):
@@ -127,7 +127,7 @@ def examined(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
 
 
 @njit("u1[::1](u1[:,::1], i4[::1], i8[:,::1], u1[:,::1])", cache=True, nogil=True)
-def examine(
+def check_frames(
     data: Bytes, length: NDArray[np.int32], rules: NDArray[np.int64], headers: Bytes
 ) -> NDArray[np.uint8]:
     """Hold frames to rules.
@@ -148,7 +148,7 @@ def examine(
         frame = data[row]
         if length[row] == right:
             headers[row] = frame[at : at + headers.shape[1]]
-        reason[row] = examined(frame, length[row], rules)
+        reason[row] = check_frame(frame, length[row], rules)
     return reason
 
 

@@ -178,7 +178,7 @@ def _checks(layout: Layout) -> tuple[_Check, ...]:
 
 @lru_cache(maxsize=64)
 def rules(layout: Layout) -> NDArray[np.int64]:
-    """The checks as ``compiled.examine`` reads them."""
+    """The checks as ``compiled.check_frames`` reads them."""
     size = layout.frame_size
     found = [(FIELD, layout.header_offset, 0, 0, size, size, Refusal.LENGTH)]
     for check in _checks(layout):
@@ -237,7 +237,7 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
     if data.shape[1] < layout.frame_size:  # too narrow to look at, so none of them is right
         reason = np.full(len(length), Refusal.LENGTH, np.uint8)
         return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
-    reason = ready().examine(
+    reason = ready().check_frames(
         data,
         length,
         rules(layout),

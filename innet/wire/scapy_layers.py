@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError, PacketError
-from innet.core.files import whole
+from innet.core.files import atomic_write
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.wire import (
@@ -160,7 +160,7 @@ def write_pcap(
     if not np.all((stamps >= 0) & (stamps < 2**32)):
         raise InputError("a pcap holds times from 0 to 2**32 seconds; shift the times given.")
     with (
-        whole(path) as place,
+        atomic_write(path) as place,
         PcapWriter(str(place), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
     ):
         writer.write_header(None)  # so that a capture of no packets is a pcap, too

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from innet.core.errors import InputError
-from innet.core.files import missing, whole
+from innet.core.files import atomic_write, missing
 
 
 def fill_up(place):
@@ -27,14 +27,14 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_new(tmp_path):
     (tmp_path / "old").write_text("kept")
     for name in ("old", "new"):
         said = f"cannot write .*/{name}: the disk is full"
-        with pytest.raises(InputError, match=said), whole(tmp_path / name) as place:
+        with pytest.raises(InputError, match=said), atomic_write(tmp_path / name) as place:
             fill_up(place)
     assert [each.name for each in tmp_path.iterdir()] == ["old"]
     assert (tmp_path / "old").read_text() == "kept"
 
 
 def test_an_interruption_leaves_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "new") as place:
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "new") as place:
         be_interrupted(place)
     assert not list(tmp_path.iterdir())
 
@@ -43,7 +43,7 @@ def test_two_at_the_same_time_do_not_mix(tmp_path):
     both = threading.Barrier(2, timeout=10)
 
     def write(text):
-        with whole(tmp_path / "record") as place:
+        with atomic_write(tmp_path / "record") as place:
             place.write_text(text[:1])
             both.wait()
             place.write_text(text)
@@ -60,7 +60,7 @@ def test_two_at_the_same_time_do_not_mix(tmp_path):
 
 def test_permissions_are_kept(tmp_path):
     (tmp_path / "file").touch(mode=0o600)
-    with whole(tmp_path / "file") as place:
+    with atomic_write(tmp_path / "file") as place:
         place.write_text("new")
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
 
@@ -70,14 +70,14 @@ def test_a_link_leads_to_what_is_written(tmp_path, there):
     (tmp_path / "link").symlink_to("file")
     if there:
         (tmp_path / "file").touch()
-    with whole(tmp_path / "link") as place:
+    with atomic_write(tmp_path / "link") as place:
         place.write_text("new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text() == "new"
 
 
 def test_a_name_may_be_as_long_as_names_can_be(tmp_path):
-    with whole(tmp_path / ("x" * 255)) as place:
+    with atomic_write(tmp_path / ("x" * 255)) as place:
         place.write_text("")
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -89,7 +89,7 @@ def test_a_pipe_is_written_to_itself(tmp_path):
         target=lambda: heard.append((tmp_path / "pipe").read_text()), daemon=True
     )
     reader.start()
-    with whole(tmp_path / "pipe") as place:
+    with atomic_write(tmp_path / "pipe") as place:
         place.write_text("told")
     reader.join(10)
     assert heard == ["told"]
@@ -99,14 +99,14 @@ def test_a_pipe_is_written_to_itself(tmp_path):
 def test_a_file_in_a_folder_that_takes_no_new_ones(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)  # to root every folder is open
-    with whole(tmp_path / "file") as place:
+    with atomic_write(tmp_path / "file") as place:
         assert place == tmp_path / "file"
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     path = tmp_path / "absent" / "file"
     said = f"cannot write {path}: No such file"
-    with pytest.raises(InputError, match=said), whole(path) as place:
+    with pytest.raises(InputError, match=said), atomic_write(path) as place:
         place.write_text("")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from innet import Collective
 from innet.core.errors import StateError
-from innet.core.threads import cores, side_by_side
+from innet.core.threads import cores, parallel_map
 
 SIZE = 70_000  # large enough for threads
 
@@ -22,7 +22,7 @@ def test_results_come_in_order_from_several_threads():
         meeting.wait()  # nobody passes before all three have begun
         return number, threading.get_ident()
 
-    with side_by_side(3) as run:
+    with parallel_map(3) as run:
         results = list(run(work, range(3)))
     assert [number for number, _ in results] == [0, 1, 2]
     assert len({thread for _, thread in results}) == 3
@@ -30,7 +30,7 @@ def test_results_come_in_order_from_several_threads():
 
 
 def test_one_thread_is_the_callers():
-    with side_by_side(1) as run:
+    with parallel_map(1) as run:
         assert list(run(lambda _: threading.get_ident(), range(2))) == [threading.get_ident()] * 2
 
 

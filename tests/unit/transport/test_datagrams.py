@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError, NetworkError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import Outbox, SegmentInbox, knows_segments, takes_segments
-from innet.transport.peers import Address, PeerCounts, PeerPorts, Stray
-from innet.transport.system_calls import Arrival, Senders, by_port, keep_known, place_of
+from innet.transport.messages import Outbox, SegmentInbox, enable_gro, supports_gro
+from innet.transport.peers import Address, PeerCounts, PeerPorts, UnknownDatagram
+from innet.transport.system_calls import Arrival, Senders, by_port, filter_senders, find_place
 from innet.transport.udp import UdpTransport
 from innet.wire import ETHERNET_HEADER, Endpoint, Layout
 
@@ -24,7 +24,7 @@ SEGMENT = 160
 SEGMENTS = [
     False,
     pytest.param(
-        True, marks=pytest.mark.skipif(not knows_segments(), reason="the kernel has no UDP GSO")
+        True, marks=pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
     ),
 ]
 LAYOUT = Layout(32, "raw")
@@ -41,7 +41,7 @@ def pair():
         there.bind(("127.0.0.1", 0))
         here.bind(("127.0.0.1", 0))
         here.connect(there.getsockname())
-        takes_segments(there)
+        enable_gro(there)
         yield here, there
 
 
@@ -106,7 +106,7 @@ def test_packets_arrive_as_they_were_sent(segments, lengths, seed):
     assert outbox.dropped == 0
 
 
-@pytest.mark.skipif(not knows_segments(), reason="the kernel has no UDP GSO")
+@pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
 @pytest.mark.parametrize("part", [100, 159, 161, 180, 400])
 def test_packets_of_another_length_are_cut_apart(part):
     payload = np.random.default_rng(part).integers(0, 256, 7 * part + 5, np.uint8).tobytes()
@@ -121,7 +121,7 @@ def test_packets_of_another_length_are_cut_apart(part):
     assert arrived == [*expected, b"x" * SEGMENT]
 
 
-@pytest.mark.skipif(not knows_segments(), reason="the kernel has no UDP GSO")
+@pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
 def test_a_refused_datagram_goes_in_single_packets():
     packets = PacketBatch.uniform(np.arange(5 * SEGMENT).astype(np.uint8).reshape(5, SEGMENT), 0)
     outbox, inbox = Outbox(segments=True), SegmentInbox(SEGMENT, 10)
@@ -149,11 +149,11 @@ def test_errors_of_the_socket_are_told():
     places=st.permutations([-1, -1, 0, 1, 2, 3]),
 )
 def test_rows_by_port(ports, places):
-    rows, place_of, unknown = by_port(np.array(ports, np.int32), np.array(places, np.int64))
+    rows, find_place, unknown = by_port(np.array(ports, np.int32), np.array(places, np.int64))
     known = [
         (places[port], row) for row, port in enumerate(ports) if 0 <= port < 6 and places[port] >= 0
     ]
-    assert list(zip(place_of.tolist(), rows.tolist(), strict=True)) == sorted(known)
+    assert list(zip(find_place.tolist(), rows.tolist(), strict=True)) == sorted(known)
     assert unknown == len(ports) - len(known)
 
 
@@ -195,14 +195,14 @@ def test_who_sends_is_known_by_the_address(segments):
     sent = [frames_of(70, 1), frames_of(3, 2)]
     outbox = Outbox(segments)
     with contextlib.closing(ports), one[0], two[0]:
-        takes_segments(one[0])
+        enable_gro(one[0])
         ports.admit(7, one[1])
         outbox.send(two[0], PacketBatch.uniform(sent[1], 0), 14)
         two[0].send(b"hello")
         outbox.send(one[0], PacketBatch.uniform(sent[0], 0), 14)
         assert taken(ports, 70) == [(7, frame[14:].tobytes()) for frame in sent[0]]
         assert ports.counts == PeerCounts(received=74, strangers=3, misfits=1)
-        assert ports.strays == [Stray(two[1], b"hello")]
+        assert ports.strays == [UnknownDatagram(two[1], b"hello")]
         ports.dismiss(7)
         ports.admit(3, two[1])
         ports.admit(7, one[1])
@@ -306,13 +306,13 @@ def test_only_known_senders_and_right_lengths_are_kept(senders, known, seed):
     ]
     table = Senders(np.zeros(8, np.int64), np.zeros(8, np.int32))
     for each in known:
-        place = place_of(each + 1000, table.keys)
+        place = find_place(each + 1000, table.keys)
         table.keys[place], table.ports[place] = each + 1000, 10 + each
     strangers = sum(
         each not in known and size == 20 for each, size in zip(senders, length, strict=True)
     )
     port = np.zeros(count, np.int32)
     arrival = Arrival(data, length, np.array(senders, np.int64) + 1000)
-    kept, unknown = keep_known(count, arrival, port, 20, table)
+    kept, unknown = filter_senders(count, arrival, port, 20, table)
     assert [(int(port[row]), data[row].tobytes()) for row in range(kept)] == expected
     assert unknown == strangers

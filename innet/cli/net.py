@@ -254,7 +254,7 @@ def _own_program(
         InnetError: something is missing, cannot be used, or failed.
     """
     from innet.mininet.files import run
-    from innet.mininet.network import made
+    from innet.mininet.network import make_folder
 
     options: Mapping[SwitchKind, set[str]] = {"builtin": {"engine"}, "bmv2": _ONLY_BMV2}
     run(
@@ -265,7 +265,7 @@ def _own_program(
         switch=settings.switch,
         rules=rules,
         switch_options={
-            "pcap": None if settings.pcap is None else made(settings.pcap),
+            "pcap": None if settings.pcap is None else make_folder(settings.pcap),
             **settings.model_dump(include=options[settings.switch], exclude_unset=True),
         },
     )

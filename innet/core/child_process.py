@@ -23,7 +23,7 @@ from innet.core.errors import NetworkError, StalledError
 
 _PR_SET_PDEATHSIG = 1
 _END_SECONDS = 5.0
-_LAST_WORDS = 600  # characters of a log that a message repeats
+_LAST_CHARACTERS = 600  # characters of a log that a message repeats
 
 PYTHON = sys.executable
 """The interpreter of innet's own programs; ``topo/custom.py`` sets it for ``mn``."""
@@ -45,8 +45,8 @@ class ChildProcess:
         node: process id of the shell of a Mininet node, in whose namespaces the program runs; None
             for those of this process.
         environment: variables that differ from this process's.
-        talks: standard input and output are pipes, for ``tell`` and ``hear``; otherwise output
-            goes to the log too.
+        talks: standard input and output are pipes, for ``write_line`` and ``read_line``; otherwise
+            output goes to the log too.
         dies_with_parent: the kernel ends it (PR_SET_PDEATHSIG, prctl(2)) with the thread that
             started it, even where this process is killed and cannot clean up.
     """
@@ -87,11 +87,11 @@ class ChildProcess:
         return self._process.poll() is None
 
     def fileno(self) -> int:
-        """Of its standard output: readable when ``hear`` has something."""
+        """Of its standard output: readable when ``read_line`` has something."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write a line to its standard input; one that has ended does not hear it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -99,10 +99,10 @@ class ChildProcess:
             self._process.stdin.flush()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """``tell`` with a line of JSON."""
-        self.tell(json.dumps(message))
+        """``write_line`` with a line of JSON."""
+        self.write_line(json.dumps(message))
 
-    def hear(self, deadline: float, what: str) -> str:
+    def read_line(self, deadline: float, what: str) -> str:
         """The next line of its standard output.
 
         Args:
@@ -127,20 +127,6 @@ class ChildProcess:
         line, _, self._said = self._said.partition(b"\n")
         return line.decode(errors="replace")
 
-    def heard(self) -> str | None:
-        """A line that has come, without waiting for more than the rest of it; None at the end."""
-        if b"\n" in self._said or self._readable():
-            try:
-                return self.hear(_END_SECONDS, "to end its line")
-            except NetworkError:
-                return None
-        return ""
-
-    def _readable(self) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.fileno(), selectors.EVENT_READ)
-            return bool(selector.select(0))
-
     def death(self) -> NetworkError:
         """What to raise where it has ended and should not have."""
         self.wait(_END_SECONDS)
@@ -151,7 +137,7 @@ class ChildProcess:
             how = f"was ended by {signal.Signals(-status).name}"
         else:
             how = f"ended with status {status}"
-        words = self.log.read_text(encoding="utf-8", errors="replace").strip()[-_LAST_WORDS:]
+        words = self.log.read_text(encoding="utf-8", errors="replace").strip()[-_LAST_CHARACTERS:]
         return NetworkError(f"{self.name} {how}. Its last words: {words or 'none'}")
 
     def wait(self, seconds: float) -> bool:

@@ -16,7 +16,7 @@ from innet.codecs import check_gradient
 from innet.core.errors import InnetError
 from innet.core.settings import ThroughputSettings
 from innet.experiments.throughput import all_reduce_settings
-from innet.mininet.network import made, network, scratch
+from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.nodes import BuiltinSwitch
 from innet.mininet.settings import NetSettings
 from innet.mininet.worker_pool import WorkerPool, interface_packets
@@ -84,45 +84,45 @@ def run_jobs(
         for worker, gradient in enumerate(of_job):
             check_gradient(gradient.reshape(-1), worker)
     if settings.pcap is not None:
-        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
-    with scratch() as folder, contextlib.ExitStack() as running:
+        settings = settings.model_copy(update={"pcap": make_folder(settings.pcap)})
+    with temporary_folder() as folder, contextlib.ExitStack() as running:
         watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
         topo = settings.mininet_topo(shared, folder)
         net = running.enter_context(network(topo, limited=settings.limited))
         watch("starting the workers")
-        forces = {}
+        pools = {}
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
         with _looked_at(net, on_failure), contextlib.ExitStack() as working:
             for job in jobs:
                 own = folder / f"job{job}"
                 own.mkdir()
                 of_worker = settings.of_job(job).of_worker()
-                forces[job] = WorkerPool(net, shared.jobs[job - 1], of_worker, own)
+                pools[job] = WorkerPool(net, shared.jobs[job - 1], of_worker, own)
                 for worker, gradient in enumerate(gradients[job]):
-                    forces[job].give(worker, gradient)
-                working.enter_context(forces[job])
+                    pools[job].write_gradient(worker, gradient)
+                working.enter_context(pools[job])
             for number in range(settings.rounds):
                 watch(f"all-reduce {number + 1} of {settings.rounds}")
                 before = packets(net)
-                for force in forces.values():
-                    force.begin()
-                while not all([force.poll() for force in forces.values()]):  # noqa: C419 - all of them
+                for pool in pools.values():
+                    pool.begin()
+                while not all([pool.poll() for pool in pools.values()]):  # noqa: C419 - all of them
                     pass
-                events = {job: force.finish() for job, force in forces.items()}
+                events = {job: pool.finish() for job, pool in pools.items()}
                 passed = packets(net) - before
-                for job, force in forces.items():
+                for job, pool in pools.items():
                     each = [Report.model_validate(event["report"]) for event in events[job]]
-                    report = combined(gradients[job], force, each, passed)
+                    report = combined(gradients[job], pool, each, passed)
                     reports[job].append(with_links(report, settings))
-        results = [_result(forces[job], reports[job]) for job in jobs]
+        results = [_result(pools[job], reports[job]) for job in jobs]
         if inspect is not None:
             inspect(net, results)
     return results
 
 
-def _result(force: WorkerPool, reports: list[Report]) -> NetResult:
-    total: Vector = np.load(force.output(force.present[0]))
-    return NetResult(total, tuple(reports), dict(force.left))
+def _result(pool: WorkerPool, reports: list[Report]) -> NetResult:
+    total: Vector = np.load(pool.output(pool.present[0]))
+    return NetResult(total, tuple(reports), dict(pool.left))
 
 
 @contextlib.contextmanager
@@ -151,8 +151,8 @@ def combined(
     That is not known if somebody died when its words were summed and it had not said which.
     """
     report = combined_counts(reports, switch_packets)
-    known = [worker for worker in workers.summed if workers.outcome(worker).exists()]
-    if len(known) < len(workers.summed):
+    known = [worker for worker in workers.contributors if workers.outcome(worker).exists()]
+    if len(known) < len(workers.contributors):
         return report
     outcomes = [load(workers.outcome(worker)) for worker in known]
     flat = [gradients[worker].reshape(-1) for worker in known]

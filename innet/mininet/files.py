@@ -19,7 +19,7 @@ from innet.core.errors import ConfigError, InputError, UnknownNameError
 from innet.core.packets import MAX_PORT
 from innet.core.settings import Settings, SwitchKind, validate
 from innet.mininet.debian import Topo
-from innet.mininet.network import network, scratch
+from innet.mininet.network import network, temporary_folder
 from innet.mininet.nodes import P4Host
 from innet.mininet.topologies import SWITCHES
 from innet.tools.files import open_document, program_in
@@ -412,7 +412,7 @@ def run(
         InnetError: something is missing or cannot be used; everything is down again.
     """
     lines = () if rules is None else _lines(rules)
-    with scratch() as folder:
+    with temporary_folder() as folder:
         ready = None if program is None else compiled(program, folder)
         options = {"folder": folder, **(switch_options or {})}
         if topology is not None:

@@ -124,7 +124,7 @@ def slots(switch: P4Switch, shared: SharedPlan) -> Table:
     rows = []
     for plan in shared.jobs:
         read = cache(lambda _, register: read_registers(switch, register))
-        for slot, version, found in held(plan, _only(switch.name, read)):
+        for slot, version, found in occupied_slots(plan, _only(switch.name, read)):
             rows.append((str(plan.job.number), str(slot), str(version), *_who(plan, found)))
     _fill(table, rows)
     return table
@@ -141,7 +141,7 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
     table = _table("Who waits for whom", ">job", ">slot", ">version", ">chunk", "in", "waits for")
     rows = []
     for plan in shared.jobs:
-        for slot, version, found in held(plan, read):
+        for slot, version, found in occupied_slots(plan, read):
             who = _who(plan, found)
             if who[-1]:
                 rows.append((str(plan.job.number), str(slot), str(version), *who))
@@ -151,7 +151,7 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
     return table
 
 
-def held(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
+def occupied_slots(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
     """The copies of slots that hold a chunk of the job: slot, version, and what is there.
 
     Raises:

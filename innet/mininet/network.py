@@ -69,7 +69,7 @@ _PREFIX = "innet-net-"
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """A folder for the files of a run, gone afterwards; so are those of runs that were killed."""
     here = Path(tempfile.gettempdir())
     for folder in here.glob(f"{_PREFIX}*"):
@@ -145,7 +145,7 @@ def require_root(what: str) -> None:
         raise InputError(f"{what} needs root: run the command with sudo.")
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """A folder for captures, as an absolute path: switches write there from wherever they are.
 
     Raises:

@@ -324,7 +324,7 @@ class BuiltinSwitch(P4Switch):
 
     def _wait(self) -> None:
         assert self.process is not None
-        self.process.hear(self.deadline, "ready")
+        self.process.read_line(self.deadline, "ready")
 
     def command(self, line: str) -> str:
         answer = self._ask(line)

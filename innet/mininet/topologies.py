@@ -142,7 +142,7 @@ def add_plan(
         topo.addSwitch(
             each.name,
             cls=SWITCHES[switch],
-            program=written(each.program, folder),
+            program=write_program(each.program, folder),
             commands=each.commands,
             folder=folder,
             mtu=mtu,
@@ -159,7 +159,7 @@ def _mtu(plan: SharedPlan) -> int | None:
     return _JUMBO if longest > _ETHERNET else None
 
 
-def written(program: CompiledProgram, folder: Path) -> Path:
+def write_program(program: CompiledProgram, folder: Path) -> Path:
     """The program as plain JSON in ``folder``, as both kinds of switch read it."""
     path = folder / f"{program.name}.json"
     if not path.exists():

@@ -17,7 +17,7 @@ from innet.experiments.models.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.training import Method, Trial, one_thread
 from innet.mininet.allreduce import combined_counts, packets
-from innet.mininet.network import made, network, scratch
+from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.settings import NetSettings
 from innet.mininet.worker_pool import WorkerPool
 from innet.processes.outcomes import load
@@ -71,7 +71,7 @@ def run(
         )
     settings = settings.completed()
     if settings.pcap is not None:
-        settings = settings.model_copy(update={"pcap": made(settings.pcap)})
+        settings = settings.model_copy(update={"pcap": make_folder(settings.pcap)})
     model = model_of(training.model, training.framework)
     plain, compressed = methods(training, tuple(model.shapes.values()))
     training = with_recipe(training, model)
@@ -134,7 +134,7 @@ def _on_network(
     steps: list[Step] = []
     codec = ""
     tell(note="starting the network and the workers")
-    with scratch() as folder:
+    with temporary_folder() as folder:
         topo = settings.mininet_topo(plan, folder)
         with network(topo, limited=settings.limited) as net:
             with WorkerPool(net, plan, of_worker, folder, "innet.processes.training") as workers:

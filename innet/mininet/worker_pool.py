@@ -86,12 +86,12 @@ class WorkerPool:
             for host in self._plan.servers:
                 self._servers.append(self._launch_server(self._net.get(host.name)))
             for process in self._servers:
-                self._event(process.hear(_READY_SECONDS, "ready"), process)
+                self._event(process.read_line(_READY_SECONDS, "ready"), process)
             for host in self._plan.workers:
                 assert host.worker is not None
                 self.processes.append(self._launch(host.worker, self._net.get(host.name)))
             for process in self.processes:
-                self._event(process.hear(_READY_SECONDS, "ready"), process)
+                self._event(process.read_line(_READY_SECONDS, "ready"), process)
         except BaseException:
             self._end()
             raise
@@ -111,7 +111,7 @@ class WorkerPool:
         return self._job.present
 
     @property
-    def summed(self) -> tuple[int, ...]:
+    def contributors(self) -> tuple[int, ...]:
         """Workers whose gradients are in the last sum; some may have died since."""
         return self._switches.plan.job.present
 
@@ -123,7 +123,7 @@ class WorkerPool:
         """Where a worker writes its sum."""
         return self._folder / f"sum{worker}.npy"
 
-    def give(self, worker: int, gradient: Vector) -> Path:
+    def write_gradient(self, worker: int, gradient: Vector) -> Path:
         """Write a worker's gradient where it will look for it; before it starts."""
         path = self._folder / f"gradient{worker}.npy"
         np.save(path, gradient)
@@ -148,7 +148,7 @@ class WorkerPool:
         self._events.clear()
         for worker in self.present:
             self.outcome(worker).unlink(missing_ok=True)
-            self.processes[worker].tell("start")
+            self.processes[worker].write_line("start")
         self._be_patient()
 
     def poll(self, seconds: float = _TURN) -> bool:
@@ -189,7 +189,7 @@ class WorkerPool:
         """Take up what a worker says; who dies or gives up is left out, if that may be."""
         process = self.processes[worker]
         try:
-            event = self._event(process.hear(_READY_SECONDS, "done"), process)
+            event = self._event(process.read_line(_READY_SECONDS, "done"), process)
         except (NetworkError, StalledError) as error:
             if not self._goes_on or self.present == (worker,):
                 raise
@@ -225,7 +225,7 @@ class WorkerPool:
             self._net.topo.plan = shared.with_job(plan)
         for server in self._servers:
             server.send({"plan": {"absent": sorted(plan.job.absent)}})
-            self._event(server.hear(_READY_SECONDS, "ready"), server)
+            self._event(server.read_line(_READY_SECONDS, "ready"), server)
         self._be_patient()
 
     def _tell(self, worker: int, message: Message) -> None:

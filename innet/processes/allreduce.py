@@ -44,7 +44,7 @@ from innet.experiments import allreduce
 from innet.experiments.outputs import check_writable, save_array
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.outcomes import save
-from innet.processes.session import ask, joined_session
+from innet.processes.session import ask, worker_session
 from innet.processes.settings import WorkerSettings
 from innet.records import Report
 from innet.topology import RegisterReader
@@ -63,13 +63,13 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     check_files(settings.output, settings.outcome)
     gradient = _gradient(settings)
     what = f"all-reduces of {gradient.size} elements, rounds {settings.rounds}"
-    with joined_session(settings, what, led=wait) as session:
+    with worker_session(settings, what, coordinated=wait) as session:
         worker = session.worker(settings)
         if wait:
             warm_up(settings.codec, gradient)  # compiled before the first packet, not after
             yield {"ready": True}
         for _ in range(settings.rounds):
-            total, report = summed(worker, gradient, wait=wait, read=session.read)
+            total, report = all_reduce(worker, gradient, wait=wait, read=session.read)
             if settings.outcome is not None and worker.outcome is not None:
                 save(settings.outcome, worker.outcome)
             if settings.output is not None:
@@ -84,7 +84,7 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def summed(
+def all_reduce(
     worker: Worker,
     gradient: NDArray[np.float32],
     *,

@@ -55,8 +55,12 @@ class WorkerSession(NamedTuple):
 
 
 @contextmanager
-def joined_session(
-    settings: SessionSettings, what: str, layers: ModelLayers | None = None, *, led: bool = False
+def worker_session(
+    settings: SessionSettings,
+    what: str,
+    layers: ModelLayers | None = None,
+    *,
+    coordinated: bool = False,
 ) -> Iterator[WorkerSession]:
     """A worker's session while the context is open.
 
@@ -64,7 +68,8 @@ def joined_session(
         settings: of the worker.
         what: is done together; a service refuses who comes for something else.
         layers: of the gradient; see ``innet.codecs.build_codec``.
-        led: whoever started this process can lead its network's workers; see ``renewing``.
+        coordinated: the process that started this one coordinates the network's workers; see
+            ``epoch_requests``.
 
     Raises:
         InnetError: the network, or the service, does not take it.
@@ -72,7 +77,9 @@ def joined_session(
     if settings.service is None:
         plan = settings.plan()
         with connect(plan, settings.worker, settings.interface) as transport:
-            yield WorkerSession(plan, transport, None, renewing(plan) if led else None)
+            yield WorkerSession(
+                plan, transport, None, epoch_requests(plan) if coordinated else None
+            )
         return
     codec = build_codec(settings.codec, layers=layers).describe()
     with join(
@@ -82,7 +89,7 @@ def joined_session(
         workers=settings.workers,
         key=key_of(None, settings.key_file),
         deadline=settings.give_up,
-        terms=f"{what}, codec {codec}, seed {settings.seed}",
+        config=f"{what}, codec {codec}, seed {settings.seed}",
     ) as membership:
         yield WorkerSession(
             membership.plan,
@@ -105,7 +112,7 @@ def ask(request: Message) -> Message:
     return decode(line.encode())
 
 
-def renewing(plan: Plan) -> Renew:
+def epoch_requests(plan: Plan) -> Renew:
     """Asks the process that started this one for the job's next epoch, and waits for its plan.
 
     Args:

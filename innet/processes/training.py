@@ -19,9 +19,9 @@ from pydantic import Field
 from innet.allreduce.warm_up import warm_up
 from innet.experiments.models.model import Part, Vector, data_of, model_of
 from innet.experiments.training import Schedule, one_thread, train_replica
-from innet.processes.allreduce import check_files, main_of, summed
+from innet.processes.allreduce import all_reduce, check_files, main_of
 from innet.processes.outcomes import save
-from innet.processes.session import joined_session
+from innet.processes.session import worker_session
 from innet.processes.settings import SessionSettings
 from innet.records import Report
 
@@ -77,11 +77,11 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         f"{settings.batch_size}, learning_rate {settings.learning_rate}, momentum "
         f"{settings.momentum}, evaluate {settings.evaluate}"
     )
-    with one_thread(), joined_session(settings, what, layers, led=wait) as session:
+    with one_thread(), worker_session(settings, what, layers, coordinated=wait) as session:
         worker = session.worker(settings, layers)
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:
-            total, report = summed(worker, gradient, wait=wait, read=session.read)
+            total, report = all_reduce(worker, gradient, wait=wait, read=session.read)
             last[:] = [report]
             return total, report
 

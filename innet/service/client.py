@@ -49,7 +49,7 @@ def join(
     workers: int,
     key: str | None = None,
     deadline: float = DEADLINE,
-    terms: str | None = None,
+    config: str | None = None,
 ) -> Membership:
     """Join a job on a switch service, and wait until all its workers are there.
 
@@ -60,20 +60,20 @@ def join(
         workers: how many the job has.
         key: the service's key, if it has one. It is not sent.
         deadline: seconds to wait, for the switch and for the others.
-        terms: what all workers must have in common, such as codec, seed and size, in words: who
+        config: what all workers must have in common, such as codec, seed and size, in words: who
             comes with others is told both. Without, the first all-reduce tells; or, where already
             the number of words differs, the end of the workers' patience.
 
     Raises:
         InputError: an address that is none, a deadline without end, or what is of another type
             than it should be; or the service refuses: a wrong key, a worker of that index that is
-            there already, another number of workers, other terms, no room for one more job.
+            there already, another number of workers, other config, no room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
     texts = {"the switch": switch, "the job": job}
     texts |= {} if key is None else {"the key": key}
-    texts |= {} if terms is None else {"the text of terms": terms}
+    texts |= {} if config is None else {"the text of config": config}
     for what, text in texts.items():
         if not isinstance(text, str):
             raise InputError(f"{what} is of type {type(text).__name__}; give it as text.")
@@ -83,8 +83,8 @@ def join(
         worker=check_integer(worker, "the worker's index"),
         workers=check_integer(workers, "the number of workers"),
         key=key,
-        until=_moment(deadline),
-        terms=terms,
+        until=_deadline(deadline),
+        config=config,
     )
 
 
@@ -110,24 +110,24 @@ class Membership(NotCopyable):
         workers: int,
         key: str | None,
         until: float,
-        terms: str | None,
+        config: str | None,
     ) -> None:
         self.switch = switch
         self.job = job
         self.worker = worker
         self.workers = workers
         self._key = key
-        self._terms = terms
+        self._config = config
         self._where = resolve(switch)
         self._channel: Channel | None = None
-        self._departed: dict[int, Departure] = {}  # the transport looks at it
+        self._departures: dict[int, Departure] = {}  # the transport looks at it
         self._gone: set[int] = set()
         self._waiting: set[int] = set()
         self._absent: frozenset[int] = frozenset()  # from this epoch
         self._pending: Message | None = None  # a plan that nobody waited for
         self.newcomers: frozenset[int] = frozenset()
         self.transport = ServiceTransport(
-            worker, lambda: self._open().fileno(), self._hear_departures, self._departed
+            worker, lambda: self._open().fileno(), self._receive_departures, self._departures
         )
         try:
             self.plan: Plan = self._enter(until, again=False)
@@ -171,25 +171,25 @@ class Membership(NotCopyable):
             StalledError: not all workers asked; names those who are missing.
             NetworkError, InputError: as ``join``.
         """
-        until = _moment(deadline)
+        until = _deadline(deadline)
         named = {check_integer(worker, "a worker to go on without") for worker in without}
         if self._channel is not None:
             try:
                 return self._ask(until, sorted(named))
             except MembershipError:
-                self._hang_up()
+                self._disconnect()
         try:
             self.plan = self._enter(until, again=True)
         except BaseException:
-            self._hang_up()  # the next call begins anew, not in the middle of the way in
+            self._disconnect()  # the next call begins anew, not in the middle of the way in
             raise
         return self.plan
 
     def _ask(self, until: float, without: list[int]) -> Plan:
-        self._hear_departures()
+        self._receive_departures()
         if self._pending is None:
             request = {"request": "renew", "epoch": self.epoch, "without": without}
-            self._open().say(request)
+            self._open().send(request)
             self.plan = self._await_plan(until)
         else:  # it came after a call that had waited too long
             self.plan = self._begin(self._pending)
@@ -198,13 +198,13 @@ class Membership(NotCopyable):
     @property
     def gone(self) -> frozenset[int]:
         """Workers of this epoch that have left the job, by what the switch has said so far."""
-        self._hear_departures()
+        self._receive_departures()
         return frozenset(self._gone)
 
     @property
     def waiting(self) -> frozenset[int]:
         """Workers that were left out of this epoch, or came later, and wait for the next one."""
-        self._hear_departures()
+        self._receive_departures()
         return frozenset(self._waiting)
 
     def read_register(self, switch: str, name: str, index: int) -> int:
@@ -221,7 +221,7 @@ class Membership(NotCopyable):
         """
         del switch
         channel = self._open()
-        channel.say({"request": "read", "register": name, "index": index})
+        channel.send({"request": "read", "register": name, "index": index})
         answer = self._wait(time.monotonic() + _LEAVE_SECONDS, "value", lambda: "its answer")
         if answer["value"] is None:
             raise ControlError(f"the switch at {self.switch} has no register {name}[{index}].")
@@ -234,7 +234,7 @@ class Membership(NotCopyable):
         """
         if self._channel is not None and self._channel.owned:
             try:
-                self._channel.say({"request": "leave"})
+                self._channel.send({"request": "leave"})
                 self._wait(time.monotonic() + _LEAVE_SECONDS, "left_job", lambda: "its answer")
             except (NetworkError, StalledError):
                 pass  # gone either way
@@ -242,10 +242,10 @@ class Membership(NotCopyable):
 
     def close(self) -> None:
         """End the connections. To the others it looks as if this worker had died."""
-        self._hang_up()
+        self._disconnect()
         self.transport.close()
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -269,9 +269,9 @@ class Membership(NotCopyable):
         self._channel = channel = self._connect(until)
         nonce = check_greeting(self._next(until, "its greeting"), self.switch)
         fields = {"job": self.job, "worker": self.worker, "workers": self.workers}
-        if self._terms is not None:
-            fields["terms"] = self._terms
-        channel.say(request("join", nonce, self._key, **fields))
+        if self._config is not None:
+            fields["config"] = self._config
+        channel.send(request("join", nonce, self._key, **fields))
         token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
         self.transport.open(channel.local_ip, channel.peer)
         return self._await_plan(until, HELLO + token)
@@ -328,7 +328,7 @@ class Membership(NotCopyable):
         plan = plan_of(message["plan"])
         self.newcomers = frozenset(message["newcomers"])
         self._pending = None
-        self._departed.clear()
+        self._departures.clear()
         self._gone.clear()
         self._absent = plan.job.absent
         self._waiting &= self._absent
@@ -337,7 +337,7 @@ class Membership(NotCopyable):
 
     # ------------------------------------------------------------------ what the switch says
 
-    def _hear_departures(self) -> None:
+    def _receive_departures(self) -> None:
         """Take up what the switch has said meanwhile.
 
         Raises:
@@ -368,7 +368,7 @@ class Membership(NotCopyable):
     def _depart(self, worker: int, what: str, *, on_purpose: bool = False) -> None:
         # Nobody waits for who takes no part in this epoch.
         if worker not in self._absent:
-            self._departed[worker] = Departure(what, on_purpose)
+            self._departures[worker] = Departure(what, on_purpose)
 
     def _next(self, until: float, what: str) -> Message:
         message = self._message(until)
@@ -389,7 +389,7 @@ class Membership(NotCopyable):
             MembershipError: it stopped, or the connection ended.
             InputError: it refuses.
         """
-        message = self._open().hear(until)
+        message = self._open().receive(until)
         if message is None:
             return None
         if "error" in message:
@@ -414,7 +414,7 @@ class Membership(NotCopyable):
         )
 
 
-def _moment(deadline: float) -> float:
+def _deadline(deadline: float) -> float:
     """When so many seconds are over."""
     if not (is_real(deadline) and math.isfinite(deadline)):
         raise InputError(f"a deadline of {deadline!r} s; give a finite number of seconds.")

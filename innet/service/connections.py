@@ -15,8 +15,8 @@ from typing import Any
 
 from innet.core.errors import InputError, NetworkError, StalledError
 from innet.service.protocol import (
-    LONGEST_ANSWER,
-    LONGEST_LINE,
+    MAX_ANSWER,
+    MAX_LINE,
     Message,
     check_greeting,
     decode,
@@ -56,7 +56,7 @@ class Client:
 
 
 @dataclass(slots=True)
-class Heard:
+class Received:
     """What a look at the connections gave.
 
     Attributes:
@@ -107,14 +107,14 @@ class Connections:
         self._next += 1
         self._clients[client.number] = client
         self._selector.register(sock, selectors.EVENT_READ, client)
-        self.say(client.number, hello)
+        self.send(client.number, hello)
 
-    def serve(self, client: Client, events: int, heard: Heard) -> None:
+    def serve(self, client: Client, events: int, received: Received) -> None:
         """Read and write what is possible without waiting."""
         if events & selectors.EVENT_WRITE:
             self._write(client)
         if events & selectors.EVENT_READ and client.number in self._clients:
-            self._read(client, heard)
+            self._read(client, received)
 
     def expire(self, now: float) -> list[Client]:
         """Close those whose deadline has passed; tells who else is gone since the last call."""
@@ -124,7 +124,7 @@ class Connections:
         lost, self._lost = self._lost, []
         return lost
 
-    def say(self, number: int, message: Message) -> None:
+    def send(self, number: int, message: Message) -> None:
         """Send a message to a client; to one that is gone, nothing."""
         client = self._clients.get(number)
         if client is None or client.closing:
@@ -136,7 +136,7 @@ class Connections:
 
     def dismiss(self, client: Client, message: Message) -> None:
         """The same, and then close the connection."""
-        self.say(client.number, message)
+        self.send(client.number, message)
         client.closing = True
         client.deadline = time.monotonic() + _GREETED_SECONDS  # to take it
         if not client.leaving:
@@ -159,19 +159,19 @@ class Connections:
             self.close(client)
             self._lost.append(client)
 
-    def _read(self, client: Client, heard: Heard) -> None:
+    def _read(self, client: Client, received: Received) -> None:
         try:
-            read = client.sock.recv(LONGEST_LINE)
+            read = client.sock.recv(MAX_LINE)
         except BlockingIOError:
             return
         except OSError:
             read = b""
         *lines, client.arrived = (client.arrived + read).split(b"\n")
         if not client.closing:
-            heard.lines.extend((client, line) for line in lines)
-        if not read or len(client.arrived) > LONGEST_LINE:
+            received.lines.extend((client, line) for line in lines)
+        if not read or len(client.arrived) > MAX_LINE:
             self.close(client)
-            heard.gone.append(client)
+            received.gone.append(client)
 
     def _write(self, client: Client) -> None:
         try:
@@ -256,7 +256,7 @@ class Channel:
         self._socket = sock
         self._owner = os.getpid()
         self._arrived = b""
-        self._longest = LONGEST_LINE
+        self._longest = MAX_LINE
         self._ended = False
 
     @classmethod
@@ -291,19 +291,19 @@ class Channel:
                 self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def say(self, message: Message) -> None:
-        """Send a message. If the connection has ended, the next ``hear`` says so."""
+    def send(self, message: Message) -> None:
+        """Send a message. If the connection has ended, the next ``receive`` says so."""
         line = encode(message)
         with contextlib.suppress(OSError):
             self._socket.settimeout(5.0)
             self._socket.sendall(line)
         self._socket.setblocking(False)
 
-    def hear(self, until: float) -> Message | None:
+    def receive(self, until: float) -> Message | None:
         """The next message, or None if none comes until then (``time.monotonic``).
 
         Returns:
-            {"closed": True} once the connection has ended and all messages were heard.
+            {"closed": True} once the connection has ended and all messages were received.
 
         Raises:
             NetworkError: what comes is no message.
@@ -312,7 +312,7 @@ class Channel:
             line, end, rest = self._arrived.partition(b"\n")
             if end:
                 self._arrived = rest
-                self._longest = LONGEST_ANSWER
+                self._longest = MAX_ANSWER
                 try:
                     return decode(line)
                 except InputError as error:
@@ -329,7 +329,7 @@ class Channel:
 
     def _receive(self) -> None:
         try:
-            read = self._socket.recv(LONGEST_LINE)
+            read = self._socket.recv(MAX_LINE)
         except BlockingIOError:
             return
         except OSError:
@@ -367,8 +367,8 @@ class Observer:
                 f"cannot reach a switch at {switch}: {error.strerror or error}."
             ) from None
         try:
-            nonce = check_greeting(self._hear(), switch)
-            self._channel.say(request("statistics", nonce, key))
+            nonce = check_greeting(self._receive_message(), switch)
+            self._channel.send(request("statistics", nonce, key))
             self._first: dict[str, Any] | None = self._answer()
         except BaseException:
             self.close()
@@ -397,11 +397,11 @@ class Observer:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        self._channel.say({"request": "statistics"})
+        self._channel.send({"request": "statistics"})
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        message = self._hear()
+        message = self._receive_message()
         if "error" in message:
             raise InputError(f"the switch at {self._switch} refuses: {message['error']}")
         document = message.get("statistics")
@@ -409,8 +409,8 @@ class Observer:
             raise NetworkError(f"the switch at {self._switch} is gone.")
         return document
 
-    def _hear(self) -> Message:
-        message = self._channel.hear(time.monotonic() + self._seconds)
+    def _receive_message(self) -> Message:
+        message = self._channel.receive(time.monotonic() + self._seconds)
         if message is None:
             raise StalledError(
                 f"the switch at {self._switch} did not answer within {self._seconds:g} s."

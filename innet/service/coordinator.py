@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 from innet.core.errors import InputError
-from innet.service.protocol import LONGEST_NAME, LONGEST_TERMS, TOKEN, Message
+from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
 from innet.transport.peers import Address
 
 
@@ -85,7 +85,7 @@ class JobCoordinator:
         partition: its part of the switch.
         number, epoch: as in the header.
         epochs: how many have begun.
-        terms: what all workers have in common, as the first who said so has it.
+        config: what all workers have in common, as the first who said so has it.
         absent: workers that take no part in this epoch.
         members: by worker.
     """
@@ -98,7 +98,7 @@ class JobCoordinator:
     number: int = 1
     epoch: int = 0
     epochs: int = 0
-    terms: str | None = None
+    config: str | None = None
     absent: frozenset[int] = frozenset()
     members: dict[int, JobMember] = field(default_factory=dict)
     _requests: int = 0
@@ -281,11 +281,11 @@ class Jobs:
                 f"job {name!r} has {job.workers} workers, not {workers}; start all with the same "
                 "number, or give this job another name."
             )
-        terms = _terms(message)
-        if None not in (job.terms, terms) and job.terms != terms:
+        config = _config(message)
+        if None not in (job.config, config) and job.config != config:
             raise InputError(
-                f"job {name!r} is one of {job.terms}; worker {worker} comes with {terms}. Give all "
-                "workers the same, or the job another name."
+                f"job {name!r} is one of {job.config}; worker {worker} comes with {config}. "
+                "Give all workers the same, or the job another name."
             )
         if worker in job.members:
             raise InputError(
@@ -293,7 +293,7 @@ class Jobs:
                 "an index of its own, or the job another name."
             )
         self._jobs[name] = job
-        job.terms = job.terms or terms
+        job.config = job.config or config
         token = secrets.token_bytes(TOKEN)
         job.members[worker] = JobMember(client, token)
         self._clients[client] = self._tokens[token] = (job, worker)
@@ -336,8 +336,8 @@ class Jobs:
     def _requested(self, message: Message) -> tuple[str, int, int]:
         name, worker, workers = (message.get(each) for each in ("job", "worker", "workers"))
         # It is shown to people, so it is printable.
-        if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= LONGEST_NAME):
-            raise InputError(f"a job has a name of 1 to {LONGEST_NAME} printable characters.")
+        if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= MAX_NAME):
+            raise InputError(f"a job has a name of 1 to {MAX_NAME} printable characters.")
         if not _is_int(workers) or not 1 <= workers <= self._workers:
             raise InputError(
                 f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "
@@ -376,10 +376,10 @@ def _is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _terms(message: Message) -> str | None:
-    terms = message.get("terms")
-    if terms is None:
+def _config(message: Message) -> str | None:
+    config = message.get("config")
+    if config is None:
         return None
-    if not (isinstance(terms, str) and terms.isprintable() and 1 <= len(terms) <= LONGEST_TERMS):
-        raise InputError(f"a job's terms are 1 to {LONGEST_TERMS} printable characters.")
-    return terms
+    if not (isinstance(config, str) and config.isprintable() and 1 <= len(config) <= MAX_CONFIG):
+        raise InputError(f"a job's config has 1 to {MAX_CONFIG} printable characters.")
+    return config

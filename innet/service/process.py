@@ -118,12 +118,14 @@ def _end_with_input(service: SwitchService) -> None:
 def advise(partitions: SlotPartitions) -> None:
     """Say so if the system gives the socket too little memory."""
     workers = partitions.workers
-    window, wanted = (each.window(workers) for each in (partitions, replace(partitions, room=None)))
+    window, wanted = (
+        each.window(workers) for each in (partitions, replace(partitions, max_queued=None))
+    )
     if window < wanted:
         _note(
-            f"Only {partitions.room} packets may wait here, so {workers} workers of a job would "
-            f"have {window} packets each under way instead of {wanted}, which is slower. For more: "
-            "sysctl -w net.core.rmem_max=67108864, on the workers' machines too."
+            f"Only {partitions.max_queued} packets may wait here, so {workers} workers of a job "
+            f"would have {window} packets each under way instead of {wanted}, which is "
+            "slower. For more: sysctl -w net.core.rmem_max=67108864, on the workers' machines too."
         )
 
 
@@ -223,7 +225,7 @@ class LocalSwitch:
             )
             try:
                 # Other users cannot see what is written to standard input.
-                self._process.tell(json.dumps(settings))
+                self._process.write_line(json.dumps(settings))
                 line = self._hear()
             except StalledError as error:
                 self._process.kill()
@@ -238,11 +240,11 @@ class LocalSwitch:
 
     def _hear(self) -> str:
         try:
-            return self._process.hear(min(PATIENCE, START_SECONDS), "listening")
+            return self._process.read_line(min(PATIENCE, START_SECONDS), "listening")
         except StalledError:
             if START_SECONDS > PATIENCE:
                 logging.getLogger("innet").warning("waiting for the switch process to start ...")
-        return self._process.hear(START_SECONDS, "listening")
+        return self._process.read_line(START_SECONDS, "listening")
 
     @property
     def pid(self) -> int:

@@ -21,13 +21,13 @@ from innet.core.errors import InputError, NetworkError
 from innet.wire import VERSION as WIRE_VERSION
 
 VERSION = 1
-LONGEST_LINE = 1 << 16  # bytes; of a service, that of its greeting
-LONGEST_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can have
+MAX_LINE = 1 << 16  # bytes; of a service, that of its greeting
+MAX_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can have
 HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
 TOKEN = 16  # bytes
-LONGEST_NAME = 100  # characters of a job's name
-LONGEST_TERMS = 2000  # characters of what its workers have in common
-_DEEPEST = 16  # levels of lists and objects within each other; statistics have half of them
+MAX_NAME = 100  # characters of a job's name
+MAX_CONFIG = 2000  # characters of what its workers have in common
+_MAX_DEPTH = 16  # levels of lists and objects within each other; statistics have half of them
 
 Message: TypeAlias = dict[str, Any]
 
@@ -49,8 +49,8 @@ def decode(line: bytes) -> Message:
         raise InputError("a line is no JSON.") from None
     if not isinstance(message, dict):
         raise InputError("a line holds no JSON object.")
-    if _is_deeper(message, _DEEPEST):
-        raise InputError(f"a line holds more than {_DEEPEST} objects within each other.")
+    if _is_deeper(message, _MAX_DEPTH):
+        raise InputError(f"a line holds more than {_MAX_DEPTH} objects within each other.")
     return message
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from innet import programs
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.settings import Engine
-from innet.service.connections import Client, Connections, Heard
+from innet.service.connections import Client, Connections, Received
 from innet.service.coordinator import JobCoordinator, Jobs
 from innet.service.forwarding import Forwarding, Wake
 from innet.service.hosted_switch import HostedSwitch
@@ -103,7 +103,9 @@ class SwitchService:
             self.address = Address(*listener.getsockname())
             layout = Layout(settings.values, "raw")
             self._ports = PeerPorts(data, layout)
-            self.partitions = replace(self.partitions, room=self._ports.room, most=settings.window)
+            self.partitions = replace(
+                self.partitions, max_queued=self._ports.room, max_window=settings.window
+            )
             self._switch = HostedSwitch(self.partitions, settings.engine)
             self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
             self._forwarding = Forwarding(self._ports, self._switch, self._traffic)
@@ -118,7 +120,7 @@ class SwitchService:
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._jobs = Jobs(
-            self, self.partitions.jobs, self.partitions.workers, self._connections.say
+            self, self.partitions.jobs, self.partitions.workers, self._connections.send
         )
         self._running = True
         self._is_closed = False
@@ -228,18 +230,18 @@ class SwitchService:
     # ------------------------------------------------------------------ one turn
 
     def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        heard = Heard()
+        received = Received()
         for key, events in ready:
             if key.data is self._connections:
                 self._connections.accept(time.monotonic())
             elif isinstance(key.data, Client):
-                self._connections.serve(key.data, events, heard)
+                self._connections.serve(key.data, events, received)
             else:
                 self._answer_threads()
-        for client, line in heard.lines:
+        for client, line in received.lines:
             if not client.closing:  # since a line before this one: it would take a session for ever
                 self._answer(client, line)
-        for client in heard.gone:
+        for client in received.gone:
             self._jobs.gone(client.number)
 
     def _forward(self, until: float = 0.0) -> None:
@@ -286,7 +288,7 @@ class SwitchService:
         if kind == "join":
             self._jobs.join(client.number, message)
         elif kind == "statistics":
-            self._connections.say(client.number, {"statistics": self.statistics()})
+            self._connections.send(client.number, {"statistics": self.statistics()})
         else:
             raise InputError(
                 f"a connection begins with a request to join, or for statistics, not {kind!r:.40}."
@@ -300,9 +302,9 @@ class SwitchService:
             self._jobs.gone(client.number, left=True)
             self._connections.dismiss(client, {"left_job": True})
         elif kind == "statistics":
-            self._connections.say(client.number, {"statistics": self.statistics()})
+            self._connections.send(client.number, {"statistics": self.statistics()})
         elif kind == "read":
-            self._connections.say(client.number, self._read(message))
+            self._connections.send(client.number, self._read(message))
         else:
             raise InputError(f"unknown request {kind!r:.40}.")
 

@@ -30,8 +30,8 @@ class SlotPartitions:
         jobs: parts, one for each job at the same time.
         workers: ports of each part: workers that a job may have.
         slots: of each part, a power of two.
-        room: packets that may wait at the switch; None for as many as come.
-        most: packets of a worker under way at once; None for as many as it has slots.
+        max_queued: packets that may wait at the switch; None for as many as come.
+        max_window: packets of a worker under way at once; None for as many as it has slots.
 
     Raises:
         InputError: more than the program, or a switch, has.
@@ -41,8 +41,8 @@ class SlotPartitions:
     jobs: int
     workers: int
     slots: int
-    room: int | None = None
-    most: int | None = None
+    max_queued: int | None = None
+    max_window: int | None = None
 
     @classmethod
     def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> SlotPartitions:
@@ -74,9 +74,9 @@ class SlotPartitions:
         """
         size = Layout(self.program.parameters["VALUES"]).frame_size
         room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
-        if self.room is not None:
-            room = min(room, self.room)
-        slots = self.slots if self.most is None else min(self.most, self.slots)
+        if self.max_queued is not None:
+            room = min(room, self.max_queued)
+        slots = self.slots if self.max_window is None else min(self.max_window, self.slots)
         while slots > 1 and workers * slots > room:
             slots //= 2
         return slots

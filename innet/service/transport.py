@@ -57,7 +57,7 @@ class ServiceTransport:
         self._shown = Endpoint.of_worker(worker), Endpoint.of_switch()
         self._channel = channel
         self._listen = listen
-        self._departed = departed
+        self._departures = departed
         self._socket: socket.socket | None = None
         self._udp: UdpTransport | None = None
         self._silent_since: float | None = None
@@ -106,9 +106,9 @@ class ServiceTransport:
     def watch(self, now: float) -> Watch:
         """See ``UdpTransport``."""
         end = now + _LONGEST_WAIT
-        if self._departed:
+        if self._departures:
             end = min(end, self._patience_ends(now))
-        return Watch(self._channel(), end, not self._departed)
+        return Watch(self._channel(), end, not self._departures)
 
     def heard(self) -> None:
         """Packets have come over the link."""
@@ -133,8 +133,8 @@ class ServiceTransport:
         """
         udp = self._open()
         channel, end, _ = self.watch(now)
-        if self._departed and now >= self._patience_ends(now):
-            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departed.items())
+        if self._departures and now >= self._patience_ends(now):
+            said = "; ".join(f"worker {who} {each.what}" for who, each in self._departures.items())
             raise MembershipError(
                 f"{said}, so the others wait in vain. Renew the membership and go on."
             )
@@ -147,7 +147,7 @@ class ServiceTransport:
         """When to take a departure for the reason of a silence, which begins now if not before."""
         if self._silent_since is None:
             self._silent_since = now
-        alarming = not all(each.on_purpose for each in self._departed.values())
+        alarming = not all(each.on_purpose for each in self._departures.values())
         return self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
 
     def _open(self) -> UdpTransport:

@@ -30,7 +30,7 @@ from innet.wire.scapy_layers import read_pcap
 if not missing():
     from innet.mininet import allreduce, training
     from innet.mininet.debian import Topo
-    from innet.mininet.network import network, scratch
+    from innet.mininet.network import network, temporary_folder
     from innet.mininet.nodes import BuiltinSwitch, network_namespace_of
     from innet.mininet.worker_pool import WorkerPool
 
@@ -207,7 +207,10 @@ def test_start_and_stop_leave_nothing():
 
     for _ in range(CYCLES):
         chosen = settings(workers=3, engine="interpret")
-        with scratch() as folder, network(chosen.mininet_topo(chosen.plan(), folder)) as net:
+        with (
+            temporary_folder() as folder,
+            network(chosen.mininet_topo(chosen.plan(), folder)) as net,
+        ):
             assert net.switches[0].command("mc_dump")
             assert len(children()) >= 4
 
@@ -218,10 +221,10 @@ def at_work(**chosen):
 
     chosen = settings(**{"size": 600_000, "window": 1, **chosen})
     plan = chosen.plan()
-    with scratch() as folder, network(chosen.mininet_topo(plan, folder)) as net:
+    with temporary_folder() as folder, network(chosen.mininet_topo(plan, folder)) as net:
         workers = WorkerPool(net, plan, chosen.of_worker(), folder)
         for worker, gradient in enumerate(chosen.gradients()):
-            workers.give(worker, gradient)
+            workers.write_gradient(worker, gradient)
         with workers:
             yield net, workers
 
@@ -267,7 +270,7 @@ def test_an_interface_that_vanishes_is_named():
 def test_a_thrift_port_in_use_is_named():
 
     chosen = settings(switch="bmv2", thrift_port=9191)
-    with scratch() as folder, network(chosen.mininet_topo(chosen.plan(), folder)) as net:
+    with temporary_folder() as folder, network(chosen.mininet_topo(chosen.plan(), folder)) as net:
         switch = net.switches[0]
         with network_namespace_of(switch.pid), socket.socket() as taken:
             switch.process.end()
@@ -342,7 +345,9 @@ def test_an_interrupted_run_leaves_nothing(number):
     ):
         time.sleep(0.05)
     assert not left
-    with scratch():  # removes the folder of a run that was killed, which could not do so itself
+    with (
+        temporary_folder()
+    ):  # removes the folder of a run that was killed, which could not do so itself
         assert not list(Path(tempfile.gettempdir()).glob(f"innet-net-{process.pid}-*"))
 
 

@@ -16,7 +16,7 @@ if not missing():
     from innet.mininet import inspect
     from innet.mininet.cli import show
     from innet.mininet.debian import Topo
-    from innet.mininet.network import network, scratch
+    from innet.mininet.network import network, temporary_folder
     from innet.mininet.settings import NetSettings
     from innet.mininet.worker_pool import WorkerPool
 
@@ -80,12 +80,12 @@ def test_a_worker_that_stops_is_who_is_waited_for(kind):
     settings = NetSettings(
         workers=3, size=600_000, window=2, switch=kind, give_up=3.0, timeout=0.1, seed=1
     )
-    with scratch() as folder:
+    with temporary_folder() as folder:
         topo = settings.mininet_topo(settings.shared_plan(), folder)
         with network(topo) as net:
             workers = WorkerPool(net, settings.plan(), settings.of_worker(), folder)
             for worker, gradient in enumerate(settings.gradients()):
-                workers.give(worker, gradient)
+                workers.write_gradient(worker, gradient)
             with workers:
                 workers.begin()
                 os.kill(workers.processes[1].pid, signal.SIGSTOP)

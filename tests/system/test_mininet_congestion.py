@@ -15,7 +15,7 @@ from innet.protocol import Timing
 from innet.wire import Flag
 
 if not missing():
-    from innet.mininet.network import network, scratch
+    from innet.mininet.network import network, temporary_folder
     from innet.mininet.nodes import network_namespace_of
     from innet.mininet.settings import NetSettings
 
@@ -41,7 +41,7 @@ def all_reduce(
     plan = chosen.plan()
     timing = Timing(timeout=1.0, min_timeout=1.0, max_timeout=2.0, window_control=control)
     with (
-        scratch() as folder,
+        temporary_folder() as folder,
         network(chosen.mininet_topo(plan, folder)) as net,
         contextlib.ExitStack() as stack,
     ):

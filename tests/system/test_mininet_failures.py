@@ -22,7 +22,7 @@ from innet.core.errors import NetworkError, StalledError
 if not missing():
     from innet.mininet import allreduce, inspect
     from innet.mininet.cli import show
-    from innet.mininet.network import network, scratch
+    from innet.mininet.network import network, temporary_folder
     from innet.mininet.settings import NetSettings
     from innet.mininet.worker_pool import WorkerPool
 
@@ -78,12 +78,12 @@ def test_a_host_whose_interface_vanishes_is_named(kind):
     settings = NetSettings(
         workers=2, size=600_000, window=1, seed=5, switch=kind, give_up=2.0, timeout=0.05
     )
-    with scratch() as folder:
+    with temporary_folder() as folder:
         topo = settings.mininet_topo(settings.shared_plan(), folder)
         with network(topo) as net:
             workers = WorkerPool(net, settings.plan(), settings.of_worker(), folder)
             for worker, gradient in enumerate(settings.gradients()):
-                workers.give(worker, gradient)
+                workers.write_gradient(worker, gradient)
             inside = ["mnexec", "-a", str(net.hosts[1].pid), "ip", "link", "set", "h2-eth0", "down"]
             with workers:
                 soon = threading.Timer(0.3, lambda: subprocess.run(inside, check=True, timeout=10))
@@ -166,7 +166,9 @@ def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind)
 def test_a_sum_is_not_called_right_if_somebody_died_before_saying_what_it_had_sent(tmp_path):
     gradients = NetSettings(workers=2, size=100).gradients()
     _, report = innet.all_reduce(gradients, verify=False)
-    workers = SimpleNamespace(summed=(0, 1), outcome=lambda worker: tmp_path / f"{worker}.npz")
+    workers = SimpleNamespace(
+        contributors=(0, 1), outcome=lambda worker: tmp_path / f"{worker}.npz"
+    )
     (tmp_path / "0.npz").touch()
     found = allreduce.combined(gradients, workers, [report], 7)
     assert found.exact is None

@@ -32,8 +32,8 @@ def gone(pid):
 def test_lines_come_and_go(tmp_path):
     each = process(tmp_path, "while True: print(input()[::-1], flush=True)")
     for word in ("abc", "x" * 100_000):
-        each.tell(word)
-        assert each.hear(30, "answering") == word[::-1]
+        each.write_line(word)
+        assert each.read_line(30, "answering") == word[::-1]
     assert each.running
     each.end()
     assert not each.running
@@ -43,7 +43,7 @@ def test_lines_come_and_go(tmp_path):
 def test_a_deadline_names_what_was_waited_for(tmp_path):
     each = process(tmp_path, "input()")
     with pytest.raises(StalledError, match=r"thing was not ready within 0\.2 s"):
-        each.hear(0.2, "ready")
+        each.read_line(0.2, "ready")
     each.end()
 
 
@@ -57,17 +57,17 @@ def test_a_deadline_names_what_was_waited_for(tmp_path):
 def test_a_death_is_told_with_the_last_words(tmp_path, code, words):
     each = process(tmp_path, code)
     with pytest.raises(NetworkError, match=f"(?s)thing {words}"):
-        each.hear(30, "ready")
-    each.tell("nobody hears this")
+        each.read_line(30, "ready")
+    each.write_line("nobody hears this")
     each.end()
 
 
 def test_who_ignores_sigterm_or_is_stopped_ends_as_well(tmp_path):
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('on', flush=True); input()"
     deaf = process(tmp_path, code)
-    assert deaf.hear(30, "on") == "on"
+    assert deaf.read_line(30, "on") == "on"
     stopped = process(tmp_path, "print('on', flush=True); input()")
-    assert stopped.hear(30, "on") == "on"
+    assert stopped.read_line(30, "on") == "on"
     os.kill(stopped.pid, signal.SIGSTOP)
     begun = time.monotonic()
     stopped.end()
@@ -84,7 +84,7 @@ def test_it_dies_with_its_parent(tmp_path):
         "print(child.pid, flush=True)\nsys.stdin.read()"
     )
     parent = process(tmp_path, code)
-    child = int(parent.hear(30, "ready"))
+    child = int(parent.read_line(30, "ready"))
     os.kill(parent.pid, signal.SIGKILL)
     assert gone(child)
     parent.end()

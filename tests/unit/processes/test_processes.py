@@ -24,7 +24,7 @@ from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import allreduce as experiment
 from innet.experiments import comparison
 from innet.processes import allreduce, switch, training
-from innet.processes.allreduce import summed
+from innet.processes.allreduce import all_reduce
 from innet.processes.commandline import parser_of, settings_from
 from innet.processes.settings import WorkerSettings
 from innet.processes.training import TrainingWorkerSettings
@@ -215,7 +215,7 @@ def test_a_worker_of_a_service_goes_on_without_one_that_is_late(at):
 
     def be_late():
         with join(at["service"], job="innet", worker=1, workers=2, key="k") as late:
-            while not late._departed:
+            while not late._departures:
                 late.transport.wait(late.transport.now(), late.transport.now() + 0.1)
 
     (line,), _ = together([work, be_late])
@@ -248,7 +248,7 @@ def test_a_worker_that_comes_for_another_sum_is_told_at_once(service, at):
     session = partial(join, at["service"], job="innet", workers=2, key="k", deadline=SECONDS)
 
     def first():
-        session(worker=0, terms="all-reduces of 20 elements").leave()
+        session(worker=0, config="all-reduces of 20 elements").leave()
 
     def second():
         while not service.ask(service.statistics, SECONDS)["jobs"]:
@@ -285,8 +285,8 @@ class Worker:
 def test_a_stall_is_explained_where_registers_can_be_read():
     stalled = Worker(StalledError("nothing came"))
     with pytest.raises(StalledError, match="nothing came"):
-        summed(stalled, None, wait=False)
+        all_reduce(stalled, None, wait=False)
     with pytest.raises(StalledError, match="waits for 7"):
-        summed(stalled, None, wait=False, read=lambda *_: 7)
+        all_reduce(stalled, None, wait=False, read=lambda *_: 7)
     with pytest.raises(MembershipError, match="gone"):
-        summed(Worker(MembershipError("gone")), None, wait=False, read=lambda *_: 7)
+        all_reduce(Worker(MembershipError("gone")), None, wait=False, read=lambda *_: 7)

@@ -36,16 +36,16 @@ def test_parts_share_nothing_and_are_as_large_as_can_be():
 
 def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     slots = PROGRAM.dimensions().slots
-    partitions = SlotPartitions(PROGRAM, 1, 32, slots, room=100)
+    partitions = SlotPartitions(PROGRAM, 1, 32, slots, max_queued=100)
     assert [partitions.window(workers) for workers in (1, 4, 25, 26, 101)] == [64, 16, 4, 2, 1]
     free = SlotPartitions(PROGRAM, 1, 32, slots)
     assert 64 < free.window(1) <= slots
     assert free.window(32) * 32 > 100
     assert SlotPartitions(PROGRAM, 1, 32, 8).window(1) == 8
-    few = replace(free, most=16)
+    few = replace(free, max_window=16)
     assert [few.window(workers) for workers in (1, 32)] == [16, 16]
-    assert replace(few, room=100).window(25) == 4
-    assert replace(free, most=2 * slots).window(1) == free.window(1)
+    assert replace(few, max_queued=100).window(25) == 4
+    assert replace(free, max_window=2 * slots).window(1) == free.window(1)
     # What is under way is counted in bytes: some 2 MiB, or 128 KiB of each worker's.
     size = Layout(PROGRAM.parameters["VALUES"]).frame_size
     assert 1 << 20 < 16 * free.window(16) * size < 5 << 19
@@ -59,9 +59,9 @@ def test_memory_is_asked_for_only_where_more_would_help(capsys):
     partitions = SlotPartitions(programs.find("slots", 256), 1, 32, 1024)
     assert partitions.window(32) < partitions.slots
     for room in (None, 50_000):
-        advise(replace(partitions, room=room))
+        advise(replace(partitions, max_queued=room))
         assert capsys.readouterr().err == ""
-    advise(replace(partitions, room=100))
+    advise(replace(partitions, max_queued=100))
     said = capsys.readouterr().err
     assert "Only 100 packets may wait here" in said
     assert f"2 packets each under way instead of {partitions.window(32)}," in said

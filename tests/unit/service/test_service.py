@@ -177,7 +177,7 @@ def test_a_worker_is_gone_though_a_process_that_it_forked_is_there(service, stac
 def test_a_process_that_was_forked_does_not_leave_the_job(service, stack, monkeypatch):
     pair = joined(service, stack)
     said = []
-    monkeypatch.setattr(pair[0]._channel, "say", said.append)
+    monkeypatch.setattr(pair[0]._channel, "send", said.append)
     with monkeypatch.context() as forked:
         forked.setattr("innet.service.connections.os.getpid", lambda: 0)
         pair[0].leave()
@@ -302,7 +302,7 @@ def test_who_was_left_out_is_told_and_may_go(service, stack):
     while trio[0].gone != {2}:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert trio[0].transport._departed == {}  # else it would wait less long for worker 1
+    assert trio[0].transport._departures == {}  # else it would wait less long for worker 1
 
 
 def test_an_epoch_that_began_after_its_worker_had_given_up_waiting(service, stack):
@@ -515,7 +515,7 @@ def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams
         ({"key": b"secret"}, "the key is of type bytes; give it as text"),
         ({"switch": ("127.0.0.1", 48879)}, "the switch is of type tuple; give it as text"),
         ({"job": b"a"}, "the job is of type bytes; give it as text"),
-        ({"terms": b"a"}, "the text of terms is of type bytes; give it as text"),
+        ({"config": b"a"}, "the text of config is of type bytes; give it as text"),
         ({"worker": "0"}, "the worker's index is '0'; give an integer"),
         ({"workers": 1.0}, "the number of workers is 1.0; give an integer"),
         ({"deadline": "60"}, "a deadline of '60' s; give a finite number"),
@@ -557,10 +557,10 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
         )
     with serving(jobs=1, values=256) as service:
         assert service.partitions.slots == 1024
-        assert service.partitions.room < 1024
+        assert service.partitions.max_queued < 1024
         made = joined(service, stack, workers=2)
         window = made[0].plan.window
-        assert 2 * window <= service.partitions.room < 4 * window
+        assert 2 * window <= service.partitions.max_queued < 4 * window
         given = gradients(size=200_000)
         patient = Timing(timeout=10.0, min_timeout=10.0, max_timeout=10.0, give_up=30.0)
         for total, report in all_reduce(make_workers(made, timing=patient), given):

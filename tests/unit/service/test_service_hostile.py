@@ -362,14 +362,14 @@ def test_who_does_not_read_is_let_go(service):
         sock.sendall(protocol.encode(protocol.request("statistics", "", None)))
         assert sock.recv(10)
 
-        def say_much():
+        def send_much():
             clients = service._connections
             newest = max(client.number for client in clients)
             for _ in range(2000):
-                clients.say(newest, {"text": "x" * 10_000})
+                clients.send(newest, {"text": "x" * 10_000})
             return newest in {client.number for client in clients}
 
-        assert not service.ask(say_much)
+        assert not service.ask(send_much)
 
 
 def test_who_says_nothing_is_shown_the_door(monkeypatch):

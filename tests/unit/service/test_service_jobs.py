@@ -172,14 +172,14 @@ def test_a_second_worker_of_an_index_is_refused_while_the_first_is_there(world):
         ({"job": ["a"]}, "a name of 1 to"),
         ({"job": "a\nb"}, "printable"),
         ({"job": "\ud800"}, "printable"),
-        ({"terms": "codec topk"}, "job 'a' is one of codec dense; worker 1 comes with codec topk"),
-        ({"terms": ""}, "a job's terms are 1 to"),
-        ({"terms": "x" * 2001}, "a job's terms are 1 to"),
-        ({"terms": 7}, "a job's terms are 1 to"),
+        ({"config": "codec topk"}, "job 'a' is one of codec dense; worker 1 comes with codec topk"),
+        ({"config": ""}, "a job's config has 1 to"),
+        ({"config": "x" * 2001}, "a job's config has 1 to"),
+        ({"config": 7}, "a job's config has 1 to"),
     ],
 )
 def test_what_cannot_be_joined(world, asked, why):
-    world.jobs.join(1, {"job": "a", "worker": 0, "workers": 2, "terms": "codec dense"})
+    world.jobs.join(1, {"job": "a", "worker": 0, "workers": 2, "config": "codec dense"})
     with pytest.raises(InputError, match=why):
         world.jobs.join(2, {"job": "a", "worker": 1, "workers": 2} | asked)
     assert len(list(world.jobs)) == 1
@@ -187,7 +187,7 @@ def test_what_cannot_be_joined(world, asked, why):
 
 
 def test_who_comes_with_the_same_terms_or_none_can_join(world):
-    asked = {"job": "x" * 100, "workers": 3, "terms": "y" * 2000}  # as long as they may be
+    asked = {"job": "x" * 100, "workers": 3, "config": "y" * 2000}  # as long as they may be
     world.jobs.join(1, asked | {"worker": 0})
     world.jobs.join(2, asked | {"worker": 1})
     world.join(3, 2, workers=3, job="x" * 100)

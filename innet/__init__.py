@@ -26,3 +26,7 @@ def __getattr__(name: str) -> Any:
     if name in ("Collective", "all_reduce"):
         return getattr(importlib.import_module("innet.allreduce.collective"), name)
     raise AttributeError(f"module 'innet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -205,7 +205,7 @@ class Collective(NotCopyable):
             self._stalled = False
         network = self.network
         before = self._counts()
-        switched, switch_packets = network.switch_seconds, network.packets_in
+        switched, switch_packets, began = network.switch_seconds, network.packets_in, network.now
         loop = reduce_loop(
             dict(enumerate(self.codecs)),
             flat,
@@ -235,6 +235,7 @@ class Collective(NotCopyable):
             transport="memory" if network.transport is network.edge else "memory with faults",
             total_seconds=time.perf_counter() - begun,
             switch_seconds=network.switch_seconds - switched,
+            simulated_seconds=network.now - began,
             switch_packets=network.packets_in - switch_packets,
         )
         vectors = [flat[worker] for worker in reduction.outcomes]

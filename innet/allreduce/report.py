@@ -48,6 +48,7 @@ def build_report(
     transport: str,
     total_seconds: float,
     switch_seconds: float | None = None,
+    simulated_seconds: float | None = None,
     switch_packets: int = 0,
 ) -> Report:
     """What an all-reduce took, by what the workers of this process know.
@@ -64,6 +65,7 @@ def build_report(
         transport: what carried the packets.
         total_seconds: from the call to its return.
         switch_seconds: those spent in the switches' programs; None where they run elsewhere.
+        simulated_seconds: in the time of simulated links; None where packets are real.
         switch_packets: packets that the switches processed, if known.
     """
     outcomes = list(reduction.outcomes.values())
@@ -93,6 +95,7 @@ def build_report(
             decode=sum(each.decode_seconds for each in outcomes) / len(outcomes),
             total=total_seconds,
             switch=switch_seconds,
+            simulated=simulated_seconds,
         ),
         switch_packets=switch_packets,
         max_abs_error=None,

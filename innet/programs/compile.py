@@ -35,8 +35,8 @@ from innet.programs.catalog import (
 _COMPILE_SECONDS = 600.0  # slots-1024 takes most of a minute on an idle machine
 _P4C_REMEDY = (
     "Install it (Ubuntu and Debian packages: https://github.com/p4lang/p4c#installation) so that "
-    "p4c-bm2-ss or p4c is on PATH, or name it with --p4c. The programs that innet ships are "
-    "compiled already and run without it."
+    "p4c-bm2-ss or p4c is on PATH, or compile by `innet p4 compile --p4c FILE`. The programs that "
+    "innet ships are compiled already and run without it."
 )
 
 

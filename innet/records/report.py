@@ -32,7 +32,7 @@ class Frozen(BaseModel):
 
 
 class Seconds(Frozen):
-    """Wall time of the steps of one all-reduce, on this machine.
+    """Times of one all-reduce; all but ``simulated`` are wall time on this machine.
 
     Attributes:
         encode: codec, float32 to words: the mean of the workers.
@@ -41,6 +41,8 @@ class Seconds(Frozen):
         total: from the call to its return. Where one process runs all workers, it also holds the
             codecs' time of the others.
         switch: the part of ``network`` spent in the switch program; None where it runs apart.
+        simulated: what the exchange took in the time of simulated links; None where packets are
+            real. It is 0 where links have no delay and lose nothing.
     """
 
     encode: float
@@ -48,6 +50,7 @@ class Seconds(Frozen):
     decode: float
     total: float
     switch: float | None = None
+    simulated: float | None = None
 
 
 class Report(Frozen):

@@ -39,3 +39,7 @@ def _create(*arguments: Any) -> Any:
 
 if torch.distributed.is_available() and not hasattr(torch.distributed.Backend, "INNET"):
     torch.distributed.Backend.register_backend("innet", _create, devices=["cpu"])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import innet
 from innet.core.errors import ConfigError, UnknownNameError
-from innet.core.registry import Registry
+from innet.core.registry import Registry, split_name
 
 ENTRY_POINTS = """[innet.things]
 theirs = innet_test_things:THING
@@ -60,3 +61,25 @@ def test_a_mistake_of_our_own_is_not_blamed_on_others(things):
     things.register("broken", "string:nothing")
     with pytest.raises(AttributeError, match="nothing"):
         things.get("broken")
+
+
+def test_lazy_names_are_listed():
+    assert {"Collective", "all_reduce", "__version__"} <= set(dir(innet))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topk", ("topk", {})),
+        ("topk:ratio=0.05", ("topk", {"ratio": 0.05})),
+        ("a:b=1, c=x,d=None", ("a", {"b": 1, "c": "x", "d": None})),
+    ],
+)
+def test_names_with_parameters(text, expected):
+    assert split_name(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a:", ":b=1", "a:b", "a:b=", "a:=1", "a:b=1,"])
+def test_names_with_parameters_that_cannot_be_read(text):
+    with pytest.raises(ConfigError, match="write NAME, or NAME:KEY=VALUE"):
+        split_name(text)

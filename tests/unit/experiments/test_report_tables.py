@@ -173,3 +173,13 @@ def test_sums_beyond_float32_show_where_there_are_some() -> None:
     assert row(lines, "Sums beyond float32") == ["1,234"]
     assert row(lines, "Largest error, against float64") == ["inf"]
     assert not any("beyond" in line for line in lines_of(report_table(a_report())))
+
+
+def test_what_is_not_sent_and_what_is_simulated_is_said() -> None:
+    lines = lines_of(report_table(a_report(max_abs_error=3.0, max_abs_error_sent=1e-7)))
+    assert row(lines, "Largest error, against float64") == ["3.0e+00 (elements not sent yet)"]
+    assert not [line for line in lines if "Simulated" in line]
+    seconds = Seconds(encode=0.1, network=0.2, decode=0.3, total=0.7, simulated=0.004)
+    lines = lines_of(report_table(a_report(seconds=seconds)))
+    assert row(lines, "Simulated time") == ["4.00 ms"]
+    assert row(lines, "Time on this machine") == ["700 ms"]

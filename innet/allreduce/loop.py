@@ -199,8 +199,8 @@ def _attempt(
         if result.late:
             return result.late
         # The switch tells all workers the same, so they all repeat the round, or none does.
-        optimistic = any(codecs[worker].optimistic for worker in exchanges)
-        if optimistic and result.overflowed:
+        may_overflow = any(codecs[worker].may_overflow for worker in exchanges)
+        if may_overflow and result.overflowed:
             answers = dict.fromkeys(exchanges, OverflowedError("a sum has left int32."))
         else:
             answers = {worker: result.words[worker] for worker in exchanges}

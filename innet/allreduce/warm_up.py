@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, ModelLayers, build_codec
-from innet.codecs.compose import normalise
+from innet.codecs.build import normalize
 from innet.kernels.layout.lhc import HASHES
 
 # Fewer cells than items: nothing can be peeled.
@@ -38,7 +38,7 @@ def rehearse_repairs(codec: CodecSpec) -> None:
     two for each number of hashes, once on a machine. It would come in the middle of a training,
     while the other workers wait, and count as decoding.
     """
-    if normalise(codec)["carrier"]["name"] != "lhc":
+    if normalize(codec)["carrier"]["name"] != "lhc":
         return
     sparse = np.zeros(1024, np.float32)
     sparse[::16] = 1

@@ -12,11 +12,11 @@ runs one all-reduce without doing any I/O; ``innet.allreduce.collective`` connec
 
 from __future__ import annotations
 
-from innet.codecs.capabilities import Capabilities
+from innet.codecs.build import CodecSpec, build_codec
 from innet.codecs.checks import check_floats, check_gradient, check_integer, check_seed
 from innet.codecs.codec import Codec, Outcome
-from innet.codecs.compose import CodecSpec, build_codec
 from innet.codecs.layers import ModelLayers
+from innet.codecs.parts import Capabilities
 from innet.codecs.presets import CARRIERS, ERROR_FEEDBACK, PARTS, PRESETS, QUANTIZERS, SELECTORS
 
 __all__ = [

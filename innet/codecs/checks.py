@@ -16,7 +16,7 @@ _FLOAT32 = np.dtype(np.float32)
 _INT32 = np.dtype(np.int32)
 
 
-class Survey(NamedTuple):
+class GradientStats(NamedTuple):
     """What the reading that finds a gradient finite tells besides: the bits of the largest
     magnitude, how many elements are not zero, and, if that was asked for and they are few, indices
     and values of these. See ``innet.kernels.Kernels.absmax_nnz_sparse``.
@@ -27,7 +27,9 @@ class Survey(NamedTuple):
     picks: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None
 
 
-def check_gradient(x: NDArray[np.float32], worker: int = 0, one_in: int | None = None) -> Survey:
+def check_gradient(
+    x: NDArray[np.float32], worker: int = 0, one_in: int | None = None
+) -> GradientStats:
     """Refuse what no codec can take.
 
     Args:
@@ -42,7 +44,7 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0, one_in: int | None =
         GradientError: names the worker and what is wrong, with the first index that is not finite.
     """
     check_form(x, worker)
-    seen, bad = surveyed(kernels.get("cpu"), np.ascontiguousarray(x), one_in)
+    seen, bad = gradient_stats(kernels.get("cpu"), np.ascontiguousarray(x), one_in)
     if bad >= 0:
         raise GradientError(
             f"the gradient of worker {worker} is {x[bad]} at index {bad}; only finite values can "
@@ -51,15 +53,15 @@ def check_gradient(x: NDArray[np.float32], worker: int = 0, one_in: int | None =
     return seen
 
 
-def surveyed(
+def gradient_stats(
     each: kernels.Kernels, x: NDArray[np.float32], one_in: int | None = None
-) -> tuple[Survey, int]:
+) -> tuple[GradientStats, int]:
     """The survey by these kernels; and the first index that is not finite, or -1."""
     if one_in is not None:
         magnitude, nonzero, bad, picks = each.absmax_nnz_sparse(x, x.size // one_in)
-        return Survey(magnitude, nonzero, picks), bad
+        return GradientStats(magnitude, nonzero, picks), bad
     magnitude, nonzero, bad = each.absmax_nnz(x)
-    return Survey(magnitude, nonzero), bad
+    return GradientStats(magnitude, nonzero), bad
 
 
 def check_floats(x: object, worker: int = 0) -> None:
@@ -99,7 +101,7 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
 
 
-def check_picks(picks: object, size: int, who: str) -> None:
+def check_selected(picks: object, size: int, who: str) -> None:
     """Refuse a choice that is none: whoever takes it would write where nothing is.
 
     Args:

@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 
 from innet import kernels as kernel_sets
-from innet.codecs.capabilities import ONE_INTEGER, SAME_INDICES, ZEROS, joined
 from innet.codecs.checks import (
-    Survey,
+    GradientStats,
     check_array,
     check_form,
     check_gradient,
-    check_picks,
-    surveyed,
+    check_selected,
+    gradient_stats,
 )
-from innet.codecs.handshake import Agreement, Opening
+from innet.codecs.handshake import ConfigDigest, Handshake
 from innet.codecs.layers import check_layers
 from innet.codecs.parts import (
+    KEEPS_ZEROS,
+    ONE_INTEGER_PER_ELEMENT,
+    SAME_INDICES,
     Carrier,
-    Choice,
     Clock,
     Context,
     Contribution,
@@ -34,15 +35,17 @@ from innet.codecs.parts import (
     Scaling,
     Selection,
     Selector,
+    SelectSteps,
     Stopwatch,
     Total,
+    joined_capabilities,
 )
 from innet.core.errors import InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
 
 _STATE_VERSION = 2
-_ELEMENTWISE = {ONE_INTEGER, ZEROS}  # what is zero need not be decoded
+_ELEMENTWISE = {ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}  # what is zero need not be decoded
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
 _MANY = 8  # elements for each that is not zero: then they are listed, and the zeros not quantized
@@ -124,9 +127,9 @@ class Codec(NotCopyable):
         self._spec = spec
         self._context = context
         self._clock = clock
-        self._one_in = _MANY if ZEROS in carrier.capabilities.requires else None
+        self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
-        self._optimistic = False
+        self._may_overflow = False
         self._told = f"seed {context.seed}"
         if context.layers is not None:
             self._told += f", layers {context.layers}"
@@ -139,11 +142,11 @@ class Codec(NotCopyable):
         return any(part.capabilities.wraps for part in self._parts().values())
 
     @property
-    def optimistic(self) -> bool:
+    def may_overflow(self) -> bool:
         """Sums of the round under way may leave int32. If one did, ``exchange`` is thrown an
         ``OverflowedError`` in place of the round's answers, on all workers, and begins it again.
         """
-        return self._optimistic
+        return self._may_overflow
 
     @property
     def spec(self) -> dict[str, dict[str, Any]]:
@@ -156,7 +159,7 @@ class Codec(NotCopyable):
 
     def capabilities(self) -> dict[str, Any]:
         """What the composition can do: summable, rounds, index, bounds. See ``Capabilities``."""
-        return joined(part.capabilities for part in self._parts().values())
+        return joined_capabilities(part.capabilities for part in self._parts().values())
 
     def check(self, gradient: Floats) -> None:
         """Refuse what ``exchange`` would refuse before its first round. Nothing changes.
@@ -209,7 +212,7 @@ class Codec(NotCopyable):
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
-        seen: Survey | None = None
+        seen: GradientStats | None = None
         if not checked and self.error_feedback.notices(self.selector):
             check_form(gradient, self._context.worker)
         elif not checked:
@@ -223,7 +226,7 @@ class Codec(NotCopyable):
         try:
             return (yield from _driven(stages, watch))
         except BaseException:
-            self.error_feedback.undo()
+            self.error_feedback.rollback()
             raise
         finally:
             self._busy = False
@@ -329,25 +332,25 @@ class Codec(NotCopyable):
         return ", ".join(said)
 
     def _stages(
-        self, gradient: Floats, seen: Survey | None, workers: int, watch: Stopwatch
+        self, gradient: Floats, seen: GradientStats | None, workers: int, watch: Stopwatch
     ) -> Stages:
         """The exchange itself. ``seen`` is what is known of the gradient."""
         indices, values = yield from self._chosen(gradient, workers)
-        size, (places, numbers) = self.selector.express((indices, values), gradient.size)
+        size, (places, numbers) = self.selector.to_coefficients((indices, values), gradient.size)
         if seen is None or numbers is not gradient:
             one_in = self._one_in if places is None else None
-            seen, _ = surveyed(self._context.kernels, numbers, one_in)
+            seen, _ = gradient_stats(self._context.kernels, numbers, one_in)
         selection = Selection(size, places, numbers, seen.magnitude, seen.nonzero)
-        agreement = Agreement(self._common(gradient.size, workers), self._context.worker)
-        opening = Opening(
-            agreement.announce(),
+        digest = ConfigDigest(self._common(gradient.size, workers), self._context.worker)
+        handshake = Handshake(
+            digest.announce(),
             self.quantizer.announce(selection),
             self.carrier.announce(selection, workers),
         )
-        answers = (yield opening.segments) if gradient.size else opening.nothing()
-        of_agreement, of_quantiser, of_carrier = opening.split(answers)
-        agreement.check(of_agreement)
-        scaling = self.quantizer.agree(of_quantiser, workers)
+        answers = (yield handshake.segments) if gradient.size else handshake.own_answers()
+        of_digest, of_quantizer, of_carrier = handshake.split(answers)
+        digest.check(of_digest)
+        scaling = self.quantizer.agree(of_quantizer, workers)
         nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
@@ -357,23 +360,23 @@ class Codec(NotCopyable):
             if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
-            self._optimistic = scaling.optimistic
+            self._may_overflow = scaling.may_overflow
             try:
                 total = yield from self.carrier.carry(own, of_carrier, workers, watch)
                 break
             except OverflowedError:
                 overflows += 1
-                scaling = scaling.safer()
+                scaling = scaling.after_overflow()
             finally:
-                self._optimistic = False
+                self._may_overflow = False
         if represented is not None:
             represented = self._fed_back(represented, selection, nonzero, gradient.size)
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
         decoded, listed = self._decoded(total, scaling, own, size)
-        result = self.selector.expand(decoded, gradient.size)
-        applied = self.selector.conclude(result)
+        result = self.selector.from_coefficients(decoded, gradient.size)
+        applied = self.selector.applied_indices(result)
         if applied is not None:
             result = _only(result, applied)
         infinite = 0
@@ -381,7 +384,7 @@ class Codec(NotCopyable):
             infinite = self._infinite(result)
         elif not scaling.finite:
             infinite = self._infinite(decoded if listed is None else listed)
-        self.error_feedback.settle(applied)
+        self.error_feedback.commit(applied)
         watch.stop()
         return Outcome(
             sum=result,
@@ -399,10 +402,10 @@ class Codec(NotCopyable):
             decode_seconds=watch.seconds.get("decode", 0.0),
         )
 
-    def _chosen(self, gradient: Floats, workers: int) -> Choice:
+    def _chosen(self, gradient: Floats, workers: int) -> SelectSteps:
         """What is selected; kernels take it for what it has to be."""
         picks = yield from self.error_feedback.choose(self.selector, gradient, workers)
-        check_picks(picks, gradient.size, f"selector {self.selector.name!r}")
+        check_selected(picks, gradient.size, f"selector {self.selector.name!r}")
         return picks
 
     def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
@@ -424,8 +427,8 @@ class Codec(NotCopyable):
             bits = represented.view(np.int32)
             scattered = self._context.kernels.scatter(nonzero.indices, bits, selection.size)
             represented = scattered.view(np.float32)
-        represented = self.selector.expand(represented, size)
-        self.error_feedback.amend(represented)
+        represented = self.selector.from_coefficients(represented, size)
+        self.error_feedback.set_sent(represented)
         return represented
 
     def _decoded(
@@ -440,7 +443,7 @@ class Codec(NotCopyable):
             restored = scaling.restore(total.dense(kernels, own.size), size)
             check_array(restored, _FLOAT32, size, who)
             return restored, None
-        values = scaling.dequantise(total.integers)
+        values = scaling.dequantize(total.integers)
         check_array(values, _FLOAT32, carried, who)
         return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
 
@@ -457,7 +460,7 @@ def _only(values: Floats, indices: Ints) -> Floats:
     return left
 
 
-def _without_zeros(selection: Selection, seen: Survey) -> Selection:
+def _without_zeros(selection: Selection, seen: GradientStats) -> Selection:
     """The selection without what is zero, if all was selected, most of it is zero, and the carrier
     saves that: nobody then writes integers for a whole gradient, or reads them.
     """

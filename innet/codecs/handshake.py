@@ -1,4 +1,8 @@
-"""The opening round: what quantizer and carrier must know of all workers, in as few segments."""
+"""The handshake: one round before the data, in which the workers agree on what they will send.
+
+Three announcements share it: two words that tell whether all workers have the same configuration,
+the quantizer's (the largest magnitude, say), and the carrier's (sizes of the supports, say).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp, Segment
 
 
-class Opening:
+class Handshake:
     """Joins the segments of several announcements by operation, and takes the answers apart.
 
-    A packet carries one operation, so a segment each would cost a packet for a word.
+    A packet carries one operation: a segment for each announcement would cost a packet each.
     """
 
     def __init__(self, *announcements: list[Segment]) -> None:
@@ -27,8 +31,8 @@ class Opening:
             Segment(operation, np.concatenate(words)) for operation, words in by_operation.items()
         ]
 
-    def nothing(self) -> list[Ints]:
-        """The answers of workers that all announced what this one does."""
+    def own_answers(self) -> list[Ints]:
+        """What would come back if all workers announced the same as this one."""
         return [segment.words for segment in self.segments]
 
     def split(self, answers: list[Ints]) -> list[list[Ints]]:
@@ -45,39 +49,36 @@ class Opening:
         return parts
 
 
-# ----------------------------------------------------------------------------
-# Do all workers take part in the same all-reduce? Two words of the opening round tell.
+class ConfigDigest:
+    """Tells whether all workers have the same configuration: 31 bits of its hash and their
+    complement, combined by MAX.
 
-
-class Agreement:
-    """31 bits of a hash of what a worker takes for common, and their complement, by MAX.
-
-    The largest complement is that of the smallest hash: where it belongs to the largest hash, all
-    are the same. Workers that differ have equal hashes once in 2**31 times.
+    The largest complement belongs to the smallest hash. If it matches the largest hash, all hashes
+    are equal. Different configurations have equal hashes once in 2**31 times.
 
     Args:
-        common: everything that must be the same on all workers.
+        config: everything that must be the same on all workers.
         worker: whose codec it is, for the message.
     """
 
-    def __init__(self, common: str, worker: int) -> None:
-        digest = hashlib.sha256(common.encode()).digest()
+    def __init__(self, config: str, worker: int) -> None:
+        digest = hashlib.sha256(config.encode()).digest()
         bits = int.from_bytes(digest[:4], "little") >> 1
-        self._own = np.array([bits, ~bits], np.int32)
-        self._common = common
+        self._words = np.array([bits, ~bits], np.int32)
+        self._config = config
         self._worker = worker
 
     def announce(self) -> list[Segment]:
-        return [Segment(ReduceOp.MAX, self._own)]
+        return [Segment(ReduceOp.MAX, self._words)]
 
     def check(self, answers: list[Ints]) -> None:
-        """Refuse to go on with workers that mean something else.
+        """Refuse to go on with workers that have another configuration.
 
         Raises:
             InputError: says what this worker's codec is; every worker raises it.
         """
-        if answers[0].tolist() != self._own.tolist():
+        if answers[0].tolist() != self._words.tolist():
             raise InputError(
-                f"the workers' codecs disagree; that of worker {self._worker} is: {self._common}. "
+                f"the workers' codecs disagree; that of worker {self._worker} is: {self._config}. "
                 "Give all the same description, seed and layers, and load states of one time."
             )

@@ -1,38 +1,141 @@
-"""The four kinds of parts that a codec is composed of, and what passes between them.
+"""What a codec is composed of: the base classes of its parts, and their capabilities.
 
-    gradient ─ error feedback and selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─►
-    Total
+    gradient ─ error feedback, selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─► Total
 
-A part belongs to one worker's codec. It decides anything that changes what is sent by data that is
-the same on all workers: its settings, the gradient's size, the number of workers and what the
-network answered. So all workers send segments of equal operations and lengths without being told.
+A part belongs to one worker's codec. Whatever changes the words that are sent, it decides by data
+that is the same on all workers: its settings, the gradient's size, the number of workers and what
+the network answered. So all workers send segments of equal operations and lengths without being
+told.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs.capabilities import Capabilities
-from innet.codecs.checks import check_picks
+from innet.codecs.checks import check_selected
 from innet.codecs.layers import Shapes
-from innet.core.errors import StateError
+from innet.core.errors import CompositionError, StateError
 from innet.core.reduce_op import Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
+# Properties that parts provide and require. Third parties' parts may add their own words.
+
+# Of selectors.
+SAME_INDICES = "same indices"  # all workers select the same coordinates
+INCLUDES_LARGEST = "includes the largest"  # the element of largest magnitude is always selected
+COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
+# Of selectors and quantizers: something stays behind that a later all-reduce can send.
+LEAVES_RESIDUAL = "leaves a residual"
+# Of quantizers.
+INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
+ONE_INTEGER_PER_ELEMENT = "one integer per element"
+SMALL_INTEGERS = "small integers"  # their bound is known, and usually far below int32's
+# Values are rounded to either neighbor, not to the nearest alone.
+STOCHASTIC_ROUNDING = "stochastic rounding"
+# The integers of an element belong to it alone, and are zero where it is zero.
+KEEPS_ZEROS = "keeps zeros"
+# Of carriers: each word of a sum is one integer of one element, and nothing else.
+ONE_VALUE_PER_WORD = "one value per word"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What one part declares. Defaults are those of a part that does not care.
+
+    Attributes:
+        provides: properties that other parts may rely on.
+        requires: properties that some part must provide, each with the reason.
+        summable: what leaves the part can be combined in the network, without knowing indices.
+        fixed_size: how many words it sends depends on the gradient's size alone.
+        rounds: how many exchanges over the network it adds, the fewest and the most, besides the
+            handshake, which every codec has.
+        integer_width: bits of the integers it makes, None where it makes none.
+        overflow_bound: the largest magnitude of these integers, for N workers, as a formula.
+        index: how the receiver knows which coordinates arrived: "none", "bitmap", ...
+        metadata: words besides values, for d elements, as a formula.
+        lossless: the integers arrive exactly.
+        linear: the decoded sum is the sum of the workers' values, each off by a step of
+            1 / ``Scaling.scale`` at most. A quantizer whose sums mean something else (a vote by
+            majority, say) declares False: nobody then compares the two.
+        wraps: its sums may leave int32 and mean what they are modulo 2**32; switches that keep
+            such sums at the end of the range are not for it.
+    """
+
+    provides: frozenset[str] = frozenset()
+    requires: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    summable: bool = True
+    fixed_size: bool = True
+    rounds: tuple[int, int] = (0, 0)
+    integer_width: int | None = None
+    overflow_bound: str | None = None
+    index: str | None = None
+    metadata: str = "0"
+    lossless: bool = True
+    linear: bool = True
+    wraps: bool = False
+
+
+def check_composition(parts: Mapping[str, tuple[str, Capabilities]]) -> None:
+    """Refuse parts that cannot work together.
+
+    Args:
+        parts: by kind ("selector", "carrier", ...) the name and the capabilities.
+
+    Raises:
+        CompositionError: names the part, what it needs, why, and which parts were chosen.
+    """
+    provided = frozenset[str]().union(*(each.provides for _, each in parts.values()))
+    chosen = ", ".join(f"{kind} {name!r}" for kind, (name, _) in parts.items())
+    for kind, (name, each) in parts.items():
+        for needed, reason in each.requires.items():
+            if needed not in provided:
+                raise CompositionError(
+                    f"{kind} {name!r} needs {needed!r}, which no other part provides: {reason} "
+                    f"(chosen: {chosen})"
+                )
+        if not each.summable:
+            raise CompositionError(
+                f"{kind} {name!r} makes words that a switch cannot sum; choose another {kind} "
+                f"(chosen: {chosen})"
+            )
+
+
+def joined_capabilities(parts: Iterable[Capabilities]) -> dict[str, Any]:
+    """The capabilities of a whole codec, for people and for JSON."""
+    each = list(parts)
+    return {
+        "summable": all(part.summable for part in each),
+        "fixed_size": all(part.fixed_size for part in each),
+        "lossless": all(part.lossless for part in each),
+        "linear": all(part.linear for part in each),
+        # One is the handshake.
+        "rounds": [1 + sum(part.rounds[end] for part in each) for end in (0, 1)],
+        "integer_width": next((part.integer_width for part in each if part.integer_width), None),
+        "overflow_bound": next((part.overflow_bound for part in each if part.overflow_bound), None),
+        "index": next((part.index for part in each if part.index), None),
+        # Two words are the digest of the configuration.
+        "metadata": " + ".join(["2", *(part.metadata for part in each if part.metadata != "0")]),
+    }
+
+
+# ----------------------------------------------------------------------------
+# What passes between the parts.
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Rounds = Generator[list[Segment], list[Ints], "Total"]
-Picks = tuple[Ints | None, Floats]
+CarrySteps = Generator[list[Segment], list[Ints], "Total"]
+SparseValues = tuple[Ints | None, Floats]
 """Indices, ascending (None for all), and what is to be sent for them."""
-Choice = Generator[list[Segment], list[Ints], Picks]
-Places = Generator[list[Segment], list[Ints], tuple[Ints | None, Floats | None]]
+SelectSteps = Generator[list[Segment], list[Ints], SparseValues]
+SelectSumSteps = Generator[list[Segment], list[Ints], tuple[Ints | None, Floats | None]]
 
 P = TypeVar("P", bound=Settings)
 
@@ -208,23 +311,23 @@ class Selector(Part[P]):
         """
 
     @abstractmethod
-    def select(self, x: Floats) -> Picks:
+    def select(self, x: Floats) -> SparseValues:
         """Indices, ascending (None for all), and the values there; x is not modified."""
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[SparseValues, Floats]:
         """``select`` of gradient + residual, and the rest: that sum with the selected elements set
         to zero, a new array. Override it where one pass can do both.
         """
         rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
         picks = self.select(rest)
-        check_picks(picks, rest.size, f"selector {self.name!r}")
+        check_selected(picks, rest.size, f"selector {self.name!r}")
         indices, values = picks
         if indices is None:
             return (None, rest), np.zeros_like(rest)
         rest[indices] = 0
         return (indices, values), rest
 
-    def choose(self, x: Floats, workers: int) -> Choice:
+    def choose(self, x: Floats, workers: int) -> SelectSteps:
         """What to send, after as many rounds over the network as it takes; x is not modified.
 
         Yields segments, is sent the combined words, and returns what ``select`` returns. An empty
@@ -234,16 +337,16 @@ class Selector(Part[P]):
         yield from ()
         return self.select(x)
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Places:
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
         """``choose`` of memory + gradient. Override it where few of the sums are needed, or none:
         without values, it is the sums at the indices that are to be sent.
         """
         total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
         picks = yield from self.choose(total, workers)
-        check_picks(picks, total.size, f"selector {self.name!r}")
+        check_selected(picks, total.size, f"selector {self.name!r}")
         return picks
 
-    def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
+    def to_coefficients(self, picks: SparseValues, size: int) -> tuple[int, SparseValues]:
         """What is quantized and sent for what ``choose`` returned: of how many coordinates, and
         which of these with which values. By default it is what was chosen, of the gradient's.
 
@@ -252,14 +355,14 @@ class Selector(Part[P]):
         """
         return size, picks
 
-    def expand(self, values: Floats, size: int) -> Floats:
+    def from_coefficients(self, values: Floats, size: int) -> Floats:
         """What values of those coordinates stand for in the gradient, shape (size,): the decoded
         sum at the end, or a worker's own.
         """
         del size
         return values
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         """Which coordinates of the decoded sum (d,) count, ascending; None for all.
 
         The others are zero in the result, and what workers sent for them counts as not sent. All
@@ -276,13 +379,13 @@ class Scaling(ABC):
         scale: integers per unit; 0 when every value of every worker is zero, and then nothing
             more is sent. A quantizer with a scale of its own choice, which asks nobody, does not
             know, and may give it always.
-        optimistic: sums may leave int32; whoever runs the exchange looks whether one did.
+        may_overflow: sums may leave int32; whoever runs the exchange looks whether one did.
         finite: whatever the integers, none stands for more than float32's largest number.
         bound: the largest magnitude of any worker's integers, None if not known.
     """
 
     scale: float
-    optimistic: bool = False
+    may_overflow: bool = False
     finite: bool = False
     bound: int | None = None
 
@@ -291,11 +394,11 @@ class Scaling(ABC):
         """Integers, of the same shape, whose sum over all workers cannot overflow."""
 
     @abstractmethod
-    def dequantise(self, integers: Ints) -> Floats:
+    def dequantize(self, integers: Ints) -> Floats:
         """The sum of the workers' integers as float32."""
 
-    def safer(self) -> Scaling:
-        """What to go on with after a sum has left int32; of optimistic scalings only."""
+    def after_overflow(self) -> Scaling:
+        """What to go on with after a sum has left int32; of scalings that may overflow only."""
         raise AssertionError(f"{type(self).__name__} promises that no sum leaves int32")
 
     def contribute(self, selection: Selection) -> Contribution:
@@ -313,7 +416,7 @@ class Scaling(ABC):
     def restore(self, total: Ints, size: int) -> Floats:
         """The sum of the workers' contributions as float32, shape (size,)."""
         del size
-        return self.dequantise(total)
+        return self.dequantize(total)
 
 
 class Quantizer(Part[P]):
@@ -342,7 +445,7 @@ class Carrier(Part[P]):
     @abstractmethod
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         """One all-reduce of integers that are not all zero.
 
         Yields segments, is sent the combined words, and returns the total.
@@ -375,19 +478,19 @@ class ErrorFeedback(Part[P]):
         return False
 
     @abstractmethod
-    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of the gradient and of what was held back."""
 
-    def amend(self, values: Floats) -> None:
+    def set_sent(self, values: Floats) -> None:
         """Told what the integers of the last selection stand for, if a quantizer wants its error
         to be fed back: these values were sent, not those that were selected.
         """
         del values
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """The last selection did not arrive: keep it for the next time."""
 
-    def settle(self, applied: Ints | None) -> None:
+    def commit(self, applied: Ints | None) -> None:
         """The last selection arrived; of it, only the coordinates in ``applied`` counted (None:
         all). What the worker sent for others is kept for the next time.
         """

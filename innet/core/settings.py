@@ -28,7 +28,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MAX_WORKERS = 32  # workers that a slot's bitmap has room for
 _SHOWN = 60  # characters of a wrong value that an error message repeats
-_RENAMED = {
+RENAMED_KEYS = {
     "quantiser": "quantizer",
     "feedback": "error_feedback",
     "fabric": "transport",
@@ -488,8 +488,8 @@ def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
         path, parent = _find(schema, tuple(parents))
         known = sorted(parent.get("properties", {}))
         key = ".".join([*path, str(last)])
-        if _RENAMED.get(str(last)) in known:
-            return key, f"unknown key {key!r}: it is called {_RENAMED[str(last)]!r} now."
+        if RENAMED_KEYS.get(str(last)) in known:
+            return key, f"unknown key {key!r}: it is called {RENAMED_KEYS[str(last)]!r} now."
         close = difflib.get_close_matches(str(last), known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return key, f"unknown key {key!r}.{hint} Known: {', '.join(known) or 'none'}."

@@ -368,7 +368,7 @@ def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
                         asked = choice.send([segment.words for segment in asked])
                 except StopIteration:
                     times.append(time.perf_counter() - begun)
-                codec.error_feedback.settle(None)
+                codec.error_feedback.commit(None)
             seconds[label] = statistics.median(times[1:])  # the first one compiles
     ratios = {label: each / seconds[measure.subject] for label, each in seconds.items()}
     others = {label: ratio for label, ratio in ratios.items() if label != measure.subject}

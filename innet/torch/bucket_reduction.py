@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
-from innet.codecs.compose import normalise
+from innet.codecs.build import normalize
 from innet.core import buffers
 from innet.core.errors import StateError
 from innet.records import Report
@@ -103,7 +103,7 @@ def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
         first: whether the unit begins with the model's first parameter. Selectors that treat a
             model's first layer in another way (``first_dense``) must not do so in every unit.
     """
-    described: dict[str, dict[str, Any]] = normalise(spec)
+    described: dict[str, dict[str, Any]] = normalize(spec)
     selector = described["selector"]
     if not first and "first_dense" in SELECTORS.get(selector["name"]).settings.model_fields:
         selector = {**selector, "first_dense": False}

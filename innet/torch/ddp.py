@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, check_seed
-from innet.codecs.compose import normalise, settings_of
+from innet.codecs.build import normalize, settings_of
 from innet.core.errors import InputError, StateError
 from innet.records import Report
 from innet.service.process import await_end
@@ -90,7 +90,7 @@ class HookState:
             raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
         if scale is not None and not callable(scale):
             raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
-        self.codec = normalise(codec)
+        self.codec = normalize(codec)
         settings_of(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, build_codec
-from innet.codecs.capabilities import REST
+from innet.codecs.parts import LEAVES_RESIDUAL
 from innet.core.errors import CompositionError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread
@@ -290,7 +290,10 @@ def stateless_codec(name: str) -> str:
         CompositionError: it remembers what it was given.
     """
     codec = build_codec(name)
-    if REST in codec.selector.capabilities.provides or codec.error_feedback.name != "none":
+    if (
+        LEAVES_RESIDUAL in codec.selector.capabilities.provides
+        or codec.error_feedback.name != "none"
+    ):
         raise CompositionError(
             f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
             "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "

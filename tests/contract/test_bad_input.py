@@ -139,7 +139,7 @@ def test_a_worker_of_another_seed_is_noticed_by_all(preset):
 
 
 def opened(codec, size=3000, workers=2):
-    """An exchange, up to its opening round, and the words it sends in that."""
+    """An exchange, up to its handshake, and the words it sends in that."""
     exchange = codec.exchange(np.linspace(-1, 1, size, dtype=np.float32), workers)
     return exchange, next(exchange)
 

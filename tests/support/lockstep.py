@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
-from innet.codecs.capabilities import COEFFICIENTS, WHOLE_STEP
+from innet.codecs.parts import COEFFICIENTS, STOCHASTIC_ROUNDING
 from innet.core.errors import OverflowedError
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from support import gradients
@@ -51,12 +51,12 @@ def all_reduce(
         shapes = {tuple((each.operation, each.words.shape) for each in own) for own in segments}
         assert len(shapes) == 1, "workers sent segments of different operations or lengths"
         assert all(each.words.dtype == np.int32 for own in segments for each in own)
-        overflowed = codecs[0].optimistic and any(
+        overflowed = codecs[0].may_overflow and any(
             leaves_int32([each.words for each in column])
             for column in zip(*segments, strict=True)
             if column[0].operation is ReduceOp.SUM
         )
-        assert {codec.optimistic for codec in codecs} == {codecs[0].optimistic}
+        assert {codec.may_overflow for codec in codecs} == {codecs[0].may_overflow}
         answers = [
             combine(column[0].operation, [each.words for each in column])
             for column in zip(*segments, strict=True)
@@ -115,7 +115,7 @@ def promised(
     tolerance = exact * 2.0**-24 + 2.0**-149  # the rounding, and that of this oracle
     tolerance += 2.0**-52 * len(job) * np.sum(np.abs(job), axis=0, dtype=np.float64)
     # Half a step of the quantizer for each worker, or a whole one where it says so.
-    step = 1 if WHOLE_STEP in codec.quantizer.capabilities.provides else 0.5
+    step = 1 if STOCHASTIC_ROUNDING in codec.quantizer.capabilities.provides else 0.5
     if outcomes[0].represented is not None:
         # What the integers stand for is known but for rounding; float32's end is held, not passed.
         step = 0

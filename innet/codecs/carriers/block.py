@@ -16,9 +16,19 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    ONE_VALUE_PER_WORD,
+    Capabilities,
+    Carrier,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Selection,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 
@@ -43,7 +53,7 @@ class Block(Carrier[BlockSettings]):
 
     name = "block"
     capabilities = Capabilities(
-        provides=frozenset({UNMIXED}),
+        provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={INT32: "the switch adds 32-bit integers."},
         fixed_size=False,
         rounds=(0, 2),
@@ -60,7 +70,7 @@ class Block(Carrier[BlockSettings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         del answers, workers
         kernels, block, size = self.context.kernels, self.parameters.block, contribution.size
         if size <= block:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from innet.codecs.capabilities import INT32, UNMIXED, Capabilities
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    ONE_VALUE_PER_WORD,
+    Capabilities,
+    Carrier,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Selection,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -16,7 +26,7 @@ class Dense(Carrier[Settings]):
 
     name = "dense"
     capabilities = Capabilities(
-        provides=frozenset({UNMIXED}),
+        provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={INT32: "the switch adds 32-bit integers."},
         rounds=(0, 1),
         index="none",
@@ -28,7 +38,7 @@ class Dense(Carrier[Settings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         del answers, workers
         integers = yield from sum_dense(contribution, self.context.kernels, watch)
         return Total(integers)

@@ -19,11 +19,19 @@ from collections.abc import Generator
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, ZEROS, Capabilities
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_sizing import LhcSettings, Plan, plan
 from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, nothing
-from innet.codecs.parts import Contribution, Ints, Rounds, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    Capabilities,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 
 
@@ -44,7 +52,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         wraps=True,
         requires={
             INT32: "the cells of the sketch are 32-bit integers.",
-            ZEROS: "its sketch saves what is zero, and must know where that is.",
+            KEEPS_ZEROS: "its sketch saves what is zero, and must know where that is.",
         },
         fixed_size=False,
         rounds=(0, 2),
@@ -55,7 +63,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         size, support_size = contribution.size, self.support_size(contribution, answers, workers)
         if not support_size.summed:
             return nothing()
@@ -83,7 +91,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         known = contribution.shared and contribution.indices is not None
         return contribution.integers.size if known and self.parameters.index == "auto" else None
 
-    def _carry_list(self, contribution: Contribution, watch: Stopwatch) -> Rounds:
+    def _carry_list(self, contribution: Contribution, watch: Stopwatch) -> CarrySteps:
         assert contribution.indices is not None
         (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
         watch.enter("decode")
@@ -91,7 +99,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
 
     def _carry_sketch(
         self, contribution: Contribution, support_size: SupportSize, chosen: Plan, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         bitmap, sketch = kernels.lhc_encode(
             contribution.indices, contribution.integers, size, layout

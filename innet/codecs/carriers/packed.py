@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from innet.codecs.capabilities import INT32, SMALL, Capabilities
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    SMALL_INTEGERS,
+    Capabilities,
+    Carrier,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Selection,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 
@@ -28,7 +38,7 @@ class Packed(Carrier[Settings]):
         wraps=True,
         requires={
             INT32: "the switch adds 32-bit integers.",
-            SMALL: "integers that fill a word leave nothing to pack; use carrier 'dense'.",
+            SMALL_INTEGERS: "integers that fill a word leave nothing to pack; use carrier 'dense'.",
         },
         rounds=(0, 1),
         index="none",
@@ -40,7 +50,7 @@ class Packed(Carrier[Settings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         del answers
         kernels, indices = self.context.kernels, contribution.indices
         assert contribution.bound is not None, "what is small has a bound"

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from innet.codecs.capabilities import INT32, SAME_INDICES, UNMIXED, Capabilities
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.parts import Carrier, Contribution, Ints, Rounds, Selection, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    ONE_VALUE_PER_WORD,
+    SAME_INDICES,
+    Capabilities,
+    Carrier,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Selection,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 
@@ -19,7 +30,7 @@ class Shared(Carrier[Settings]):
 
     name = "shared"
     capabilities = Capabilities(
-        provides=frozenset({UNMIXED}),
+        provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={
             INT32: "the switch adds 32-bit integers.",
             SAME_INDICES: "it sends integers without indices, so all workers must mean the same "
@@ -35,7 +46,7 @@ class Shared(Carrier[Settings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         del answers, workers
         kernels = self.context.kernels
         if contribution.indices is None:

@@ -53,7 +53,7 @@ class SupportSize:
 
 
 class SupportSizeCarrier(Carrier[S]):
-    """Sums the numbers of non-zero elements in the opening round, and remembers the overlap."""
+    """Sums the numbers of non-zero elements in the handshake, and remembers the overlap."""
 
     def __init__(self, parameters: S, context: Context) -> None:
         super().__init__(parameters, context)

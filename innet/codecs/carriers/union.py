@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, UNMIXED, ZEROS, Capabilities
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_sizing import bloom_filter
 from innet.codecs.carriers.support_size import (
@@ -22,7 +21,17 @@ from innet.codecs.carriers.support_size import (
     SupportSizeSettings,
     nothing,
 )
-from innet.codecs.parts import Contribution, Ints, Rounds, Stopwatch, Total
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    ONE_VALUE_PER_WORD,
+    Capabilities,
+    CarrySteps,
+    Contribution,
+    Ints,
+    Stopwatch,
+    Total,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.kernels import Filter
 
@@ -49,10 +58,10 @@ class Union(SupportSizeCarrier[UnionSettings]):
 
     name = "union"
     capabilities = Capabilities(
-        provides=frozenset({UNMIXED}),
+        provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={
             INT32: "the switch adds 32-bit integers.",
-            ZEROS: "its index says what is zero, and must know where that is.",
+            KEEPS_ZEROS: "its index says what is zero, and must know where that is.",
         },
         fixed_size=False,
         rounds=(0, 2),
@@ -63,7 +72,7 @@ class Union(SupportSizeCarrier[UnionSettings]):
 
     def carry(
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
-    ) -> Rounds:
+    ) -> CarrySteps:
         if contribution.shared and contribution.indices is not None:
             (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
             watch.enter("decode")
@@ -101,7 +110,7 @@ class Union(SupportSizeCarrier[UnionSettings]):
         support_size: SupportSize,
         shape: Filter | None,
         watch: Stopwatch,
-    ) -> Rounds:
+    ) -> CarrySteps:
         kernels, size, integers = self.context.kernels, support_size.size, contribution.integers
         index = kernels.nonzero_bitmap(contribution.indices, integers, size)
         if shape is not None:

@@ -11,10 +11,18 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import REST, Capabilities
 from innet.codecs.checks import check_indices
-from innet.codecs.error_feedback.residual import Residual, left_over
-from innet.codecs.parts import Choice, Context, Floats, Ints, Picks, Selector
+from innet.codecs.error_feedback.residual import Residual, residual_of
+from innet.codecs.parts import (
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Context,
+    Floats,
+    Ints,
+    Selector,
+    SelectSteps,
+    SparseValues,
+)
 from innet.core.settings import Settings
 
 _INFINITY = 0x7F800000  # its bits; those of a NaN are larger
@@ -68,8 +76,8 @@ class LowPass(Residual):
     name = "lowpass"
     capabilities = Capabilities(
         requires={
-            REST: "a memory keeps what the selector leaves behind, and this one leaves nothing; "
-            "use error_feedback 'none'."
+            LEAVES_RESIDUAL: "a memory keeps what the selector leaves behind, and this one leaves "
+            "nothing; use error_feedback 'none'."
         }
     )
     settings = LowPassSettings
@@ -80,7 +88,7 @@ class LowPass(Residual):
         self._gradient: Floats | None = None  # while an exchange is under way
         self._filtered: _Filtered | None = None
 
-    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of memory + gradient.
 
         Raises:
@@ -109,18 +117,18 @@ class LowPass(Residual):
         del selector
         return True
 
-    def amend(self, values: Floats) -> None:
+    def set_sent(self, values: Floats) -> None:
         if self._sent is not None:
             self._sent = self._sent[0], values
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """All of x stays in the memory, as ``residual`` does it."""
         if self._gradient is not None and self.residual is not None:
             self.residual, _ = self.context.kernels.add_scaled(self.residual, self._gradient, 1.0)
             self._reach = _FLOAT32_MAX
         self._gradient = self._filtered = self._sent = None
 
-    def settle(self, applied: Ints | None) -> None:
+    def commit(self, applied: Ints | None) -> None:
         """Filter: what did not count is as if it had not been sent."""
         if self._sent is None or self._filtered is None:
             return
@@ -149,7 +157,7 @@ class LowPass(Residual):
         largest = float(np.int32(bits).view(np.float32))
         return _Filtered(memory, gradient, kept, own, largest)
 
-    def _filter_anew(self, filtered: _Filtered, sent: Picks, applied: Ints | None) -> float:
+    def _filter_anew(self, filtered: _Filtered, sent: SparseValues, applied: Ints | None) -> float:
         """Correct the new memory where other values than x were sent, or did not count.
 
         Returns:
@@ -158,7 +166,7 @@ class LowPass(Residual):
         indices, values = sent
         place = slice(None) if indices is None else indices
         memory, gradient = filtered.memory[place], filtered.gradient[place]
-        rest = left_over(filtered.own, values)
+        rest = residual_of(filtered.own, values)
         new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
         if applied is not None:
             places = np.arange(values.size, dtype=np.int32) if indices is None else indices

@@ -15,10 +15,18 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.checks import check_picks
-from innet.codecs.error_feedback.residual import Residual, left_over, loaded
-from innet.codecs.parts import Choice, Context, Floats, Ints, Selector
+from innet.codecs.checks import check_selected
+from innet.codecs.error_feedback.residual import Residual, loaded, residual_of
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Context,
+    Floats,
+    Ints,
+    Selector,
+    SelectSteps,
+)
 from innet.core.errors import GradientError, StateError
 from innet.core.settings import Settings
 
@@ -59,8 +67,8 @@ class Momentum(Residual):
     name = "momentum"
     capabilities = Capabilities(
         requires={
-            REST: "momentum correction is for what the selector leaves behind, and this one leaves "
-            "nothing; use error_feedback 'none'."
+            LEAVES_RESIDUAL: "momentum correction is for what the selector leaves behind, and "
+            "this one leaves nothing; use error_feedback 'none'."
         }
     )
     settings = MomentumSettings
@@ -72,7 +80,7 @@ class Momentum(Residual):
         self._clip = parameters.clip
         self._masked = np.empty(0, np.float32)  # the velocity where the last selection was made
 
-    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of the residual; u and v are updated in place.
 
         Raises:
@@ -94,37 +102,37 @@ class Momentum(Residual):
             residual += velocity
         selector.observe(self.velocity)
         picks = yield from selector.choose(self.residual, workers)
-        check_picks(picks, gradient.size, f"selector {selector.name!r}")
+        check_selected(picks, gradient.size, f"selector {selector.name!r}")
         indices, values = picks
         place = slice(None) if indices is None else indices
         before = self.residual[place].copy()
         self._sent, self._masked = (indices, before), self.velocity[place].copy()
         # A selector that sends everything may return x itself: subtract into a new array first.
-        rest = left_over(before, values)
+        rest = residual_of(before, values)
         values = values if indices is not None else values.copy()
         self.residual[place] = rest
         self.velocity[place] = 0
-        if LARGEST in selector.capabilities.provides and selector.verbatim:
+        if INCLUDES_LARGEST in selector.capabilities.provides and selector.verbatim:
             fastest, *_ = self.context.kernels.absmax_nnz(self.velocity)
             self._reach = _reach(float(np.int32(fastest).view(np.float32)), values)
         return indices, values
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """As if nothing had been selected: the gradient is in the velocity and the residual."""
         if self._sent is not None and self.velocity is not None:
             indices, _ = self._sent
             self.velocity[slice(None) if indices is None else indices] = self._masked
             self._reach = _FLOAT32_MAX
-        super().undo()
+        super().rollback()
 
-    def settle(self, applied: Ints | None) -> None:
+    def commit(self, applied: Ints | None) -> None:
         if applied is not None and self._sent is not None and self.velocity is not None:
             indices, _ = self._sent
             if indices is None:
                 indices = np.arange(self._masked.size, dtype=np.int32)
             lost = ~np.isin(indices, applied, assume_unique=True)
             self.velocity[indices[lost]] = self._masked[lost]
-        super().settle(applied)
+        super().commit(applied)
 
     def state_dict(self) -> dict[str, Any]:
         velocity = None if self.velocity is None else self.velocity.copy()

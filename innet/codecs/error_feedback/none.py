@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from innet.codecs.parts import Choice, ErrorFeedback, Floats, Selector
+from innet.codecs.parts import ErrorFeedback, Floats, Selector, SelectSteps
 from innet.core.settings import Settings
 
 
@@ -13,6 +13,6 @@ class NoErrorFeedback(ErrorFeedback[Settings]):
 
     name = "none"
 
-    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         selector.observe(gradient)
         return selector.choose(gradient, workers)

@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.checks import check_gradient, check_picks
-from innet.codecs.parts import Choice, Context, ErrorFeedback, Floats, Ints, Selector
+from innet.codecs.checks import check_gradient, check_selected
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Context,
+    ErrorFeedback,
+    Floats,
+    Ints,
+    Selector,
+    SelectSteps,
+)
 from innet.core.errors import GradientError, StateError
 from innet.core.settings import Settings
 
@@ -31,8 +40,8 @@ class Residual(ErrorFeedback[Settings]):
     name = "residual"
     capabilities = Capabilities(
         requires={
-            REST: "a residual keeps what the selector leaves behind, and this one leaves nothing; "
-            "use error_feedback 'none'."
+            LEAVES_RESIDUAL: "a residual keeps what the selector leaves behind, and this one "
+            "leaves nothing; use error_feedback 'none'."
         }
     )
 
@@ -57,7 +66,7 @@ class Residual(ErrorFeedback[Settings]):
     def notices(self, selector: Selector[Any]) -> bool:
         return selector.local and selector.verbatim and selector.notices
 
-    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> Choice:
+    def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of gradient + residual. A new array becomes the residual.
 
         Raises:
@@ -78,35 +87,35 @@ class Residual(ErrorFeedback[Settings]):
             self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
             picks = yield from selector.choose(self.residual, workers)
-            check_picks(picks, gradient.size, f"selector {selector.name!r}")
+            check_selected(picks, gradient.size, f"selector {selector.name!r}")
             indices, values = picks
             place = slice(None) if indices is None else indices
             before = self.residual[place].copy()
             self._sent = indices, before
             # A selector that sends everything may return x itself: subtract into a new array first.
-            rest = left_over(before, values)
+            rest = residual_of(before, values)
             values = values if indices is not None else values.copy()
             self.residual[place] = rest
         # The largest element was among the selected, so it is no smaller than what stays.
-        known = LARGEST in selector.capabilities.provides and selector.verbatim
+        known = INCLUDES_LARGEST in selector.capabilities.provides and selector.verbatim
         self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
         return indices, values
 
-    def amend(self, values: Floats) -> None:
+    def set_sent(self, values: Floats) -> None:
         if self._sent is not None and self.residual is not None:
             indices, before = self._sent
             place = slice(None) if indices is None else indices
-            self.residual[place] = left_over(before, values)
+            self.residual[place] = residual_of(before, values)
             self._reach = _FLOAT32_MAX
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """Put what was selected back: the gradient is in the residual, as if k had been 0."""
         if self._sent is not None and self.residual is not None:
             indices, values = self._sent
             self.residual[slice(None) if indices is None else indices] = values
         self._sent = None
 
-    def settle(self, applied: Ints | None) -> None:
+    def commit(self, applied: Ints | None) -> None:
         if applied is not None and self._sent is not None and self.residual is not None:
             indices, values = self._sent
             if indices is None:
@@ -143,7 +152,7 @@ class Residual(ErrorFeedback[Settings]):
             )
 
 
-def left_over(x: Floats, sent: Floats) -> Floats:
+def residual_of(x: Floats, sent: Floats) -> Floats:
     """X - sent, at most float32's largest number: what a selector or a quantizer makes of elements
     near it may have the other sign.
     """

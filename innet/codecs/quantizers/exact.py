@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, ZEROS, Capabilities
 from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    Capabilities,
     Contribution,
     Floats,
     Ints,
@@ -42,9 +44,8 @@ class Exact(Quantizer[Settings]):
 
     name = "exact"
     capabilities = Capabilities(
-        provides=frozenset({INT32, ZEROS}),
+        provides=frozenset({INT32, KEEPS_ZEROS}),
         fixed_size=False,  # limbs by the range of the values
-        rounds=(1, 1),
         integer_width=32,
         overflow_bound="2**b - 1 with N * (2**b - 1) <= 2**31 - 1",
         metadata="2",
@@ -76,7 +77,7 @@ class ExactScaling(Scaling):
         """Shape (limbs · n,): the lowest limbs of all values, then the next ones."""
         return self._kernels.split_limbs(values, self.limbs)
 
-    def dequantise(self, integers: Ints) -> Floats:
+    def dequantize(self, integers: Ints) -> Floats:
         """The float32 numbers nearest to what limbs of that shape add up to."""
         return self._kernels.join_limbs(integers, self.limbs)
 
@@ -100,4 +101,4 @@ class ExactScaling(Scaling):
 
     def restore(self, total: Ints, size: int) -> Floats:
         del size
-        return self.dequantise(total)
+        return self.dequantize(total)

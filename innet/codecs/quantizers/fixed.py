@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.codecs.capabilities import INT32, ONE_INTEGER, ZEROS, Capabilities
-from innet.codecs.parts import Floats, Ints, Quantizer, Scaling, Selection
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    ONE_INTEGER_PER_ELEMENT,
+    Capabilities,
+    Floats,
+    Ints,
+    Quantizer,
+    Scaling,
+    Selection,
+)
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -32,13 +41,13 @@ class Fixed(Quantizer[Settings]):
 
     Error. A value is off by at most half a step, M / B / 2, and the sum by at most N of these
     (about N² · M / 2**32), besides the rounding of the result to float32. A sum beyond float32's
-    range becomes infinite, as in IEEE arithmetic.
+    range becomes infinite, as in IEEE arithmetic. A negative sum too small for a float32 becomes
+    -0.0, likewise; integers that add up to zero stand for +0.0.
     """
 
     name = "fixed"
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER, ZEROS}),
-        rounds=(1, 1),
+        provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}),
         integer_width=32,
         overflow_bound="floor((2**31 - 1) / N)",
         metadata="1",
@@ -66,15 +75,15 @@ class FixedScaling(Scaling):
         bound = _INT32_MAX // workers
         self.scale = bound / largest if largest else 0.0
         self.step = largest / bound
-        self.finite = never_infinite(self.step)
+        self.finite = always_finite(self.step)
 
     def quantize(self, values: Floats) -> Ints:
         return self._kernels.quantize(values, self.scale)
 
-    def dequantise(self, integers: Ints) -> Floats:
+    def dequantize(self, integers: Ints) -> Floats:
         return self._kernels.dequantize(integers, self.step)
 
 
-def never_infinite(step: float) -> bool:
+def always_finite(step: float) -> bool:
     """Whether every int32 times the step, a float64, is finite as a float32, -2**31 included."""
     return 2.0**31 * step <= _FLOAT32_MAX

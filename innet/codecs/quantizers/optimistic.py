@@ -7,8 +7,17 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import INT32, ONE_INTEGER, UNMIXED, ZEROS, Capabilities
-from innet.codecs.parts import Ints, Quantizer, Scaling, Selection
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    ONE_INTEGER_PER_ELEMENT,
+    ONE_VALUE_PER_WORD,
+    Capabilities,
+    Ints,
+    Quantizer,
+    Scaling,
+    Selection,
+)
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
@@ -44,12 +53,11 @@ class Optimistic(Quantizer[OptimisticSettings]):
     name = "optimistic"
     settings = OptimisticSettings
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER, ZEROS}),
+        provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}),
         requires={
-            UNMIXED: "whether a sum has left int32 can be seen only where its word holds nothing "
-            "else.",
+            ONE_VALUE_PER_WORD: "whether a sum has left int32 can be seen only where its word "
+            "holds nothing else.",
         },
-        rounds=(1, 1),
         integer_width=32,
         overflow_bound="floor((2**31 - 1) / min(headroom, N)), detected",
         metadata="1",
@@ -68,10 +76,10 @@ class OptimisticScaling(FixedScaling):
 
     def __init__(self, kernels: Kernels, largest: float, workers: int, headroom: int) -> None:
         super().__init__(kernels, largest, min(workers, headroom))
-        self.optimistic = headroom < workers
+        self.may_overflow = headroom < workers
         self._largest = largest
         self._workers = workers
         self._headroom = headroom
 
-    def safer(self) -> Scaling:
+    def after_overflow(self) -> Scaling:
         return OptimisticScaling(self._kernels, self._largest, self._workers, 2 * self._headroom)

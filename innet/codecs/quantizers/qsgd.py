@@ -8,9 +8,21 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import INT32, ONE_INTEGER, SMALL, WHOLE_STEP, ZEROS, Capabilities
-from innet.codecs.parts import Counting, Floats, Ints, Quantizer, Scaling, Selection
-from innet.codecs.quantizers.fixed import never_infinite
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    ONE_INTEGER_PER_ELEMENT,
+    SMALL_INTEGERS,
+    STOCHASTIC_ROUNDING,
+    Capabilities,
+    Counting,
+    Floats,
+    Ints,
+    Quantizer,
+    Scaling,
+    Selection,
+)
+from innet.codecs.quantizers.fixed import always_finite
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -59,14 +71,15 @@ class Qsgd(Counting[QsgdSettings], Quantizer[QsgdSettings]):
 
     The random numbers are a function of the seed, the worker, the number of the all-reduce and the
     position among the values sent: workers round independently, a run repeats exactly, and kernels
-    agree. An exchange that is given up after its opening round has used up its number.
+    agree. An exchange that is given up after its handshake has used up its number.
     """
 
     name = "qsgd"
     settings = QsgdSettings
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER, SMALL, WHOLE_STEP, ZEROS}),
-        rounds=(1, 1),
+        provides=frozenset(
+            {INT32, ONE_INTEGER_PER_ELEMENT, SMALL_INTEGERS, STOCHASTIC_ROUNDING, KEEPS_ZEROS}
+        ),
         integer_width=32,
         overflow_bound="min(levels, floor((2**31 - 1) / N))",
         metadata="1",
@@ -98,13 +111,13 @@ class QsgdScaling(Scaling):
         self._key = key
         self.scale = levels / largest if largest else 0.0
         self.step = largest / levels
-        self.finite = never_infinite(self.step)
+        self.finite = always_finite(self.step)
         self.bound = levels
 
     def quantize(self, values: Floats) -> Ints:
         return self._kernels.quantize_stochastic(values, self.scale, self._key)
 
-    def dequantise(self, integers: Ints) -> Floats:
+    def dequantize(self, integers: Ints) -> Floats:
         return self._kernels.dequantize(integers, self.step)
 
 

@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from innet.codecs.capabilities import INT32, REST, SAME_INDICES, SMALL, Capabilities
 from innet.codecs.parts import (
+    INT32,
+    LEAVES_RESIDUAL,
+    SAME_INDICES,
+    SMALL_INTEGERS,
+    Capabilities,
     Context,
     Contribution,
     Counting,
@@ -103,12 +107,11 @@ class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
     name = "thc"
     settings = ThcSettings
     capabilities = Capabilities(
-        provides=frozenset({INT32, SMALL, REST}),
+        provides=frozenset({INT32, SMALL_INTEGERS, LEAVES_RESIDUAL}),
         requires={
             SAME_INDICES: "it mixes the values that a worker sends, so all workers must send those "
             "of the same coordinates."
         },
-        rounds=(1, 1),
         integer_width=32,
         overflow_bound="ceil(granularity / 2), with block * N * granularity < 2**31",
         metadata="ceil(d / block)",
@@ -220,7 +223,7 @@ class ThcScaling(Scaling):
         integers -= np.int32(self._middle)
         return integers
 
-    def dequantise(self, integers: Ints) -> Floats:
+    def dequantize(self, integers: Ints) -> Floats:
         """The values whose rotation the sums of all workers' entries stand for."""
         return self._rotated_back(integers, self._workers)
 
@@ -231,7 +234,7 @@ class ThcScaling(Scaling):
         return Contribution(integers.size, None, integers, bound=self.bound)
 
     def restore(self, total: Ints, size: int) -> Floats:
-        values = self.dequantise(total)
+        values = self.dequantize(total)
         if self._indices is None:
             return values
         dense = np.zeros(size, np.float32)

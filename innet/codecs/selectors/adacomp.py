@@ -7,9 +7,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import REST, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Context, Floats, Ints, Selector
+from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Context, Floats, Ints, Selector
 from innet.core.errors import ConfigError
 from innet.core.settings import Settings
 
@@ -50,7 +49,7 @@ class AdaComp(Selector[AdaCompSettings]):
 
     name = "adacomp"
     verbatim = False
-    capabilities = Capabilities(provides=frozenset({REST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL}))
     settings = AdaCompSettings
 
     def __init__(self, parameters: AdaCompSettings, context: Context) -> None:

@@ -7,10 +7,19 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, field_validator
 
-from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
-from innet.codecs.parts import Choice, Counting, Floats, Ints, Picks, Selector
+from innet.codecs.parts import (
+    LEAVES_RESIDUAL,
+    SAME_INDICES,
+    Capabilities,
+    Counting,
+    Floats,
+    Ints,
+    Selector,
+    SelectSteps,
+    SparseValues,
+)
 from innet.codecs.quantizers.fixed import FixedScaling
-from innet.codecs.selectors.topk import TopKSettings, how_many
+from innet.codecs.selectors.topk import TopKSettings, resolve_k
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.kernels import CountLayout
 from innet.kernels.layout.count_sketch import MAX_ROWS
@@ -61,13 +70,15 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
 
     local = False
     capabilities = Capabilities(
-        provides=frozenset({SAME_INDICES, REST}), rounds=(0, 2), metadata="rows * columns + 1"
+        provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL}),
+        rounds=(0, 2),
+        metadata="rows * columns + 1",
     )
     settings = HeavySettings
 
     def count(self, size: int) -> int:
         """K for a gradient of ``size`` elements, as selector ``topk`` counts."""
-        return how_many(self.parameters, size, DEFAULT_RATIO)
+        return resolve_k(self.parameters, size, DEFAULT_RATIO)
 
     def candidates(self, size: int) -> int:
         """How many coordinates are sent."""
@@ -82,7 +93,7 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
         seed = (self.context.seed + self._step * 0xD1B54A32D192ED03) % 2**63
         return CountLayout(self.parameters.rows, columns, seed)
 
-    def select(self, x: Floats) -> Picks:
+    def select(self, x: Floats) -> SparseValues:
         """What a worker that is alone would select, up to the rounding of the cells: the largest
         estimates of its own sketch.
         """
@@ -92,10 +103,10 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
             while True:
                 segments = choice.send([segment.words for segment in segments])
         except StopIteration as stop:
-            picks: Picks = stop.value
+            picks: SparseValues = stop.value
             return picks
 
-    def choose(self, x: Floats, workers: int) -> Choice:
+    def choose(self, x: Floats, workers: int) -> SelectSteps:
         layout = self.layout(x.size)
         if layout is None:
             return None, x
@@ -112,7 +123,7 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
             indices, _ = kernels.top_k(kernels.count_sketch_estimate(summed, x.size, layout), count)
         return indices, x[indices]
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         """All that was selected counts; the next all-reduce hashes in another way."""
         del total
         self._step += 1

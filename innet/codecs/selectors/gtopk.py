@@ -29,7 +29,7 @@ class GTopK(TopK):
 
     name = "gtopk"
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         return largest_of_sum(self.context.kernels, total, self.count(total.size))
 
 

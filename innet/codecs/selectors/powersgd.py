@@ -13,10 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from innet.codecs.capabilities import COEFFICIENTS, REST, SAME_INDICES, Capabilities
 from innet.codecs.error_feedback.residual import loaded
 from innet.codecs.layers import Layers, Shape, Shapes, check_layers, chosen_layers
-from innet.codecs.parts import Choice, Context, Counting, Floats, Ints, Picks, Selector
+from innet.codecs.parts import (
+    COEFFICIENTS,
+    LEAVES_RESIDUAL,
+    SAME_INDICES,
+    Capabilities,
+    Context,
+    Counting,
+    Floats,
+    Ints,
+    Selector,
+    SelectSteps,
+    SparseValues,
+)
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.core.errors import StateError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -197,7 +208,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
     local = False
     verbatim = False
     capabilities = Capabilities(
-        provides=frozenset({SAME_INDICES, REST, COEFFICIENTS}),
+        provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL, COEFFICIENTS}),
         rounds=(0, 2),
         metadata="rank * rows + 1 for each matrix",
     )
@@ -220,7 +231,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
                 "for each tensor layout."
             )
 
-    def select(self, x: Floats) -> Picks:
+    def select(self, x: Floats) -> SparseValues:
         """What a worker that is alone would send."""
         choice = self.choose(x, 1)
         try:
@@ -228,10 +239,10 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
             while True:
                 segments = choice.send([segment.words for segment in segments])
         except StopIteration as stop:
-            picks: Picks = stop.value
+            picks: SparseValues = stop.value
             return picks
 
-    def choose(self, x: Floats, workers: int) -> Choice:
+    def choose(self, x: Floats, workers: int) -> SelectSteps:
         layers = self._layers(x.size)
         if not any(layer.rank for layer in layers):
             self._sent = None
@@ -246,13 +257,13 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
                 for layer, left in zip(layers, self._lefts, strict=True)
             ]
         )
-        return None, held(self.expand(self._sent, x.size))
+        return None, held(self.from_coefficients(self._sent, x.size))
 
-    def express(self, picks: Picks, size: int) -> tuple[int, Picks]:
+    def to_coefficients(self, picks: SparseValues, size: int) -> tuple[int, SparseValues]:
         """The factors Q, and what is sent as it is, one layer after the other."""
         return (size, picks) if self._sent is None else (self._sent.size, (None, self._sent))
 
-    def expand(self, values: Floats, size: int) -> Floats:
+    def from_coefficients(self, values: Floats, size: int) -> Floats:
         if self._sent is None:
             return values
         values = self._decoded = held(values)  # infinity times zero is no number
@@ -266,7 +277,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
             start += layer.coefficients
         return np.concatenate(parts)
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         """The sum of Q is where the next step of the iteration begins."""
         self._step += 1
         if self._sent is not None and self._decoded is not None:
@@ -323,7 +334,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
                 lefts.append(None)
                 continue
             stop = start + layer.rank * layer.rows
-            total = next(scaling).dequantise(summed[start:stop]).reshape(layer.rank, -1)
+            total = next(scaling).dequantize(summed[start:stop]).reshape(layer.rank, -1)
             lefts.append(orthonormal(held(total), kernels).ravel())
             start = stop
         return lefts

@@ -9,10 +9,18 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Context, Counting, Floats, Ints, Selector
-from innet.codecs.selectors.threshold import reaching_or_largest
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Context,
+    Counting,
+    Floats,
+    Ints,
+    Selector,
+)
+from innet.codecs.selectors.threshold import threshold_or_largest
 from innet.core.settings import Settings
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -57,7 +65,7 @@ class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
     """
 
     name = "sampled"
-    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = SampledSettings
 
     def __init__(self, parameters: SampledSettings, context: Context) -> None:
@@ -84,7 +92,7 @@ class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
             found.append((indices + np.int32(part.start), values))
         return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         """All that was selected counts; the warm-up goes on."""
         del total
         self._step += 1
@@ -94,12 +102,12 @@ class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
         kernels = self.context.kernels
         wanted = _share(ratio, x.size)
         threshold = self._guess(x, ratio)
-        indices, values = reaching_or_largest(kernels, x, threshold)
+        indices, values = threshold_or_largest(kernels, x, threshold)
         for _ in range(_TIMES):
             if indices.size >= _TOO_FEW * wanted or threshold == _TINIEST:
                 break
             threshold = max(_TINIEST, threshold * _LOWER)
-            indices, values = reaching_or_largest(kernels, x, threshold)
+            indices, values = threshold_or_largest(kernels, x, threshold)
         if indices.size > _TOO_MANY * wanted:
             chosen, values = kernels.top_k(values, wanted)
             indices = indices[chosen]

@@ -12,17 +12,19 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
 from innet.codecs.parts import (
-    Choice,
+    LEAVES_RESIDUAL,
+    SAME_INDICES,
+    Capabilities,
     Context,
     Counting,
     Floats,
     Ints,
-    Picks,
-    Places,
     Selector,
+    SelectSteps,
+    SelectSumSteps,
+    SparseValues,
 )
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -106,7 +108,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     name = "scalecom"
     local = False
     capabilities = Capabilities(
-        provides=frozenset({SAME_INDICES, REST}), rounds=(0, 1), metadata="k"
+        provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL}), rounds=(0, 1), metadata="k"
     )
     settings = ScaleComSettings
 
@@ -136,14 +138,14 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
     def _place(self) -> int:
         return self.context.worker if self.rank is None else self.rank
 
-    def select(self, x: Floats) -> Picks:
+    def select(self, x: Floats) -> SparseValues:
         """What this worker would choose if it led."""
         if self._everything(x.size):
             return None, x
         indices = self._with_whole_layers(self._lead(x), x.size)
         return indices, x[indices]
 
-    def choose(self, x: Floats, workers: int) -> Choice:
+    def choose(self, x: Floats, workers: int) -> SelectSteps:
         """The leader's choice.
 
         Raises:
@@ -155,7 +157,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         indices = yield from self._follow(own, x.size, workers)
         return indices, x[indices]
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> Places:
+    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
         if self._everything(gradient.size):
             return None, None
         own = self._lead(memory, gradient) if self._leads(workers) else None
@@ -184,7 +186,7 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
             )
         return indices
 
-    def conclude(self, total: Floats) -> Ints | None:
+    def applied_indices(self, total: Floats) -> Ints | None:
         """All that was chosen counts; the next worker leads."""
         del total
         self._step += 1

@@ -16,10 +16,17 @@ import numpy as np
 from pydantic import Field
 from scipy.special import gammaincinv
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
 from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import Context, Floats, Ints, Selector
-from innet.codecs.selectors.threshold import reaching_or_largest
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Context,
+    Floats,
+    Ints,
+    Selector,
+)
+from innet.codecs.selectors.threshold import threshold_or_largest
 from innet.core.errors import StateError
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -162,7 +169,7 @@ class Sidco(Selector[SidcoSettings]):
       a step that brought selected / wanted closer to 1 is followed by another in its direction.
     """
 
-    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = SidcoSettings
     fits: ClassVar[tuple[Fit, Fit]]  # of the first stage, and of the others
 
@@ -185,7 +192,7 @@ class Sidco(Selector[SidcoSettings]):
         found: list[tuple[Ints, Floats]] = []
         for layer, part in enumerate(slices(self.layers, x.size) if x.size else []):
             threshold, wanted = self._threshold(x[part], int(self.stages[layer]))
-            indices, values = reaching_or_largest(kernels, x[part], threshold)
+            indices, values = threshold_or_largest(kernels, x[part], threshold)
             self._sums[layer] += indices.size / wanted if wanted else 1
             found.append((indices + np.int32(part.start), values))
         if not found:

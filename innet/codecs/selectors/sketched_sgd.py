@@ -49,6 +49,6 @@ class SketchedSgd(HeavyHitters):
     def candidates(self, size: int) -> int:
         return min(size, self._factor * self.count(size))
 
-    def conclude(self, total: Floats) -> Ints | None:
-        super().conclude(total)
+    def applied_indices(self, total: Floats) -> Ints | None:
+        super().applied_indices(total)
         return largest_of_sum(self.context.kernels, total, self.count(total.size))

@@ -7,8 +7,15 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.parts import Floats, Ints, Picks, Selector
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Floats,
+    Ints,
+    Selector,
+    SparseValues,
+)
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -34,13 +41,13 @@ class Threshold(Selector[ThresholdSettings]):
 
     name = "threshold"
     notices = True
-    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = ThresholdSettings
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        return reaching_or_largest(self.context.kernels, x, self.parameters.threshold)
+        return threshold_or_largest(self.context.kernels, x, self.parameters.threshold)
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[SparseValues, Floats]:
         kernels, threshold = self.context.kernels, self.parameters.threshold
         indices, values, rest = kernels.select_threshold_residual(gradient, residual, threshold)
         if not indices.size:
@@ -49,7 +56,7 @@ class Threshold(Selector[ThresholdSettings]):
         return (indices, values), rest
 
 
-def reaching_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:
+def threshold_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:
     """Indices and values of |x| >= threshold; where there are none, of the largest element."""
     indices, values = kernels.select_threshold(x, threshold)
     return (indices, values) if indices.size else largest(kernels, x)

@@ -7,8 +7,15 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from innet.codecs.capabilities import LARGEST, REST, Capabilities
-from innet.codecs.parts import Floats, Ints, Picks, Selector
+from innet.codecs.parts import (
+    INCLUDES_LARGEST,
+    LEAVES_RESIDUAL,
+    Capabilities,
+    Floats,
+    Ints,
+    Selector,
+    SparseValues,
+)
 from innet.core.settings import Settings
 
 DEFAULT_RATIO = 0.01
@@ -32,7 +39,7 @@ class TopKSettings(Settings):
         return self
 
 
-def how_many(parameters: TopKSettings, size: int, ratio: float) -> int:
+def resolve_k(parameters: TopKSettings, size: int, ratio: float) -> int:
     """See ``TopK.count``; ``ratio`` is taken where the parameters give none."""
     if size == 0:
         return 0
@@ -50,7 +57,7 @@ class TopK(Selector[TopKSettings]):
 
     name = "topk"
     notices = True
-    capabilities = Capabilities(provides=frozenset({REST, LARGEST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = TopKSettings
 
     def count(self, size: int) -> int:
@@ -59,12 +66,12 @@ class TopK(Selector[TopKSettings]):
         The ratio is taken as the decimal number that a person wrote: 0.29 of 100 is 29, although
         the float64 nearest to 0.29 is less.
         """
-        return how_many(self.parameters, size, DEFAULT_RATIO)
+        return resolve_k(self.parameters, size, DEFAULT_RATIO)
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         return self.context.kernels.top_k(x, self.count(x.size))
 
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[Picks, Floats]:
+    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[SparseValues, Floats]:
         kernels, k = self.context.kernels, self.count(gradient.size)
         indices, values, rest = kernels.top_k_residual(gradient, residual, k)
         return (indices, values), rest

@@ -16,7 +16,7 @@ SIZE = 32 * 40
 SLOW = {"delay": 1e-3, "tick": 1e-4}  # a round trip takes 2 ms, so that there are phases to die in
 WAIT = Timing(timeout=0.01, max_timeout=0.05, give_up=0.4)
 GO_ON = Timing(timeout=0.01, max_timeout=0.05, give_up=0.4, partial_after=0.05)
-# The opening round ends at 2 ms; then five windows of eight chunks follow.
+# The handshake ends at 2 ms; then five windows of eight chunks follow.
 PHASES = [0.0, 0.5e-3, 1.5e-3, 2.5e-3, 5e-3, 8.5e-3, 10.5e-3]
 
 

@@ -146,7 +146,7 @@ def test_the_share_that_is_sent(width, data, share, later):
         choice = mine.error_feedback.choose(mine.selector, x.astype(np.float32), 1)
         with pytest.raises(StopIteration) as end:
             next(choice)
-        mine.error_feedback.settle(None)
+        mine.error_feedback.commit(None)
         shares.append(end.value.value[0].size / size)
     assert np.mean(shares[20:30]) == pytest.approx(share, rel=0.06)
     assert np.mean(shares[-15:]) == pytest.approx(later, rel=0.06)

@@ -9,8 +9,8 @@ import pytest
 
 from innet import codecs
 from innet.codecs import build_codec, check_gradient
-from innet.codecs.capabilities import Capabilities, check
 from innet.codecs.carriers.dense import Dense
+from innet.codecs.parts import Capabilities, check_composition
 from innet.core.errors import (
     CompositionError,
     ConfigError,
@@ -102,7 +102,8 @@ def test_what_is_wrong_is_named(spec, error, message):
 
 def test_a_residual_needs_something_that_is_left_over():
     with pytest.raises(
-        CompositionError, match=r"'residual' needs 'rest'.*error_feedback 'none'.*'all'"
+        CompositionError,
+        match=r"'residual' needs 'leaves a residual'.*error_feedback 'none'.*'all'",
     ):
         build_codec({"selector": "all", "error_feedback": "residual"})
 
@@ -126,8 +127,9 @@ def test_what_a_switch_cannot_sum_is_refused(registered):
 def test_a_part_may_satisfy_what_another_requires():
     needy = Capabilities(requires={"x": "it must."})
     with pytest.raises(CompositionError, match="it must"):
-        check({"carrier": ("a", needy)})
-    check({"carrier": ("a", needy), "selector": ("b", Capabilities(provides=frozenset("x")))})
+        check_composition({"carrier": ("a", needy)})
+    provider = Capabilities(provides=frozenset("x"))
+    check_composition({"carrier": ("a", needy), "selector": ("b", provider)})
 
 
 def test_capabilities_are_data():
@@ -135,6 +137,7 @@ def test_capabilities_are_data():
         "summable": True,
         "fixed_size": False,
         "lossless": True,
+        "linear": True,
         "rounds": [1, 3],
         "integer_width": 32,
         "overflow_bound": "floor((2**31 - 1) / N)",
@@ -212,9 +215,9 @@ def test_seconds_are_those_of_the_clock_without_the_network():
     with pytest.raises(StopIteration) as stop:
         exchange.send(answers)
     outcome = stop.value.value
-    # A tick passes between two readings. Three stretches of encoding: until the opening, until the
-    # main round, and of its answers until the carrier says that it decodes; which it does, and the
-    # codec once more when it is back, so that there are two of decoding.
+    # A tick passes between two readings. Three stretches of encoding: until the handshake, until
+    # the main round, and of its answers until the carrier says that it decodes; which it does, and
+    # the codec once more when it is back, so that there are two of decoding.
     assert (outcome.encode_seconds, outcome.decode_seconds) == (3.0, 2.0)
 
 

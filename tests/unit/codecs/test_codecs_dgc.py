@@ -254,7 +254,7 @@ def test_what_is_wrong_is_refused():
         momentum("topk", clip=0.0)
     with pytest.raises(ConfigError, match="warmup"):
         codec(warmup=[0.1, 2.0])
-    with pytest.raises(CompositionError, match="'momentum' needs 'rest'"):
+    with pytest.raises(CompositionError, match="'momentum' needs 'leaves a residual'"):
         momentum("all")
     mine = codec()
     ones = np.ones(3, np.float32)

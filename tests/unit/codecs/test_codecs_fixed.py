@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_the_error_is_half_a_step_for_each_worker(data):
     largest = max(float(np.abs(x).max()) for x in each)
     scaling = FixedScaling(kernels.get("cpu"), largest, workers)
     total = np.sum([scaling.quantize(x).astype(np.int64) for x in each], axis=0)
-    decoded = scaling.dequantise(total.astype(np.int32))
+    decoded = scaling.dequantize(total.astype(np.int32))
     step = Fraction(largest) / (INT32_MAX // workers)
     for i in range(size):
         exact = sum(Fraction(float(x[i])) for x in each)
@@ -75,8 +76,8 @@ def test_the_error_is_half_a_step_for_each_worker(data):
 def test_a_sum_beyond_float32_is_infinite():
     scaling = FixedScaling(kernels.get("cpu"), gradients.LARGEST, 2)
     one = scaling.quantize(np.array([gradients.LARGEST, -gradients.LARGEST], np.float32))
-    assert scaling.dequantise(one).tolist() == [gradients.LARGEST, -gradients.LARGEST]
-    assert scaling.dequantise(2 * one).tolist() == [np.inf, -np.inf]
+    assert scaling.dequantize(one).tolist() == [gradients.LARGEST, -gradients.LARGEST]
+    assert scaling.dequantize(2 * one).tolist() == [np.inf, -np.inf]
     assert not scaling.finite
 
 
@@ -84,7 +85,7 @@ def test_a_sum_beyond_float32_is_infinite():
 def test_what_is_said_to_be_finite_is(largest, workers):
     scaling = FixedScaling(kernels.get("cpu"), largest, workers)
     extremes = np.array([-INT32_MAX - 1, INT32_MAX], np.int32)
-    assert np.isfinite(scaling.dequantise(extremes)).all() or not scaling.finite
+    assert np.isfinite(scaling.dequantize(extremes)).all() or not scaling.finite
     assert scaling.finite or 1.001 * workers * largest > gradients.LARGEST
 
 
@@ -92,11 +93,20 @@ def test_all_zero_has_scale_zero():
     scaling = FixedScaling(kernels.get("cpu"), 0.0, 4)
     assert scaling.scale == 0
     assert scaling.quantize(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
-    assert scaling.dequantise(np.zeros(3, np.int32)).tolist() == [0, 0, 0]
+    assert scaling.dequantize(np.zeros(3, np.int32)).tolist() == [0, 0, 0]
 
 
 def test_bits_of_magnitudes_are_in_the_order_of_the_magnitudes():
-    # What the MAX aggregation of the opening round relies on.
+    # What the MAX aggregation of the handshake relies on.
     values = np.sort(np.abs(np.array(gradients.EXTREMES, np.float32)))
     bits = [kernels.get("cpu").absmax_nnz(values[i : i + 1])[0] for i in range(values.size)]
     assert bits == sorted(bits)
+
+
+@pytest.mark.parametrize("name", kernels.names())
+def test_a_sum_too_small_for_float32_keeps_its_sign(name):
+    """As IEEE 754 has it: only integers that add up to zero are +0.0."""
+    scaling = FixedScaling(kernels.get(name), 2.0**-140, 4)
+    tiny, zero = scaling.dequantize(np.array([-1, 0], np.int32)).tolist()
+    assert (tiny, math.copysign(1, tiny)) == (0, -1)
+    assert (zero, math.copysign(1, zero)) == (0, 1)

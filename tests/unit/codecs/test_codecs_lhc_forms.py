@@ -11,9 +11,9 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.capabilities import SAME_INDICES, Capabilities
 from innet.codecs.carriers.sketch_sizing import LhcSettings, _root, plan, sketch_layout
 from innet.codecs.carriers.support_size import SupportSize
+from innet.codecs.parts import SAME_INDICES, Capabilities
 from innet.codecs.selectors.topk import TopK
 from innet.core.errors import ConfigError
 from innet.core.reduce_op import ReduceOp

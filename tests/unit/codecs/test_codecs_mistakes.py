@@ -8,9 +8,18 @@ from support.lockstep import all_reduce
 
 import innet
 from innet.codecs import PARTS, build_codec
-from innet.codecs.capabilities import INT32, ONE_INTEGER, REST, ZEROS, Capabilities
 from innet.codecs.carriers.dense import Dense
-from innet.codecs.parts import Quantizer, Scaling, Selector, Total
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    LEAVES_RESIDUAL,
+    ONE_INTEGER_PER_ELEMENT,
+    Capabilities,
+    Quantizer,
+    Scaling,
+    Selector,
+    Total,
+)
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.registry import Registry
@@ -21,7 +30,7 @@ JOB = [np.arange(1, 31, dtype=np.float32)] * 2
 
 class First(Selector):
     name = "first"
-    capabilities = Capabilities(provides=frozenset({REST}))
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL}))
 
     def select(self, x):
         return np.arange(10, dtype=np.int32), x[:10]
@@ -125,13 +134,13 @@ class Rounded(Scaling):
     def quantize(self, values):
         return np.rint(values).astype(np.int32)
 
-    def dequantise(self, integers):
+    def dequantize(self, integers):
         return integers / 1
 
 
 class InDoubles(Quantizer):
     name = "in-doubles"
-    capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER, ZEROS}))
+    capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}))
 
     def announce(self, selection):
         del selection
@@ -220,7 +229,7 @@ class TestRegistered:
     def presets(self, monkeypatch):
         registry = Registry("codec", "innet.nobody")
         registry.register("dense", {**build_codec().spec})
-        monkeypatch.setattr("innet.codecs.compose.PRESETS", registry)
+        monkeypatch.setattr("innet.codecs.build.PRESETS", registry)
         return registry
 
     def test_a_part_that_is_no_class_of_its_kind(self, selectors):

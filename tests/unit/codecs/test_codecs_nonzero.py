@@ -66,9 +66,9 @@ def test_a_carrier_that_sends_zeros_gets_them():
 def test_feedback_is_told_of_all_that_was_selected(monkeypatch):
     told = []
     monkeypatch.setattr(
-        FixedScaling, "represented", lambda self, own: self.dequantise(own.integers)
+        FixedScaling, "represented", lambda self, own: self.dequantize(own.integers)
     )
-    monkeypatch.setattr(NoErrorFeedback, "amend", lambda _, values: told.append(values))
+    monkeypatch.setattr(NoErrorFeedback, "set_sent", lambda _, values: told.append(values))
     gradient = np.zeros(100, np.float32)
     gradient[[3, 50, 99]] = 1.5, -2.0, 0.25
     (outcome,) = all_reduce([build_codec("lhc")], [gradient])

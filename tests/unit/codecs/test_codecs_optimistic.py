@@ -64,8 +64,8 @@ def test_scales_end_at_the_safe_one() -> None:
     kernels = get("cpu")
     scaling = OptimisticScaling(kernels, 1.0, 6, 1)
     scales = [scaling.scale]
-    while scaling.optimistic:
-        following = scaling.safer()
+    while scaling.may_overflow:
+        following = scaling.after_overflow()
         assert isinstance(following, OptimisticScaling)
         scaling = following
         scales.append(scaling.scale)
@@ -73,10 +73,10 @@ def test_scales_end_at_the_safe_one() -> None:
     assert len(scales) == 4
     assert scales[-1] == FixedScaling(kernels, 1.0, 6).scale
     with pytest.raises(AssertionError, match="promises"):
-        FixedScaling(kernels, 1.0, 6).safer()
+        FixedScaling(kernels, 1.0, 6).after_overflow()
 
 
 @pytest.mark.parametrize("carrier", ["lhc", "packed"])
 def test_carriers_that_mix_integers_are_refused(carrier: str) -> None:
-    with pytest.raises(CompositionError, match="needs 'unmixed'"):
+    with pytest.raises(CompositionError, match="needs 'one value per word'"):
         build_codec({**SPEC, "carrier": carrier})

@@ -7,8 +7,14 @@ import pytest
 from support.lockstep import all_reduce
 
 from innet.codecs import build_codec
-from innet.codecs.capabilities import INT32, ONE_INTEGER, ZEROS, Capabilities
-from innet.codecs.parts import Quantizer, Scaling
+from innet.codecs.parts import (
+    INT32,
+    KEEPS_ZEROS,
+    ONE_INTEGER_PER_ELEMENT,
+    Capabilities,
+    Quantizer,
+    Scaling,
+)
 from innet.core.settings import Settings
 
 
@@ -18,13 +24,13 @@ class Eighths(Scaling):
     def quantize(self, values):
         return np.rint(values * np.float32(8)).astype(np.int32)
 
-    def dequantise(self, integers):
+    def dequantize(self, integers):
         return (integers / 8).astype(np.float32)
 
 
 class InEighths(Quantizer[Settings]):
     name = "in-eighths"
-    capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER, ZEROS}), rounds=(1, 1))
+    capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}))
 
     def announce(self, selection):
         del selection

@@ -120,7 +120,7 @@ def test_vectors_and_small_matrices_go_as_they_are():
     outcomes = all_reduce(
         codecs(3, shapes), job, watch=lambda each: rounds.append([s.words.size for s in each[0]])
     )
-    # The largest of P; P; the opening; and Q with what goes as it is.
+    # The largest of P; P; the handshake; and Q with what goes as it is.
     assert rounds == [[1], [80], [2 + 1], [60 + 131]]
     whole = np.r_[0:115, 1315:1331]
     np.testing.assert_allclose(outcomes[0].sum[whole], np.sum(job, axis=0)[whole], atol=1e-5)

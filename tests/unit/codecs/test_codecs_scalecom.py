@@ -43,11 +43,11 @@ def test_the_leaders_indices_travel_as_a_round_of_k_words():
     rounds = []
     job = job_of(np.random.default_rng(1), 3, 1000)
     all_reduce(workers("scalecom", 3), job, watch=rounds.append)
-    choice, opening, words = rounds
+    choice, handshake, words = rounds
     assert [own[0].operation for own in choice] == [ReduceOp.OR] * 3
     assert [own[0].words.size for own in choice] == [10] * 3  # counted, whoever leads
     assert [bool(own[0].words.any()) for own in choice] == [True, False, False]
-    assert [segment.operation for segment in opening[0]] == [ReduceOp.MAX]
+    assert [segment.operation for segment in handshake[0]] == [ReduceOp.MAX]
     assert [(each.operation, each.words.size) for each in words[0]] == [(ReduceOp.SUM, 10)]
 
 
@@ -233,7 +233,7 @@ def test_a_filtered_exchange_that_is_given_up_keeps_everything():
         next(codec.exchange(np.ones(5, np.float32), 1))
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])  # of the choice, the opening, the sums
+@pytest.mark.parametrize("rounds", [1, 2, 3])  # of the choice, the handshake, the sums
 def test_a_filtered_exchange_keeps_everything_wherever_it_ends(rounds):
     codecs = workers({**scalecom(rate=2), "error_feedback": {"name": "lowpass", "beta": 0.5}}, 2)
     x = np.array([1, -3, 2, 4], np.float32)
@@ -274,8 +274,8 @@ def test_a_filter_takes_what_did_not_count_for_not_sent():
     indices, values = chosen.value.value
     assert indices.tolist() == [0, 1, 2]
     assert values.tolist() == [6, -8, 10]
-    error_feedback.amend(values - np.float32(0.25))
-    error_feedback.settle(np.array([0, 2], np.int32))
+    error_feedback.set_sent(values - np.float32(0.25))
+    error_feedback.commit(np.array([0, 2], np.int32))
     new = memory + beta * gradient
     new[[0, 2]] = (1 - beta) * memory[[0, 2]] + beta * np.float32(0.25)
     assert error_feedback.residual.tobytes() == new.tobytes()

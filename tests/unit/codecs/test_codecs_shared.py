@@ -8,8 +8,7 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet import codecs
 from innet.codecs import build_codec
-from innet.codecs.capabilities import REST, SAME_INDICES, Capabilities
-from innet.codecs.parts import Selector
+from innet.codecs.parts import LEAVES_RESIDUAL, SAME_INDICES, Capabilities, Selector
 from innet.core.reduce_op import ReduceOp
 from innet.core.settings import Settings
 
@@ -18,7 +17,7 @@ class EverySeventh(Selector[Settings]):
     """The coordinates 0, 7, 14, ..., whatever the gradient."""
 
     name = "seventh"
-    capabilities = Capabilities(provides=frozenset({SAME_INDICES, REST}))
+    capabilities = Capabilities(provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL}))
 
     def select(self, x):
         indices = np.arange(0, x.size, 7, dtype=np.int32)

@@ -8,21 +8,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from innet import kernels as kernel_sets
-from innet.codecs import capabilities
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
 from innet.codecs.layers import ModelLayers, as_shapes
-from innet.codecs.parts import Carrier, Clock, Context, ErrorFeedback, Part, Quantizer, Selector
+from innet.codecs.parts import (
+    Carrier,
+    Clock,
+    Context,
+    ErrorFeedback,
+    Part,
+    Quantizer,
+    Selector,
+    check_composition,
+)
 from innet.codecs.presets import BUILT_IN, PARTS, PRESETS
 from innet.core.errors import ConfigError
 from innet.core.registry import split_name
-from innet.core.settings import Settings, validate
+from innet.core.settings import RENAMED_KEYS, Settings, validate
 
 CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
 _DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
-_RENAMED = {"quantiser": "quantizer", "feedback": "error_feedback"}
 _BASES: Mapping[str, type[Part[Any]]] = {
     each.kind: each for each in (Selector, Quantizer, Carrier, ErrorFeedback)
 }
@@ -65,7 +72,7 @@ def build_codec(
     """
     seed = check_seed(seed)
     spec = parsed(spec)
-    normal = normalise(spec)
+    normal = normalize(spec)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
     settings = settings_of(normal)
@@ -73,7 +80,7 @@ def build_codec(
         kind: _class(kind, chosen["name"])(settings[kind], context)
         for kind, chosen in normal.items()
     }
-    capabilities.check(
+    check_composition(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
     named = spec.get("preset")
@@ -106,7 +113,7 @@ def _preset_description(
     return f"{name}({', '.join(changed)})" if changed else name
 
 
-def normalise(spec: CodecSpec) -> Normal:
+def normalize(spec: CodecSpec) -> Normal:
     """The four parts with name and parameters, whatever form the description has.
 
     Raises:
@@ -121,8 +128,10 @@ def normalise(spec: CodecSpec) -> Normal:
         )
     known = ["preset", *PARTS]
     for key in spec:
-        if key in _RENAMED:
-            raise ConfigError(f"codec: {key!r} is called {_RENAMED[key]!r}; write that instead.")
+        if key in RENAMED_KEYS:
+            raise ConfigError(
+                f"codec: {key!r} is called {RENAMED_KEYS[key]!r}; write that instead."
+            )
         if key not in known:
             close = difflib.get_close_matches(str(key), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -1,22 +1,61 @@
-"""``innet codecs``: presets, what they can do, parts and their parameters."""
+"""``innet codecs``: one line for each codec, or all that is known of one of them."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
-from innet.cli.options import JsonOption
+from innet.cli.options import JsonOption, codec_names, completing
 from innet.cli.output import out, say_json
+from innet.core.errors import UnknownNameError
+
+# What a worker sends of its gradient, in 34 characters. The papers are in innet.experiments.
+_ABOUT: Mapping[str, str] = {
+    "adacomp": "the local maxima in bins",
+    "dense": "every element, in fixed point",
+    "dgc": "the largest, by a sampled bound",
+    "exact": "every element, without any loss",
+    "gs-sgd": "the largest of the sketched sum",
+    "gtopk": "the largest, then of their sum",
+    "lhc": "all but zeros, in a sketch",
+    "powersgd": "two thin matrices for each layer",
+    "qsgd": "every element, in few levels",
+    "scalecom": "what one worker chooses for all",
+    "sidco-e": "the largest: fitted exponential",
+    "sidco-gp": "the largest: fitted gamma, Pareto",
+    "sidco-p": "the largest: fitted Pareto",
+    "sketched-sgd": "as gs-sgd, with momentum",
+    "thc": "all, rotated, in a table's levels",
+    "threshold": "what reaches a threshold",
+    "topk": "the largest 1 %",
+}
 
 
-def codecs(as_json: JsonOption = False) -> None:
-    """List the codecs, and the parts of which others can be made."""
+def codecs(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show the parts, parameters and bounds of this one.",
+            autocompletion=completing(codec_names),
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the codecs: what each sends of a gradient, and the paper that it is from."""
+    from innet.codecs import PRESETS
+
+    if name is not None and name not in PRESETS:
+        raise UnknownNameError("codec", name, PRESETS)
     if as_json:
-        say_json(catalogue())
+        say_json(catalogue() if name is None else _preset(name))
+    elif name is None:
+        _list()
     else:
-        for table in tables():
-            out.print(table)
+        _show(name)
 
 
 def catalogue() -> dict[str, Any]:
@@ -32,41 +71,62 @@ def catalogue() -> dict[str, Any]:
     }
 
 
-def tables() -> list[Table]:
-    """The same, for people."""
-    from innet.codecs import PARTS, PRESETS, build_codec
+def _list() -> None:
+    from innet.codecs import PARTS, PRESETS
 
-    presets = Table(title="codecs (--codec NAME)", box=None, title_justify="left")
-    for column in ("codec", "parts", "rounds", "index", "overflow bound", "lossless carriage"):
-        presets.add_column(column)
+    table = Table(box=None)
+    for column in ("codec", "what a worker sends", "paper"):
+        table.add_column(column, no_wrap=column == "codec")
     for name in PRESETS:
-        codec = build_codec(name)
-        able = codec.capabilities()
-        fewest, most = able["rounds"]
-        presets.add_row(
-            name,
-            codec.describe(),
-            str(fewest) if fewest == most else f"{fewest} to {most}",
-            able["index"] or "none",
-            able["overflow_bound"] or "",
-            "yes" if able["lossless"] else "no",
-        )
+        table.add_row(name, _ABOUT.get(name, _preset(name)["description"]), _paper(name))
+    out.print(table)
+    out.print("\nParts of which others can be made (--set PART.name=NAME):")
+    for kind, registry in PARTS.items():
+        out.print(f"  {kind}: {', '.join(registry)}", highlight=False, soft_wrap=True)
+    out.print("Parameters and bounds: innet codecs NAME; formulas: docs/codecs.md", highlight=False)
+
+
+def _show(name: str) -> None:
+    from innet.codecs import PARTS
+
+    known = _preset(name)
+    fewest, most = known["rounds"]
+    facts = {
+        "sends": _ABOUT.get(name, ""),
+        "paper": _paper(name),
+        "rounds": str(fewest) if fewest == most else f"{fewest} to {most}",
+        "index": known["index"] or "none",
+        "largest integer of N workers": known["overflow_bound"] or "",
+        "lossless carriage": "yes" if known["lossless"] else "no",
+    }
+    table = Table(box=None, show_header=False, title=name, title_justify="left")
+    for what, text in facts.items():
+        if text:
+            table.add_row(what, text)
+    out.print(table)
     parts = Table(
-        title="\nparts (--set PART.name=NAME, --set PART.PARAMETER=VALUE)",
-        caption="None: the part decides; docs/codecs.md says how.",
+        caption="None: the part decides; docs/codecs.md says how. Change one by --codec "
+        f"{name}:PARAMETER=VALUE or --set PART.PARAMETER=VALUE.",
         box=None,
-        title_justify="left",
         caption_justify="left",
     )
     for column in ("part", "name", "parameter", "default"):
         parts.add_column(column)
-    for kind, registry in PARTS.items():
-        for name in registry:
-            parameters = _parameters(registry.get(name)) or {"": ""}
-            for parameter, default in parameters.items():
-                parts.add_row(kind, name, parameter, str(default))
-                kind, name = "", ""  # noqa: PLW2901 - said once for all parameters of a part
-    return [presets, parts]
+    for kind, chosen in known["spec"].items():
+        parameters = _parameters(PARTS[kind].get(chosen["name"])) or {"": ""}
+        first = (kind, chosen["name"])
+        for parameter, default in parameters.items():
+            parts.add_row(*first, parameter, str(chosen.get(parameter, default)))
+            first = ("", "")  # said once for all parameters of a part
+    out.print(parts)
+
+
+def _paper(name: str) -> str:
+    """Authors, venue and year; "" where a codec is from no paper."""
+    from innet.experiments.papers import papers
+
+    found = papers().get(name)
+    return "" if found is None else re.sub(r", arXiv [\d.]+| \(.*\)", "", found.paper)
 
 
 def _preset(name: str) -> dict[str, Any]:

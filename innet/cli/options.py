@@ -64,7 +64,8 @@ _LARGEST_SHOWN = 10_000  # ranges that end above are not shown
 # What may follow an option, for the shell's completion.
 
 
-def _codecs() -> list[str]:
+def codec_names() -> list[str]:
+    """Names of codecs."""
     from innet.codecs.presets import PRESETS
 
     return PRESETS.names()
@@ -104,8 +105,8 @@ def compiled_programs() -> list[str]:
 
 
 _COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {
-    "codec": _codecs,
-    "codecs": _codecs,
+    "codec": codec_names,
+    "codecs": codec_names,
     "framework": _frameworks,
     "model": models,
     "program": programs,

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from innet import programs
 from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 from innet.core.errors import InputError, ProgramError, UnknownNameError
+
+if TYPE_CHECKING:
+    from innet.tofino import Estimate
+
+_PAPERS = {
+    "harvest": "Sapio et al., NSDI 2021",
+    "hashed": "Lao et al., NSDI 2021",
+    "slots": "Sapio et al., NSDI 2021",
+    "tree": "Sapio et al., NSDI 2021",
+}
 
 app = typer.Typer(
     help="P4 programs: list, compile, export, check.",
@@ -32,15 +42,14 @@ def list_programs(as_json: JsonOption = False) -> None:
     if as_json:
         say_json({name: _describe(entry) for name, entry in entries.items()})
         return
-    table = Table(box=None)
-    for column in ("program", "values", "slots", "workers", "p4c", "what it does"):
-        table.add_column(column, no_wrap=column != "what it does")
-    for name, entry in entries.items():
-        size = entry.dimensions()
-        table.add_row(
-            name, str(size.values), str(size.slots), str(size.workers), entry.p4c, entry.description
-        )
-    out.print(table)
+    by_program = sorted(entries.values(), key=_program_of)
+    for program, variants in itertools.groupby(by_program, _program_of):
+        found = sorted(variants, key=lambda entry: entry.dimensions().values)
+        size = found[0].dimensions()
+        paper = f"; {_PAPERS[program]}" if program in _PAPERS else ""
+        names = ", ".join(entry.name for entry in found)
+        _line(f"{program}: {found[0].description}{paper}")
+        _line(f"  {names}: {size.slots} slots, {size.workers} workers")
     out.print(f"sources: {programs.p4_directory()}", highlight=False, soft_wrap=True)
 
 
@@ -97,6 +106,14 @@ def compile_program(
     out.print(str(path), highlight=False, soft_wrap=True)
 
 
+def _program_of(entry: programs.CompiledProgram) -> str:
+    return entry.program
+
+
+def _line(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _pass_on(text: str) -> None:
     """What p4c says of a program, as p4c prints it."""
     err.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -117,7 +134,6 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Estimate whether a program fits one pipe of a Tofino 1; exit code 1 if not."""
-    from innet.cli import p4_check
     from innet.tofino import estimate
     from innet.tools.files import open_document
 
@@ -129,9 +145,37 @@ def check(
     if as_json:
         say_json(found.document())
     else:
-        p4_check.show(found, stages=stages)
+        _show(found, stages=stages)
     if not found.fits:
         raise typer.Exit(1)
+
+
+def _show(estimate: Estimate, *, stages: bool) -> None:
+    """Amounts, reasons and the verdict; on request the stages."""
+    from rich.table import Table
+
+    from innet.tofino import Severity
+
+    colors = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
+    table = Table(box=None)
+    for column in ("of one Tofino 1 pipe", "used", "available", ""):
+        table.add_column(column, no_wrap=True, justify="right" if column == "used" else "left")
+    for usage in estimate.usages:
+        limit = "" if usage.available is None else str(usage.available)
+        table.add_row(usage.resource, str(usage.used), limit, "" if usage.fits else "[red]exceeded")
+    out.print(table)
+    for finding in estimate.findings:
+        out.print(f"[{colors[finding.severity]}]{finding.severity.value}[/]: ", end="")
+        _line(f"{finding.resource}: {finding.text}.")
+        if finding.remedy:
+            _line(f"  To change: {finding.remedy}.")
+        if finding.where:
+            _line(f"  At {finding.where}")
+    if stages:
+        for number, names in enumerate(estimate.layout):
+            _line(f"stage {number}: {', '.join(names)}")
+    verdict = "fits" if estimate.fits else "does not fit"
+    _line(f"{estimate.program} {verdict}, by this estimate (which is not the vendor's compiler).")
 
 
 def _definitions(texts: list[str]) -> dict[str, int]:

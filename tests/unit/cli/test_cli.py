@@ -160,7 +160,14 @@ def test_codecs():
     assert {"dense", "lhc", "topk"} <= set(listed["codecs"])
     shown = innet("codecs").stdout
     assert "lhc" in shown
+    assert "NSDI 2024" in shown
+    assert "selector: adacomp, all," in shown
+    shown = innet("codecs", "topk").stdout
     assert "None: the part decides" in shown
+    assert "cells_per_item" in shown
+    assert json.loads(innet("codecs", "topk", "--json").stdout)["index"]
+    with pytest.raises(InnetError, match=r"unknown codec 'topc'.*'topk'"):
+        innet("codecs", "topc")
 
 
 def test_p4_list_and_export(tmp_path):

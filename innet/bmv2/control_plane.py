@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from innet.bmv2.thrift_client import EXACT, LPM, RANGE, TERNARY, VALID, ThriftClient
 from innet.core.errors import ControlError, StalledError
 from innet.switch import ir
-from innet.switch.control.control_plane import ControlPlane, Queues
+from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.frontend.loader import load_program
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
@@ -411,7 +411,9 @@ class ThriftControlPlane(ControlPlane):
 
     # ── The switch as a whole ──
 
-    def _set_queue(self, what: Queues, value: int, port: int | None, priority: int | None) -> None:
+    def _set_queue(
+        self, what: QueueSetting, value: int, port: int | None, priority: int | None
+    ) -> None:
         if port is None:
             refused = self._call(f"set_all_egress_queue_{what}s", value)
         elif priority is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from innet.core.errors import ControlError
 from innet.core.packets import MAX_PORT
 from innet.switch import ir
-from innet.switch.control.control_plane import ControlPlane, Queues
+from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
@@ -247,7 +247,9 @@ class BuiltinControlPlane(ControlPlane):
 
     # ── The switch as a whole ──
 
-    def _set_queue(self, what: Queues, value: int, port: int | None, priority: int | None) -> None:
+    def _set_queue(
+        self, what: QueueSetting, value: int, port: int | None, priority: int | None
+    ) -> None:
         """Accepted and without effect: nothing here waits in a queue."""
 
     def get_time_elapsed(self) -> int:

@@ -170,15 +170,18 @@ _CONVERTERS: dict[str, Convert] = {
 def _register(
     name: str, usage: str, description: str | None, handler: Callable[..., str | None]
 ) -> None:
+    """Add a command to ``COMMANDS``; what its usage says is what ``Command.run`` checks."""
     words = usage.replace("[", " [ ").replace("]", " ] ").split()
     names = [word for word in words if word not in ("[", "]", "...")]
+    # At least: what stands outside brackets. The handler itself looks for =>.
     depth = least = 0
     for word in words:
         depth += (word == "[") - (word == "]")
         least += not depth and word not in ("]", "...", "=>")
+    # What there may be many of, and all that follows, is one list.
     many = words.index("...") if "..." in words else None
     fixed = names if many is None else [each for each in words[: many - 1] if each not in "[]"]
-    mixed = "=>" in names or "|" in names  # the handler itself takes the list apart
+    mixed = "=>" in names or "|" in names  # the list has several parts, which the handler converts
     COMMANDS[name] = Command(
         name,
         usage,

@@ -41,7 +41,7 @@ from innet.switch.state.replication import (
 )
 from innet.switch.state.tables import Reference, Target, is_ordered
 
-Queues = Literal["depth", "rate"]
+QueueSetting = Literal["depth", "rate"]
 
 
 class Entry(Protocol):
@@ -660,7 +660,7 @@ class ControlPlane(ABC):
     def _set_toeplitz_key(self, calculation: int, key: bytes) -> None: ...
     @abstractmethod
     def _set_queue(
-        self, what: Queues, value: int, port: int | None, priority: int | None
+        self, what: QueueSetting, value: int, port: int | None, priority: int | None
     ) -> None: ...
 
 

@@ -168,6 +168,31 @@ def test_the_switch_itself():
         switch.command("reset_state")
 
 
+def test_every_command_is_described():
+    switch = switch_of("switch_tables")
+    listed = switch.command("help").splitlines()
+    assert [line.split()[0] for line in listed] == list(COMMANDS)
+    for name, known in COMMANDS.items():
+        usage, sentence = switch.command(f"help {name}").splitlines()
+        assert usage == f"{name} {known.usage}".rstrip()
+        assert sentence.strip().endswith("."), name
+    with pytest.raises(ControlError, match="Did you mean 'table_add'"):
+        switch.command("help table_ad")
+    with pytest.raises(ControlError, match="all ports are there"):
+        switch.command("help port_add")
+
+
+def test_what_a_command_needs_is_what_its_usage_says():
+    needs = {name: (each.least, each.most) for name, each in COMMANDS.items()}
+    assert needs["table_add"] == needs["table_modify"] == (3, None)
+    assert needs["table_dump_entry_from_key"] == needs["mc_node_update"] == (2, None)
+    assert needs["mc_node_create"] == (1, None)
+    assert needs["register_read"] == (1, 2)
+    assert needs["set_queue_rate"] == (1, 3)
+    assert needs["table_dump_member"] == (2, 2)
+    assert needs["show_tables"] == (0, 0)
+
+
 def test_mirror_sessions_are_shown():
     switch = switch_of("switch_state")
     assert switch.command("mirroring_get 5") == "port 1, multicast group None"

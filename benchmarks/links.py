@@ -26,7 +26,7 @@ from benchmarks.ranks import GLOO, Ranks, rows
 from benchmarks.service_cases import CASES, Case
 from benchmarks.star import Star
 from innet.core.errors import InnetError
-from innet.experiments.plots import log_scale, new_figure, plain, save, style
+from innet.experiments.plots import hide_frame, log_scale, new_figure, save, style
 
 # The bitmap that is the faster index at loopback is more bytes than a filter.
 WAYS = {name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None}
@@ -42,7 +42,7 @@ def _draw(found: dict[float, list[Row]], path: str) -> None:
         axes.plot(list(found), times, marker="osv^DPX*h"[place], label=name, **style(place))
     for which in ("x", "y"):
         log_scale(axes, which)
-    plain(axes)
+    hide_frame(axes)
     axes.set(xlabel="each link, Mbit/s", ylabel="time of an all-reduce, ms")
     figure.legend(loc="outside lower center", ncols=2, handlelength=3)
     save(figure, path)

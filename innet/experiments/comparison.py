@@ -19,6 +19,7 @@ from innet.core.files import atomic_write
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.tables import several, training_notes
 from innet.experiments.training import (
     MakeAllReducer,
     Method,
@@ -67,18 +68,19 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
 
 def run(
     settings: TrainSettings,
-    out_dir: str | Path,
+    out_dir: str | Path | None,
     *,
     created: datetime,
     watch: Watcher | None = None,
     draw: Draw | None = None,
     make: MakeAllReducer | None = None,
 ) -> Result:
-    """Trains once for each way and seed, and writes record and plot into ``out_dir``.
+    """Train once for each method and seed, and write record and plot into ``out_dir``.
 
     Args:
         settings: see ``TrainSettings``.
-        out_dir: made where it is missing; files of an earlier training are replaced.
+        out_dir: made where it is missing; files of an earlier training are replaced. None writes
+            nothing.
         created: the time to put into the record, with a time zone.
         watch: called for each step and each preparation.
         draw: see ``outputs.saved``.
@@ -100,13 +102,17 @@ def run(
     settings = with_recipe(settings, model)
     data = data_of(model, settings.evaluate)
     per_epoch = iterations_per_epoch(settings, data)
-    folder = folder_for(out_dir, (RECORD, PLOT))
+    folder = None if out_dir is None else folder_for(out_dir, (RECORD, PLOT))
     runs: list[Run] = []
-    about = {"title": model.title, "iterations_per_epoch": per_epoch}
+    about = {"title": model.title, "iterations_per_epoch": per_epoch, "chance": model.chance}
 
     def kept() -> Result:
         record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
-        return saved(record, folder / RECORD, folder / PLOT, draw)
+        notes = training_notes(record)
+        if folder is None:
+            return Result(record, None, None, notes)
+        result = saved(record, folder / RECORD, folder / PLOT, draw)
+        return replace(result, notes=(*result.notes, *notes))
 
     try:
         with one_thread():
@@ -117,12 +123,12 @@ def run(
                 for method in compared:
                     runs.append(_named(method, trial))  # noqa: PERF401 - kept where a later one fails
     except DivergedError as error:
-        if not runs:
+        if not runs or folder is None:
             raise
         path = kept().record_path
         raise DivergedError(f"{error} What was trained before it is in {path}.") from None
     except (KeyboardInterrupt, Exception) as stop:  # a codec of somebody's own may raise anything
-        if runs:
+        if runs and folder is not None:
             stop.add_note(f"What was trained before is in {kept().record_path}.")
         raise
     return kept()
@@ -224,6 +230,7 @@ class Store:
         self.folder = folder
         self._watch = watch
         self._loaded: dict[str, tuple[Model, Data]] = {}
+        self._told = 0  # runs that the watcher was told of
 
     def run(
         self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
@@ -252,7 +259,7 @@ class Store:
             raise DivergedError(failure.read_text(encoding="utf-8").strip())
         if path is not None:
             folder_for(path.parent, (path.name,))
-        watch = self._named(model)
+        watch = self._named(model, settings.workers)
         trial = make_trial(settings, model=model, data=data, seed=seed, watch=watch)
         if steps is not None:
             few = min(steps, trial.schedule.iterations)
@@ -276,14 +283,17 @@ class Store:
             record.save(path)
         return record
 
-    def _named(self, model: Model) -> Watcher | None:
-        """The watcher, told of the model too: it must not take one's run for another's."""
+    def _named(self, model: Model, workers: int) -> Watcher | None:
+        """The watcher, told of model and workers too: it must not take one run for another."""
         watch = self._watch
         if watch is None:
             return None
 
+        self._told += 1
+        number, about = self._told, f"{model.name}, {several(workers, 'worker')}"
+
         def tell(event: Progress) -> None:
-            run, title = f"{model.name}-{event.run}", f"{model.name}, {event.title}"
+            run, title = f"{number}-{event.run}", f"{about}, {event.title}"
             watch(event.model_copy(update={"run": run, "title": title}))
 
         return tell

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
@@ -40,12 +39,7 @@ class DemoResult(Result):
 
 def methods(settings: DemoSettings) -> list[Method]:
     """The three runs."""
-    sparse: dict[str, Any] = {
-        "selector": {"name": "topk", "ratio": settings.ratio},
-        "quantizer": "fixed",
-        "carrier": "lhc",
-        "error_feedback": "residual",
-    }
+    sparse = {"preset": "topk", "selector": {"ratio": settings.ratio}}
     return [
         Method("plain", "plain float32", None),
         Method("dense", "dense", "dense"),

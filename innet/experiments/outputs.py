@@ -21,10 +21,10 @@ Draw = Callable[[TrainingRecord, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an experiment made. ``notes`` are remarks for the person who started it."""
+    """What an experiment made, and remarks for the person who started it."""
 
     record: TrainingRecord
-    record_path: Path
+    record_path: Path | None
     plot_path: Path | None
     notes: tuple[str, ...]
 

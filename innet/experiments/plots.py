@@ -1,4 +1,7 @@
-"""What all pictures share: matplotlib when it is needed, colors, and numbers at axes."""
+"""Pictures of records and of topologies. matplotlib is imported when something is drawn.
+
+First what all pictures share: styles of lines, and numbers at axes.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,22 @@ import os
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, count
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from innet.core.errors import InputError, MissingToolError
 from innet.core.files import atomic_write
 from innet.experiments import tables
-from innet.experiments.tables import Method, methods_of, title
+from innet.experiments.tables import MethodRuns, methods_of
 from innet.records import (
     Finding,
     Measurement,
     Metric,
     ReproductionRecord,
-    Run,
     ThroughputRecord,
     TrainingRecord,
 )
@@ -37,16 +40,23 @@ if TYPE_CHECKING:
 
     from innet.topology import Plan, SharedPlan
 
-# Okabe and Ito's palette: told apart with any common color blindness. Lines differ in their
-# dashes too, for print in grey. The run without packets is a broad pale band below the others,
-# which are meant to hide it.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-DASHES = ("dashed", "solid", "dashdot", "dotted")
-BAND = "#BBBBBB"
+# Okabe and Ito's palette, but for its yellow: told apart with any common color blindness. Lines
+# differ in their dashes too, for print in gray.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
+DASHES = ("solid", "dashed", "dotted", "dashdot")
+# A codec has the same color and dashes in every picture: its place here, in these two.
+_CODECS = (
+    *("dense", "topk", "lhc", "scalecom", "adacomp", "dgc", "gtopk"),
+    *("qsgd", "sidco-e", "block", "sketched-sgd", "gs-sgd", "powersgd", "exact"),
+    *("threshold", "sidco-gp", "sidco-p"),
+)
+# The run without packets is a broad pale band below the others, which are meant to hide it.
+BAND: dict[str, Any] = {"color": "#BBBBBB", "linewidth": 6, "solid_capstyle": "round"}
 SMOOTH = 11  # iterations over which the loss, noisy from batch to batch, is averaged
 _DPI = 150
 _FORMATS = ("png", "pdf", "svg")
 _NARROW, _WIDE, _FEW = 0.6, 2.0, 4  # decades; intervals of a narrow axis
+_LETTER, _LINE = 4.0, 9.0  # of a name in a panel, in points: a letter's width, a line's height
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -100,10 +110,25 @@ def save(figure: Figure, path: str | Path) -> None:
 
 def style(place: int) -> dict[str, Any]:
     """Color and dashes of the ``place``-th line, keyword arguments of matplotlib's plot."""
-    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place % len(DASHES)]}
+    turn = place // len(COLORS)
+    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[turn % len(DASHES)]}
 
 
-def plain(axes: Axes) -> None:
+def codec_styles(codecs: Sequence[str]) -> list[dict[str, Any]]:
+    """A style for each codec of one picture: that of its name, or the next one if it is taken."""
+    places: list[int] = []
+    for name in codecs:
+        known = [each for each in _CODECS if name.startswith(each)] or [
+            each for each in _CODECS if each in name
+        ]
+        place = _CODECS.index(max(known, key=len)) if known else len(_CODECS)
+        while place in places:
+            place = (place + 1) % (len(COLORS) * len(DASHES))
+        places.append(place)
+    return [style(place) for place in places]
+
+
+def hide_frame(axes: Axes) -> None:
     """No frame at the top and at the right."""
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -151,31 +176,52 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 
 # ----------------------------------------------------------------------------
-# The demonstration's picture: what was learned, and what it cost, from the record alone.
+# Trainings: the picture of the demonstration, and that of ``innet train``.
 
-_STEPS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
+_MANY = 6  # curves that one panel can show at most; more have a panel each
+_PANELS = 4  # of those, beside each other
+_PARTS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
+_CLOSE = {"share": 0.01, "number": 0.05}  # scores that make no difference; of the number, a share
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """How a run is drawn, everywhere in the picture."""
+class _Curve:
+    """A method, and how it is drawn in all panels."""
 
-    run: Run
-    style: dict[str, Any]  # keyword arguments of matplotlib's plot
-    bytes_sent: list[int]  # by one worker, up to and with each step
+    method: MethodRuns
+    look: dict[str, Any]  # keyword arguments of matplotlib's plot
+    failure: str  # as ``MethodRuns.failure``
 
     @property
     def measured(self) -> bool:
-        """Whether its bytes were sent; otherwise they are what sending would have taken."""
-        return self.run.summed_by_network
+        return self.method.measured
+
+    @property
+    def label(self) -> str:
+        return f"{self.method.title} ({self.failure})" if self.failure else self.method.title
+
+    def scores(self) -> tuple[list[float], list[float], list[list[float]]]:
+        """Where it was evaluated: iterations, bytes sent until then, and each seed's scores."""
+        factor = self.method.metric.factor
+        seeds = [
+            [
+                (step.iteration, sent, factor * step.score)
+                for step, sent in zip(run.steps, accumulate(sizes), strict=True)
+                if step.score is not None
+            ]
+            for run in self.method.runs
+            for sizes in [[step.bytes_sent for step in run.steps]]
+        ]
+        columns = list(zip(*seeds, strict=True))
+        return (
+            [float(column[0][0]) for column in columns],
+            [statistics.fmean(sent for _, sent, _ in column) for column in columns],
+            [[score for _, _, score in seed] for seed in seeds],
+        )
 
 
 def draw_demo(record: TrainingRecord, path: str | Path) -> None:
-    """Draws accuracy and loss over iterations and over bytes, and bytes and times as bars.
-
-    Args:
-        record: of a demonstration.
-        path: the PNG file to write.
+    """Draw accuracy and loss over iterations and over bytes, and bytes and times as bars.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -190,178 +236,33 @@ def demo_figure(record: TrainingRecord) -> Figure:
     Raises:
         MissingToolError: matplotlib is not installed.
     """
-    lines = _lines(record)
+    curves = _curves(record)
+    sent = [curve for curve in curves if curve.measured]
     figure = new_figure(13, 7)
-    (accuracy, accuracy_bytes, volume), (loss, loss_bytes, speed) = figure.subplots(
+    (score, score_bytes, volume), (loss, loss_bytes, times) = figure.subplots(
         2, 3, width_ratios=(5, 5, 4)
     )
-    for axes, by_bytes in ((accuracy, False), (accuracy_bytes, True)):
-        _draw_accuracy(axes, lines, by_bytes)
-    for axes, by_bytes in ((loss, False), (loss_bytes, True)):
-        _draw_loss(axes, lines, by_bytes)
-    _draw_volume(volume, lines)
-    _draw_times(speed, [line for line in lines if line.measured])
-    figure.suptitle(_title(record), fontsize=13)
+    _draw_scores(score, curves, by_bytes=False)
+    _draw_scores(score_bytes, sent, by_bytes=True)
+    _draw_losses(loss, curves, by_bytes=False)
+    _draw_losses(loss_bytes, sent, by_bytes=True)
+    _draw_volume(volume, sent)
+    _draw_times(times, sent)
+    runs = [run for curve in sent for run in curve.method.runs]
+    exact, steps = (sum(run.exact_steps for run in runs), sum(len(run.steps) for run in runs))
+    workers = record.settings.get("workers")
+    _head(
+        figure,
+        f"{tables.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
+        f"digits; the switch sums {'its' if workers == 1 else 'their'} gradients "
+        f"({exact:,} of {steps:,} integer sums exact)",
+        curves,
+    )
     return figure
 
 
-def _title(record: TrainingRecord) -> str:
-    networked = [run for run in record.runs if run.summed_by_network]
-    exact = sum(run.exact_steps for run in networked)
-    steps = sum(len(run.steps) for run in networked)
-    workers = record.settings.get("workers")
-    return (
-        f"{tables.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
-        f"digits; the switch sums {'its' if workers == 1 else 'their'} gradients "
-        f"({exact:,} of {steps:,} integer sums exact)"
-    )
-
-
-def _lines(record: TrainingRecord) -> list[_Line]:
-    """The runs with their style. A run without packets is shown as if it sent dense float32."""
-    dense = next((run for run in record.runs if run.summed_by_network), None)
-    result, drawn = [], 0
-    for run in record.runs:
-        sent = [step.bytes_sent for step in run.steps]
-        look = style(drawn)
-        if run.summed_by_network:
-            drawn += 1
-        else:
-            look = {"color": BAND, "linewidth": 6, "solid_capstyle": "round"}
-            if dense is not None:
-                sent = [dense.steps[0].bytes_dense] * len(run.steps)
-        result.append(_Line(run, look, list(accumulate(sent))))
-    return result
-
-
-def _draw_accuracy(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
-    for line in lines:
-        known = [
-            (sent if by_bytes else step.iteration, step.score * 100)
-            for step, sent in zip(line.run.steps, line.bytes_sent, strict=True)
-            if step.score is not None
-        ]
-        lone = len(known) == 1  # of a broad line, a single point shows nothing but its marker
-        axes.plot(
-            [place for place, _ in known],
-            [percent for _, percent in known],
-            **line.style,
-            marker="o" if line.measured or lone else "",
-            markersize=3 if line.measured else 7,
-        )
-        if by_bytes and line.measured and known:
-            axes.annotate(
-                line.run.title,
-                known[0],
-                xytext=(8, -2),
-                textcoords="offset points",
-                color=line.style["color"],
-                va="center",
-            )
-    axes.margins(y=0.1)
-    axes.set_ylabel("accuracy on the test set, %")
-    if not by_bytes:
-        axes.legend(axes.lines, [_label(line) for line in lines], frameon=False)
-    _finish(axes, lines, by_bytes)
-
-
-def _draw_loss(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
-    for line in lines:
-        losses = smooth([step.loss for step in line.run.steps])
-        places = line.bytes_sent if by_bytes else range(1, len(losses) + 1)
-        axes.plot(places, losses, **line.style)
-        if by_bytes and line.measured:
-            axes.annotate(
-                line.run.title,
-                (places[-1], losses[-1]),
-                xytext=(-14, -4),
-                textcoords="offset points",
-                color=line.style["color"],
-                ha="right",
-                va="center",
-            )
-    axes.margins(y=0.1)
-    log_scale(axes)
-    axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
-    if not by_bytes:
-        axes.legend(axes.lines, [line.run.title for line in lines], frameon=False)
-    _finish(axes, lines, by_bytes)
-
-
-def _finish(axes: Axes, lines: Sequence[_Line], by_bytes: bool) -> None:
-    plain(axes)
-    axes.grid(alpha=0.3)
-    if not by_bytes:
-        axes.set_xlabel("iteration")
-        axes.locator_params(axis="x", integer=True)
-        return
-    axes.set_xlabel("bytes sent by each worker")
-    if any(line.bytes_sent[-1] for line in lines):
-        log_scale(axes, "x", bytes_tick)
-    if not all(line.measured for line in lines):
-        axes.set_title("grey: float32, as if sent densely in packets", fontsize=9)
-
-
-def _draw_volume(axes: Axes, lines: Sequence[_Line]) -> None:
-    totals = [line.bytes_sent[-1] for line in lines]
-    bars = axes.barh(range(len(lines)), totals, color=[line.style["color"] for line in lines])
-    for bar, line in zip(bars, lines, strict=True):
-        if not line.measured:  # hatched: this bar is a comparison, nothing was sent
-            bar.set(fill=False, hatch="///", edgecolor=line.style["color"])
-    axes.bar_label(bars, [_volume_label(line) for line in lines], padding=4)
-    axes.set_xlim(0, max(totals, default=0) * 1.7 or 1)
-    axes.set_title("bytes sent by each worker")
-    axes.xaxis.set_major_formatter(bytes_tick)
-    axes.locator_params(axis="x", nbins=4)
-    _name_bars(axes, lines)
-
-
-def _volume_label(line: _Line) -> str:
-    total = tables.size(line.bytes_sent[-1])
-    if not line.measured:
-        return f"{total} if sent"
-    ratio = line.run.compression
-    return f"{total} ({tables.times(ratio)} less)" if ratio > 1.05 else total
-
-
-def _draw_times(axes: Axes, lines: Sequence[_Line]) -> None:
-    widest = 0.0
-    for row, line in enumerate(lines):
-        left = 0.0
-        for field, color in _STEPS_OF_TIME:
-            width = line.run.total_seconds(field) / len(line.run.steps) * 1e3
-            axes.barh(row, width, left=left, color=color, label=field if row == 0 else None)
-            left += width
-        axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center")
-        widest = max(widest, left)
-    axes.set_xlim(0, widest * 1.3 or 1)
-    axes.set_title("time of one all-reduce")
-    axes.set_xlabel("milliseconds, all workers together")
-    if lines:
-        axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.16))
-    _name_bars(axes, lines)
-
-
-def _name_bars(axes: Axes, lines: Sequence[_Line]) -> None:
-    axes.set_yticks(range(len(lines)), [line.run.title for line in lines])
-    axes.invert_yaxis()
-    plain(axes)
-
-
-def _label(line: _Line) -> str:
-    score = line.run.final_score
-    return line.run.title + ("" if score is None else f": {tables.percent(score)}")
-
-
-# ----------------------------------------------------------------------------
-# The picture of ``innet train``: all seeds of each way to sum.
-
-# Of a name at a point, in points: a letter's width, and a line's height.
-_LETTER, _LINE = 4.0, 9.0
-
-
 def draw_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draws scores and losses of all seeds, over iterations and over bytes.
+    """Draw scores and losses of all seeds, over iterations and over bytes.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -373,115 +274,306 @@ def draw_training(record: TrainingRecord, path: str | Path) -> None:
 def training_figure(record: TrainingRecord) -> Figure:
     """Lines are means over the seeds, bands their standard deviations.
 
+    Many methods have a panel each, with the others in gray, instead of one panel for all.
+
     Raises:
         MissingToolError: matplotlib is not installed.
     """
-    methods = methods_of(record)
-    figure = new_figure(13, 7)
-    (score, traffic), (loss, final) = figure.subplots(2, 2)
-    styles = _styles(methods)
-    _draw_scores(score, methods, styles, by_bytes=False)
-    _draw_scores(traffic, methods, styles, by_bytes=True)
-    _draw_losses(loss, methods, styles)
-    _draw_final(final, methods, styles)
-    figure.suptitle(title(record, methods), fontsize=13)
-    figure.legend(
-        score.lines, [method.title for method in methods], loc="outside right center", frameon=False
-    )
+    curves = _curves(record)
+    if len(curves) > _MANY:
+        figure = _small_multiples(curves)
+    else:
+        figure = new_figure(13, 7)
+        (score, traffic), (loss, final) = figure.subplots(2, 2)
+        _draw_scores(score, curves, by_bytes=False)
+        _draw_scores(traffic, [curve for curve in curves if curve.measured], by_bytes=True)
+        _draw_losses(loss, curves, by_bytes=False)
+        _draw_final(final, curves)
+    _head(figure, tables.title(record, [curve.method for curve in curves]), curves)
     return figure
 
 
-def _styles(methods: Sequence[Method]) -> list[dict[str, Any]]:
-    """How each way is drawn; the one without packets as a broad pale line below the others."""
-    result: list[dict[str, Any]] = []
-    sent = 0
-    for method in methods:
-        if method.measured:
-            result.append(style(sent))
-            sent += 1
-        else:
-            result.append({"color": BAND, "linewidth": 6, "solid_capstyle": "round"})
-    return result
+def _small_multiples(curves: Sequence[_Curve]) -> Figure:
+    """A panel for each curve, and one for the final scores of all."""
+    measured = [curve for curve in curves if curve.measured]
+    rows = -(-len(measured) // _PANELS)
+    figure = new_figure(13, 1.9 * rows + 5)
+    grid = figure.add_gridspec(rows + 1, _PANELS, height_ratios=[1.0] * rows + [2.2])
+    first: Axes | None = None
+    for place, curve in enumerate(measured):
+        axes = figure.add_subplot(
+            grid[place // _PANELS, place % _PANELS], sharex=first, sharey=first
+        )
+        first = first or axes
+        others = [
+            replace(each, look={"color": "#DDDDDD", "linewidth": 0.8} if each.measured else BAND)
+            for each in curves
+            if each is not curve and not each.failure
+        ]
+        for each in (*others, curve):
+            iterations, _, scores = each.scores()
+            _band(axes, iterations, scores, each.look)
+        final = tables.spread_of_scores(curve.method.scores(), curve.method.metric)
+        axes.set_title(f"{curve.label}: {final}", fontsize=9, color=curve.look["color"], loc="left")
+        axes.label_outer()
+        axes.grid(alpha=0.3)
+        hide_frame(axes)
+        if place >= len(measured) - _PANELS:
+            axes.set_xlabel("iteration")
+            axes.tick_params(labelbottom=True)
+        if place % _PANELS == 0:
+            axes.set_ylabel(_axis(curve.method.metric))
+    if first is not None:
+        _clip(first, curves, lambda curve: chain.from_iterable(curve.scores()[2]))
+    _draw_final(figure.add_subplot(grid[rows, :]), curves)
+    return figure
 
 
-def _draw_scores(
-    axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]], by_bytes: bool
-) -> None:
-    metric = methods[0].metric
-    for method, style in zip(methods, styles, strict=True):
-        if by_bytes and not method.measured:
-            continue
-        lines = []
-        for run in method.runs:
-            sent = accumulate(step.bytes_sent for step in run.steps)
-            lines.append(
-                [
-                    (total if by_bytes else step.iteration, metric.factor * step.score)
-                    for step, total in zip(run.steps, sent, strict=True)
-                    if step.score is not None
-                ]
-            )
-        places = [statistics.fmean(x for x, _ in column) for column in zip(*lines, strict=True)]
-        _band(axes, places, [[y for _, y in line] for line in lines], style, marker="o")
-    axes.set_ylabel(_axis(metric))
-    axes.grid(alpha=0.3)
-    axes.set_xlabel("bytes sent by each worker" if by_bytes else "iteration")
-    if not by_bytes:
-        axes.locator_params(axis="x", integer=True)
-    elif any(method.measured for method in methods):
-        log_scale(axes, "x", bytes_tick)
-    plain(axes)
+def _curves(record: TrainingRecord) -> list[_Curve]:
+    """The record's methods with their styles."""
+    methods = methods_of(record)
+    looks = iter(codec_styles([each.preset for each in methods if each.measured]))
+    chance = record.settings.get("chance")
+    return [
+        _Curve(each, next(looks) if each.measured else BAND, each.failure(chance))
+        for each in methods
+    ]
 
 
-def _draw_losses(axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]]) -> None:
-    for method, style in zip(methods, styles, strict=True):
-        lines = [smooth([step.loss for step in run.steps]) for run in method.runs]
-        _band(axes, range(1, len(lines[0]) + 1), lines, style)
-    log_scale(axes)
+def _head(figure: Figure, title: str, curves: Sequence[_Curve]) -> None:
+    """The picture's title, and below it what it shows."""
+    found = _result([curve for curve in curves if not curve.failure])
+    title = title[:1].upper() + title[1:]
+    figure.suptitle(f"{title}\n{found}" if found else title, fontsize=12)
+
+
+def _result(curves: Sequence[_Curve]) -> str:
+    """Which codec saves most bytes without a loss, in words; "" if there is nothing to compare."""
+    plain = next((curve.method for curve in curves if not curve.measured), None)
+    if plain is None or not plain.scores():
+        return ""
+    metric, goal = plain.metric, statistics.fmean(plain.scores())
+    margin = _CLOSE[metric.unit] * (1.0 if metric.unit == "share" else abs(goal))
+    sign = 1 if metric.higher_is_better else -1
+    said = "1 point" if metric.unit == "share" else "5 %"
+    kept = [
+        curve.method
+        for curve in curves
+        if curve.measured
+        and curve.method.compression > 1.05
+        and curve.method.scores()
+        and sign * (goal - statistics.fmean(curve.method.scores())) <= margin
+    ]
+    if not kept:
+        return f"no codec saves bytes and stays within {said} of plain float32's {metric.name}"
+    best = max(kept, key=lambda method: method.compression)
+    return (
+        f"{best.title}: {tables.times(best.compression)} fewer bytes, {metric.name} within {said} "
+        "of plain float32"
+    )
+
+
+def _draw_scores(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
+    for curve in curves:
+        iterations, sent, scores = curve.scores()
+        _band(axes, sent if by_bytes else iterations, scores, curve.look, marker="o")
+    metric = curves[0].method.metric if curves else None
+    name = "score" if metric is None else metric.name
+    axes.set_title(
+        f"{name.capitalize()} by {'bytes' if by_bytes else 'iteration'}", loc="left", fontsize=10
+    )
+    axes.set_ylabel("" if metric is None else _axis(metric))
+    _clip(axes, curves, lambda curve: chain.from_iterable(curve.scores()[2]))
+    _finish(axes, curves, by_bytes=by_bytes)
+
+
+def _draw_losses(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
+    for curve in curves:
+        lines = [smooth([step.loss for step in run.steps]) for run in curve.method.runs]
+        sent = [
+            list(accumulate(step.bytes_sent for step in run.steps)) for run in curve.method.runs
+        ]
+        places = list(map(statistics.fmean, zip(*sent, strict=True)))
+        _band(axes, places if by_bytes else range(1, len(places) + 1), lines, curve.look)
+    axes.set_title(f"Loss by {'bytes' if by_bytes else 'iteration'}", loc="left", fontsize=10)
     axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
-    axes.set_xlabel("iteration")
+    log_scale(axes)
+    _clip(
+        axes,
+        curves,
+        lambda curve: chain.from_iterable(
+            smooth([step.loss for step in run.steps]) for run in curve.method.runs
+        ),
+    )
+    _finish(axes, curves, by_bytes=by_bytes)
+
+
+def _clip(
+    axes: Axes, curves: Sequence[_Curve], values: Callable[[_Curve], Iterable[float]]
+) -> None:
+    """Runs that failed do not squeeze the others: they may leave the panel, which says so."""
+    good = [value for curve in curves if not curve.failure for value in values(curve)]
+    cut = [curve for curve in curves if curve.failure]
+    if not good or not cut:
+        return
+    low, high = min(good), max(good)
+    if axes.get_yscale() == "log":
+        low, high = low / 1.2, high * 1.2
+    else:
+        low, high = low - 0.08 * (high - low or 1), high + 0.08 * (high - low or 1)
+    beyond = [
+        curve.label for curve in cut if any(not low <= each <= high for each in values(curve))
+    ]
+    axes.set_ylim(low, high)
+    if beyond:
+        axes.annotate(
+            f"beyond this panel: {', '.join(beyond)}", (0.01, 0.97), xycoords="axes fraction",
+            fontsize=7, va="top",
+        )  # fmt: skip
+
+
+def _finish(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
+    """Axes, and each curve's name at its end."""
+    hide_frame(axes)
     axes.grid(alpha=0.3)
-    plain(axes)
+    if by_bytes:
+        axes.set_xlabel("bytes sent by each worker")
+        if any(run.total("bytes_sent") for curve in curves for run in curve.method.runs):
+            log_scale(axes, "x", bytes_tick)
+    else:
+        axes.set_xlabel("iteration")
+        axes.locator_params(axis="x", integer=True)
+    names = [
+        (
+            curve.method.title if by_bytes else curve.label,
+            curve.look["color"] if curve.measured else "#777777",
+        )
+        for curve in curves
+    ]
+    if not by_bytes:
+        _name_ends(axes, names)
+    elif names:  # the curves end in different places
+        low, high = axes.get_xlim()
+        if axes.get_xscale() == "log":  # room for the names
+            axes.set_xlim(low, high * (high / low) ** 0.2)
+        paths: list[Any] = [line.get_xydata() for line in axes.lines]
+        _name_points(
+            axes,
+            [
+                (name, tuple(path[-1]), color)
+                for (name, color), path in zip(names, paths, strict=True)
+            ],
+            turn=False,
+        )
 
 
-def _draw_final(axes: Axes, methods: Sequence[Method], styles: Sequence[dict[str, Any]]) -> None:
+def _name_ends(axes: Axes, names: Sequence[tuple[str, str]]) -> None:
+    """Each line's name, in its color, right of the panel: as high as the line ends, or near it."""
+    axes.get_xlim(), axes.get_ylim()  # brings the transformations up to date
+    height = axes.get_window_extent().height * 72 / axes.figure.dpi
+    least = (_LINE + 1) / max(height, 1)
+    ends: list[tuple[float, tuple[str, str]]] = []
+    for each, line in zip(names, axes.lines, strict=False):
+        points: Any = line.get_xydata()
+        if len(points):
+            level = axes.transAxes.inverted().transform(axes.transData.transform(points[-1]))[1]
+            ends.append((min(1.0, max(0.0, float(level))), each))
+    ends.sort(key=itemgetter(0))
+    levels = [level for level, _ in ends]
+    for place in range(1, len(levels)):  # upwards, each clear of the one below it
+        levels[place] = max(levels[place], levels[place - 1] + least)
+    if levels and (above := levels[-1] - 1.0) > 0:  # and back down where they left the panel
+        levels[-1] -= above
+        for place in reversed(range(len(levels) - 1)):
+            levels[place] = min(levels[place], levels[place + 1] - least)
+    for level, (_, (name, color)) in zip(levels, ends, strict=True):
+        axes.annotate(
+            name, (1.01, level), xycoords="axes fraction", fontsize=8, va="center", color=color
+        )
+
+
+def _draw_volume(axes: Axes, curves: Sequence[_Curve]) -> None:
+    totals = [sum(run.total("bytes_sent") for run in curve.method.runs) for curve in curves]
+    bars = axes.barh(range(len(curves)), totals, color=[each.look["color"] for each in curves])
+    labels = []
+    for total, curve in zip(totals, curves, strict=True):
+        ratio = curve.method.compression
+        less = f" ({tables.times(ratio)} less)" if ratio > 1.05 else ""
+        labels.append(tables.size(total) + less)
+    axes.bar_label(bars, labels, padding=4)
+    axes.set_xlim(0, max(totals, default=0) * 1.7 or 1)
+    axes.set_title("Bytes sent by each worker", loc="left", fontsize=10)
+    axes.xaxis.set_major_formatter(bytes_tick)
+    axes.locator_params(axis="x", nbins=4)
+    _name_bars(axes, curves)
+
+
+def _draw_times(axes: Axes, curves: Sequence[_Curve]) -> None:
+    widest = 0.0
+    for row, curve in enumerate(curves):
+        run, left = curve.method.runs[0], 0.0
+        for field, color in _PARTS_OF_TIME:
+            width = run.total_seconds(field) / len(run.steps) * 1e3
+            axes.barh(row, width, left=left, color=color, label=field if row == 0 else None)
+            left += width
+        axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center")
+        widest = max(widest, left)
+    axes.set_xlim(0, widest * 1.3 or 1)
+    axes.set_title("Time of one all-reduce", loc="left", fontsize=10)
+    axes.set_xlabel("milliseconds, all workers together")
+    if curves:
+        axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.16))
+    _name_bars(axes, curves)
+
+
+def _name_bars(axes: Axes, curves: Sequence[_Curve]) -> None:
+    axes.set_yticks(range(len(curves)), [curve.label for curve in curves])
+    axes.invert_yaxis()
+    hide_frame(axes)
+
+
+def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
     """The last scores over the compression; bars reach a standard deviation either way."""
-    metric = methods[0].metric
-    names: list[tuple[str, tuple[float, float]]] = []
-    for method, style in zip(methods, styles, strict=True):
+    metric = curves[0].method.metric
+    names: list[tuple[str, tuple[float, float], str]] = []
+    for curve in curves:
+        method, color = curve.method, curve.look["color"]
         scores = [metric.factor * each for each in method.scores()]
         if not scores:
             continue
         mean = statistics.fmean(scores)
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
         if not method.measured:
-            axes.axhspan(mean - deviation, mean + deviation, color=BAND, alpha=0.5, lw=0)
-            axes.axhline(mean, color=BAND)
+            axes.axhspan(mean - deviation, mean + deviation, color=color, alpha=0.5, lw=0)
+            axes.axhline(mean, color=color)
             continue
-        axes.errorbar(
-            method.compression, mean, deviation, fmt="o", color=style["color"], capsize=3, ms=4
-        )
-        names.append((method.title, (method.compression, mean)))
+        axes.errorbar(method.compression, mean, deviation, fmt="o", color=color, capsize=3, ms=4)
+        names.append((method.title, (method.compression, mean), color))
+    _clip(axes, curves, lambda curve: (metric.factor * each for each in curve.method.scores()))
     log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
     _name_points(axes, names)
-    axes.set_xlabel("compression against float32 in packets (grey: plain float32)")
+    axes.set_title(f"Final {metric.name}: further right, fewer bytes", loc="left", fontsize=10)
+    axes.set_xlabel("compression against float32 in packets (gray: plain float32)")
     axes.set_ylabel(f"final {_axis(metric)}")
     axes.grid(alpha=0.3)
-    plain(axes)
+    hide_frame(axes)
 
 
-def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]]) -> None:
-    """Each point's name, where there is more room; long ones do not make the panels narrower.
+def _name_points(
+    axes: Axes, names: Sequence[tuple[str, tuple[float, float], str]], *, turn: bool = True
+) -> None:
+    """Each point's name in its color: right of it, or where there is more room if they may turn.
 
     Names keep clear of one another: whichever would lie on another one goes below its point, or
     further away. Where the panels will be is not known yet, but it is not far from where they are.
     """
+    axes.get_ylim()  # with the next line, brings the transformations up to date
     low, high = axes.get_xlim()
     points = 72 / axes.figure.dpi
     taken: list[tuple[float, float, float]] = []  # left and right end, and height, in points
-    for name, point in names:
+    for name, point, color in names:
         x, y = points * axes.transData.transform(point)
-        right = point[0] ** 2 > low * high
+        right = turn and point[0] ** 2 > low * high
         left = x - 5 - _LETTER * len(name) if right else x + 5
         end = left + _LETTER * len(name)
         up = next(
@@ -497,6 +589,7 @@ def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float]]]) -
             textcoords="offset points",
             ha="right" if right else "left",
             fontsize=7,
+            color=color,
             in_layout=False,
         )
 
@@ -538,6 +631,7 @@ def _axis(metric: Metric) -> str:
 # What became of a paper's claims, as a table and as a picture.
 
 _COLUMNS = 2  # panels beside each other
+_PLAIN = "plain float32"  # label of the series without a codec
 
 
 def draw_reproduction(record: ReproductionRecord, path: str | Path) -> None:
@@ -562,27 +656,32 @@ def reproduction_figure(record: ReproductionRecord) -> Figure:
     figure = new_figure(6.5 * columns, 3.8 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, finding in zip(panels, drawn, strict=False):
-        _draw(axes, finding)
+        _draw_finding(axes, finding, record.codec)
     for axes in panels[len(drawn) :]:
         axes.set_visible(False)
     figure.suptitle(f"{record.codec}: {record.paper}", fontsize=12)
     return figure
 
 
-def _draw(axes: Axes, finding: Finding) -> None:
+def _draw_finding(axes: Axes, finding: Finding, codec: str) -> None:
+    names = [codec if series.label == "codec" else series.label for series in finding.series]
+    looks = iter(codec_styles([name for name in names if name != _PLAIN]))
+    styles = [BAND if name == _PLAIN else next(looks) for name in names]
     if finding.series[0].x:
-        _draw_lines(axes, finding)
+        _draw_lines(axes, finding, names, styles)
     else:
-        _draw_bars(axes, finding)
-    mark = {True: "holds here: ", False: "does not hold here: ", None: ""}[finding.holds]
+        _draw_bars(axes, finding, names, styles)
+    mark = {True: "Holds here: ", False: "Does not hold here: ", None: ""}[finding.holds]
     axes.set_title(f"{mark}{finding.claim}", fontsize=8, loc="left", wrap=True)
-    plain(axes)
+    hide_frame(axes)
 
 
-def _draw_lines(axes: Axes, finding: Finding) -> None:
-    for place, series in enumerate(finding.series):
-        look = style(place)
-        axes.plot(series.x, series.y, **look, marker="o", markersize=3, label=series.label)
+def _draw_lines(
+    axes: Axes, finding: Finding, names: Sequence[str], styles: Sequence[dict[str, Any]]
+) -> None:
+    for series, look in zip(finding.series, styles, strict=True):
+        marker = "" if look is BAND and len(series.x) > 1 else "o"
+        axes.plot(series.x, series.y, **look, marker=marker, markersize=3)
         if series.spread:
             edges = list(zip(series.y, series.spread, strict=True))
             axes.fill_between(
@@ -601,15 +700,17 @@ def _draw_lines(axes: Axes, finding: Finding) -> None:
     axes.set_xlabel(finding.axes[0])
     axes.set_ylabel(finding.axes[1])
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    colors = ["#777777" if look is BAND else look["color"] for look in styles]
+    _name_ends(axes, list(zip(names, colors, strict=True)))
 
 
-def _draw_bars(axes: Axes, finding: Finding) -> None:
+def _draw_bars(
+    axes: Axes, finding: Finding, names: Sequence[str], styles: Sequence[dict[str, Any]]
+) -> None:
     values = [series.y[0] for series in finding.series]
-    colors = [style(place)["color"] for place in range(len(values))]
-    bars = axes.barh(range(len(values)), values, color=colors)
+    bars = axes.barh(range(len(values)), values, color=[look["color"] for look in styles])
     axes.bar_label(bars, [f"{value:.3g}" for value in values], padding=4)
-    axes.set_yticks(range(len(values)), [series.label for series in finding.series])
+    axes.set_yticks(range(len(values)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, max(values) * 1.2)
     axes.set_xlabel(finding.axes[1])
@@ -643,11 +744,11 @@ def draw_throughput(record: ThroughputRecord, path: Path) -> None:
     if not record.measurements:
         raise InputError("the record has no measurement to draw.")
     figure = new_figure(10, 4)
-    axis = _throughput_axis(record)
+    axis = _widest(record)
     left, right = figure.subplots(1, 2)
-    _throughput_draw(left, record, axis, lambda each: each.goodput / 1e6)
+    _draw_sweep(left, record, axis, lambda each: each.goodput / 1e6)
     left.set_ylabel("goodput of each worker, MB/s")
-    _throughput_draw(right, record, axis, lambda each: each.packet_rate / 1e3)
+    _draw_sweep(right, record, axis, lambda each: each.packet_rate / 1e3)
     switches = "all switches" if tables.has_trees(record) else "the switch"
     right.set_ylabel(f"packets into {switches}, 1000/s")
     handles, labels = left.get_legend_handles_labels()
@@ -658,7 +759,7 @@ def draw_throughput(record: ThroughputRecord, path: Path) -> None:
     save(figure, path)
 
 
-def _throughput_axis(record: ThroughputRecord) -> str:
+def _widest(record: ThroughputRecord) -> str:
     """The varied number that has most values."""
 
     def variety(name: str) -> int:
@@ -667,27 +768,39 @@ def _throughput_axis(record: ThroughputRecord) -> str:
     return max(_VARIED, key=variety)
 
 
-def _throughput_draw(
+def _draw_sweep(
     axes: Axes, record: ThroughputRecord, axis: str, of: Callable[[Measurement], float]
 ) -> None:
-    lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    varied = [
-        name
-        for name in Point.model_fields
-        if name not in (axis, "switch")
-        and len({getattr(each.point, name) for each in record.measurements}) > 1
-    ]
+    """A line for each combination: colored by switch, or by codec where there is one switch."""
+
+    def varied(name: str) -> bool:
+        return len({getattr(each.point, name) for each in record.measurements}) > 1
+
+    named = [name for name in Point.model_fields if name not in (axis, "switch") and varied(name)]
+    colored = "switch" if varied("switch") else "codec"
+    points = [each.point for each in record.measurements]
+    codecs = list(dict.fromkeys(point.codec for point in points))
+    switches = list(dict.fromkeys(point.switch for point in points))
+    colors = (
+        dict(zip(codecs, codec_styles(codecs), strict=True))
+        if colored == "codec"
+        else {switch: style(place) for place, switch in enumerate(switches)}
+    )
+    lines: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
     for each in record.measurements:
-        rest = ", ".join(_words(name, getattr(each.point, name)) for name in varied)
-        line = lines.setdefault((each.point.switch, rest), [])
-        line.append((int(getattr(each.point, axis)), of(each)))
-    switches = list(dict.fromkeys(switch for switch, _ in lines))
-    others = list(dict.fromkeys(rest for _, rest in lines))
-    for (switch, other), found in lines.items():
+        label, rest = (
+            ", ".join(_words(name, getattr(each.point, name)) for name in named if name != left)
+            for left in ("", colored)
+        )
+        switch = _NAMES.get(each.point.switch, each.point.switch)
+        key = (getattr(each.point, colored), rest, ", ".join(filter(None, [switch, label])))
+        lines.setdefault(key, []).append((int(getattr(each.point, axis)), of(each)))
+    rests = list(dict.fromkeys(rest for _, rest, _ in lines))
+    for (color, rest, label), found in lines.items():
         x, y = zip(*sorted(found), strict=True)
-        label = ", ".join(filter(None, [_NAMES.get(switch, switch), other]))
-        look = _look(switches.index(switch), others.index(other), one=len(switches) == 1)
-        axes.plot(x, y, label=label, **look)
+        turn, place = divmod(rests.index(rest), len(DASHES))
+        look = {"color": colors[color]["color"], "linestyle": DASHES[place]}
+        axes.plot(x, y, label=label, marker=_MARKERS[turn % len(_MARKERS)], **look)
     ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
     axes.set_xscale("log", base=2)
     labeled = _apart(ticks)
@@ -695,7 +808,7 @@ def _throughput_draw(
     log_scale(axes)
     axes.minorticks_off()
     axes.set_xlabel(_VARIED[axis])
-    plain(axes)
+    hide_frame(axes)
 
 
 def _apart(ticks: Sequence[int]) -> set[int]:
@@ -708,13 +821,6 @@ def _apart(ticks: Sequence[int]) -> set[int]:
         if all(abs(math.log2(tick / other)) >= least for other in taken):
             taken.add(tick)
     return taken
-
-
-def _look(switch: int, other: int, *, one: bool) -> dict[str, Any]:
-    """A color for each switch, if there are several, and dashes, then markers, for the rest."""
-    look = style(other if one else switch) | {"linestyle": DASHES[other % len(DASHES)]}
-    alike = len(COLORS) * len(DASHES) if one else len(DASHES)
-    return look | {"marker": _MARKERS[other // alike % len(_MARKERS)]}
 
 
 def _words(name: str, value: object) -> str:

@@ -195,8 +195,9 @@ def _explanation(record: TrainingRecord) -> str:
     machine = record.machine
     return (
         "Bytes are those each worker sent, headers included; compression is against float32 in "
-        f"packets of the same {per_packet} values. Times are those of this machine "
-        f"({machine.cpu}, {machine.cores} cores), all workers together."
+        f"packets of the same {per_packet} values. Times are of one iteration on this machine "
+        f"({machine.cpu}, {machine.cores} cores); those of encoding and decoding are summed over "
+        "the workers."
     )
 
 
@@ -252,9 +253,9 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("Compression", _networked(_compression)),
     ("Packets sent, all workers", _networked(lambda run: count(run.total("packets_sent")))),
     ("Packets through the switch", _networked(_switch_rate)),
-    ("Encode, per iteration", _networked(_per_step("encode"))),
-    ("Network, per iteration", _networked(_per_step("network"))),
-    ("Decode, per iteration", _networked(_per_step("decode"))),
+    ("Encode, all workers", _networked(_per_step("encode"))),
+    ("Network", _networked(_per_step("network"))),
+    ("Decode, all workers", _networked(_per_step("decode"))),
     ("Whole run", lambda run: duration(run.wall_seconds)),
 )
 
@@ -264,7 +265,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class MethodRuns:
     """All runs of one way to sum: one for each seed, of one metric and of equal length."""
 
     title: str
@@ -285,6 +286,34 @@ class Method:
         sent = sum(run.total("bytes_sent") for run in self.runs)
         return sum(run.total("bytes_dense") for run in self.runs) / sent if sent else 1.0
 
+    @property
+    def preset(self) -> str:
+        """The codec's name, whatever its parameters are; "" for plain sums."""
+        codec = self.runs[0].settings.get("codec")
+        if isinstance(codec, dict):
+            codec = codec.get("preset", self.title)
+        if codec is None and self.measured:
+            codec = self.runs[0].codec or self.title
+        return "" if codec is None else str(codec)
+
+    def failure(self, chance: float | None) -> str:
+        """What went wrong, in words; "" if all seeds learnt something.
+
+        Args:
+            chance: the score of guessing; None if it is not known.
+        """
+        for run in self.runs:
+            losses = [step.loss for step in run.steps]
+            tenth = losses[-max(1, len(losses) // 10) :]
+            if statistics.fmean(tenth) > 1.5 * losses[0]:
+                return "diverged"
+            score = run.final_score
+            if score is None or chance is None:
+                continue
+            if score < 1.2 * chance if self.metric.higher_is_better else score > chance / 1.2:
+                return "no better than chance"
+        return ""
+
     def scores(self) -> list[float]:
         """Each seed's last score."""
         return [run.final_score for run in self.runs if run.final_score is not None]
@@ -294,12 +323,33 @@ class Method:
         return [statistics.fmean(step.loss for step in run.steps[-last:]) for run in self.runs]
 
 
-def methods_of(record: TrainingRecord) -> list[Method]:
+def methods_of(record: TrainingRecord) -> list[MethodRuns]:
     """The record's runs by their way to sum, in order of appearance."""
     groups: dict[str, list[Run]] = {}
     for run in record.runs:
         groups.setdefault(str(run.settings.get("method", run.title)), []).append(run)
-    return [Method(title, tuple(runs)) for title, runs in groups.items()]
+    return [MethodRuns(title, tuple(runs)) for title, runs in groups.items()]
+
+
+def training_notes(record: TrainingRecord) -> tuple[str, ...]:
+    """What the person who started a training should know of its failures, a sentence each."""
+    chance = record.settings.get("chance")
+    notes = []
+    for method in methods_of(record):
+        failure = method.failure(chance)
+        if failure == "diverged":
+            notes.append(
+                f"{method.title}: its loss grew, the training diverged. "
+                "Choose a smaller learning rate."
+            )
+        elif failure:
+            found = spread_of_scores(method.scores(), method.metric)
+            guess = score(float(chance or 0), method.metric)
+            notes.append(
+                f"{method.title}: its {method.metric.name}, {found}, is no better than guessing "
+                f"({guess}). Train for more epochs, or with another learning rate or codec."
+            )
+    return tuple(notes)
 
 
 def training_table(record: TrainingRecord) -> Table:
@@ -311,27 +361,28 @@ def training_table(record: TrainingRecord) -> Table:
         title=title(record, methods),
         caption=(
             f"Scores on the {part}. Loss: mean of the last epoch's batches. ±: standard deviation "
-            "over the seeds. Bytes: by each worker in one run, headers included; compression is "
-            "against float32 in packets of as many values. Exact: integer sums that equal the "
-            "oracle's."
+            "over the seeds. Bytes: by each worker in one run, headers included. Ratio: how many "
+            "times fewer than float32 in packets of as many values. Exact: integer sums that equal "
+            "the oracle's. *: diverged, or no better than chance."
         ),
         box=SIMPLE_HEAD,
         title_style="bold",
         caption_justify="left",
     )
     table.add_column("")
-    for name in (methods[0].metric.name.capitalize(), "Loss", "Bytes", "Compression", "Exact"):
-        table.add_column(name, justify="right")
+    for name in (methods[0].metric.name.capitalize(), "Loss", "Bytes", "Ratio", "Exact"):
+        table.add_column(name, justify="right", no_wrap=True)
     for method in methods:
-        table.add_row(method.title, *cells(method, last))
+        failed = method.failure(record.settings.get("chance"))
+        table.add_row(f"{method.title} *" if failed else method.title, *cells(method, last))
     return table
 
 
-def cells(method: Method, last: int) -> tuple[str, ...]:
+def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
     """Score, loss, bytes, compression and exact sums of one way, for people."""
     learned = (
         spread_of_scores(method.scores(), method.metric),
-        spread(method.losses(last), _loss),
+        spread(method.losses(last), _loss, lambda around: f"{around:.1g}"),
     )
     if not method.measured:
         return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
@@ -342,13 +393,13 @@ def cells(method: Method, last: int) -> tuple[str, ...]:
         *learned,
         size(sent / len(method.runs)),
         times(method.compression),
-        f"{count(exact)} of {count(steps)}",
+        "all" if exact == steps else f"{count(exact)} of {count(steps)}",
     )
 
 
 def _loss(number: float) -> str:
-    """Four digits after the point; that of a training that ran away would fill the table."""
-    return f"{number:.4f}" if number < 1e4 else f"{number:.1e}"
+    """Three digits; that of a training that ran away would fill the table."""
+    return f"{number:.3g}" if 1e-4 < number < 1e4 else f"{number:.1e}"
 
 
 def spread_of_scores(scores: Sequence[float], metric: Metric) -> str:
@@ -360,13 +411,23 @@ def spread_of_scores(scores: Sequence[float], metric: Metric) -> str:
     return f"{text} %" if metric.unit == "share" else text
 
 
-def spread(values: Sequence[float], text: Callable[[float], str]) -> str:
-    """The mean, and the sample standard deviation where there are several."""
+def spread(
+    values: Sequence[float],
+    text: Callable[[float], str],
+    around: Callable[[float], str] | None = None,
+) -> str:
+    """The mean, and the sample standard deviation where there are several.
+
+    Args:
+        values: at least one.
+        text: how to write the mean.
+        around: how to write the deviation, if otherwise than the mean.
+    """
     mean = text(statistics.fmean(values))
-    return f"{mean} ± {text(statistics.stdev(values))}" if len(values) > 1 else mean
+    return f"{mean} ± {(around or text)(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
-def title(record: TrainingRecord, methods: Sequence[Method]) -> str:
+def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
     """What learns what, and how: of a training's record."""
     settings = record.settings
     seeds = max(len(method.runs) for method in methods)
@@ -396,8 +457,8 @@ def reproduction_table(record: ReproductionRecord) -> Table:
     table.add_column()
     for finding in record.findings:
         table.add_row("claim", finding.claim)
-        table.add_row("paper_result", finding.paper_result)
-        table.add_row("measured", finding.measured)
+        table.add_row("paper", finding.paper_result)
+        table.add_row("here", finding.measured)
         table.add_row("set-up", finding.setup)
         table.add_row("holds here", verdict(finding), end_section=True)
     for reason in record.not_reproduced:

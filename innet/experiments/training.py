@@ -18,6 +18,8 @@ from innet.core.settings import CodecDescription, TrainingSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
 from innet.records import Progress, Report, Run, Step, Watcher
 
+EVALUATIONS = 10  # of a training at least, if it has as many iterations
+
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
 
 
@@ -54,8 +56,8 @@ def train(
     """Trains, and yields each step when it is made.
 
     The initial parameters and the batches follow from ``seed`` alone, so that two trainings of one
-    seed differ in nothing but their reducer. The test set is evaluated after every epoch and after
-    the last step.
+    seed differ in nothing but their reducer. The test set is evaluated after every epoch, or
+    more often in trainings of fewer than EVALUATIONS epochs, and after the last step.
 
     Args:
         schedule: how to train.
@@ -84,7 +86,7 @@ def train(
         total, report = reduce([worker_gradient for _, worker_gradient in results])
         _descend(schedule, parameters, velocity, total)
         score = None
-        if iteration % epoch == 0 or iteration == schedule.iterations:
+        if _is_evaluated(iteration, epoch, schedule):
             score = _score(model, parameters, data.test)
             _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report)
@@ -132,7 +134,7 @@ def train_replica(
         total, report = reduce(gradient)
         _descend(schedule, parameters, velocity, total)
         score = None
-        if worker == 0 and (iteration % epoch == 0 or iteration == schedule.iterations):
+        if worker == 0 and _is_evaluated(iteration, epoch, schedule):
             score = _score(model, parameters, data.test)
             _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report)
@@ -143,6 +145,11 @@ def _descend(schedule: Schedule, parameters: Vector, velocity: Vector, total: Ve
     velocity *= np.float32(schedule.momentum)
     velocity += total / np.float32(schedule.workers)
     parameters -= np.float32(schedule.learning_rate) * velocity
+
+
+def _is_evaluated(iteration: int, epoch: int, schedule: Schedule) -> bool:
+    every = max(1, min(epoch, schedule.iterations // EVALUATIONS))
+    return iteration % every == 0 or iteration == schedule.iterations
 
 
 def _initial(model: Model, rng: np.random.Generator) -> Vector:

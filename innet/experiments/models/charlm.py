@@ -111,6 +111,7 @@ def model(framework: str | None = None) -> Model:
         initial=initial,
         gradient=gradient_of(_loss, SHAPES),
         evaluate=perplexity,
+        chance=float(len(ALPHABET)),
     )
 
 

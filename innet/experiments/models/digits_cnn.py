@@ -87,6 +87,7 @@ def model(framework: str | None = None) -> Model:
         initial=initial,
         gradient=FRAMEWORKS.get(framework or "numpy"),
         evaluate=evaluate,
+        chance=1 / CLASSES,
     )
 
 

@@ -90,6 +90,7 @@ def model(framework: str | None = None) -> Model:
         initial=initial,
         gradient=gradient_of(_loss, SHAPES),
         evaluate=accuracy,
+        chance=1 / CLASSES,
     )
 
 

@@ -91,6 +91,7 @@ class Model:
         initial: fresh parameters, shape (size,).
         gradient: of a batch.
         evaluate: the score of parameters on samples.
+        chance: the score of guessing, where it is known: what ends there has learnt nothing.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Model:
     initial: Callable[[np.random.Generator], Vector]
     gradient: Gradient
     evaluate: Callable[[Vector, Samples], float]
+    chance: float | None = None
 
     @property
     def size(self) -> int:

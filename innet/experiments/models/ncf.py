@@ -123,6 +123,7 @@ def model(framework: str | None = None) -> Model:
         initial=initial,
         gradient=gradient_of(_loss, SHAPES),
         evaluate=_hit_rate,
+        chance=10 / (1 + RIVALS),
     )
 
 

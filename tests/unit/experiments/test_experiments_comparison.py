@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from innet import experiments
 from innet.cli import TERMINATED, main
 from innet.cli.app import app
 from innet.codecs.carriers.lhc import Lhc
@@ -274,3 +275,23 @@ def test_the_command_and_its_report(tmp_path):
     assert shown.exit_code == 0, shown.stderr
     assert "1 of 1" in shown.stdout
     assert (tmp_path / "again.png").stat().st_size > 10_000
+
+
+def test_the_python_call_gives_the_same_record(tmp_path, result):
+    record = experiments.train(codecs=["exact"], **QUICK)
+    expected = [result.record.runs[place] for place in (0, 1)]
+    for made, run in zip(record.runs, expected, strict=True):
+        assert (made.name, made.codec, made.final_score) == (run.name, run.codec, run.final_score)
+        assert [step.loss for step in made.steps] == [step.loss for step in run.steps]
+    assert not list(tmp_path.iterdir())
+    kept = experiments.train(codecs=["exact"], out_dir=tmp_path, **QUICK)
+    assert TrainingRecord.load(tmp_path / comparison.RECORD) == kept
+    with pytest.raises(ConfigError, match=r"train\(\).*epoch"):
+        experiments.train(epoch=3)
+
+
+def test_short_trainings_are_evaluated_more_often_than_after_each_epoch(tmp_path):
+    record = experiments.train(codecs=["dense"], workers=2, batch_size=30, epochs=1)
+    places = [step.iteration for step in record.runs[0].steps if step.score is not None]
+    assert len(record.runs[0].steps) == 23
+    assert places == [*range(2, 23, 2), 23]

@@ -21,10 +21,23 @@ def test_a_run_is_made_once(tmp_path):
     assert steps == len(made.runs[0].steps) == 2
     assert store.run(QUICK, PLAIN, 3) == Store(tmp_path / "new").run(QUICK, PLAIN, 3) == made
     assert len(seen) == steps
-    assert {event.run for event in seen} == {"digits-cnn-plain-seed-3"}
+    assert {event.title for event in seen} == {"digits-cnn, 2 workers, plain float32, seed 3"}
     assert made.settings["batch_size"] == 300
     assert made.settings["learning_rate"] == 0.05  # the model's
     assert made.runs[0].settings["seed"] == 3
+
+
+def test_runs_with_other_workers_or_parameters_are_shown_apart():
+    seen = []
+    store = Store(None, seen.append)
+    alone = QUICK.model_copy(update={"workers": 1})
+    for settings in (QUICK, alone, QUICK):
+        store.run(settings, PLAIN, 0, 1)
+    assert len({event.run for event in seen}) == 3
+    assert {event.title for event in seen} == {
+        "digits-cnn, 2 workers, plain float32, seed 0",
+        "digits-cnn, 1 worker, plain float32, seed 0",
+    }
 
 
 def test_whatever_matters_is_another_run(tmp_path):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from support.records import a_record, a_report, a_run
 
+from innet.codecs.presets import PRESETS
 from innet.core.errors import InputError, MissingToolError
-from innet.experiments.plots import demo_figure, draw_demo
+from innet.experiments.plots import codec_styles, demo_figure, draw_demo
 from innet.records import Step
 
 pytest.importorskip("matplotlib")
@@ -26,13 +27,12 @@ def test_lines_carry_the_records_numbers() -> None:
     for index, run in enumerate(record.runs):
         known = [step for step in run.steps if step.score is not None]
         expected = [100 * (step.score or 0) for step in known]
-        for axes in (accuracy, accuracy_bytes):
-            np.testing.assert_allclose(axes.lines[index].get_ydata(), expected)
+        np.testing.assert_allclose(accuracy.lines[index].get_ydata(), expected)
         assert list(accuracy.lines[index].get_xdata()) == [11, 22]
         assert list(loss.lines[index].get_xdata()) == list(range(1, 23))
-    for line, each in zip(accuracy_bytes.lines, (284000, 284000, 28000), strict=True):
+    for line, each in zip(accuracy_bytes.lines, (284000, 28000), strict=True):
         assert list(line.get_xdata()) == [11 * each, 22 * each]
-    first = [step.loss for step in record.runs[0].steps]
+    first = [step.loss for step in record.runs[1].steps]
     smoothed = loss_bytes.lines[0].get_ydata()
     assert smoothed[0] == first[0]
     assert smoothed[1] == pytest.approx(np.mean(first[:2]))
@@ -40,13 +40,35 @@ def test_lines_carry_the_records_numbers() -> None:
     assert accuracy_bytes.get_xscale() == loss_bytes.get_xscale() == "log"
 
 
-def test_bars_carry_totals_and_the_run_without_packets_is_marked() -> None:
+def test_bars_carry_totals_of_the_runs_that_sent_packets() -> None:
     volume = demo_figure(a_record()).axes[2]
-    widths = [bar.get_width() for bar in volume.patches]
-    assert widths == [22 * 284000, 22 * 284000, 22 * 28000]
-    assert [bool(bar.get_hatch()) for bar in volume.patches] == [True, False, False]
+    assert [bar.get_width() for bar in volume.patches] == [22 * 284000, 22 * 28000]
     texts = [text.get_text() for text in volume.texts]
-    assert texts == ["6.25 MB if sent", "6.25 MB", f"616 kB (10.1{TIMES} less)"]
+    assert texts == ["6.25 MB", f"616 kB (10.1{TIMES} less)"]
+
+
+def test_the_heading_says_what_was_found() -> None:
+    found = demo_figure(a_record()).get_suptitle().splitlines()[1]
+    assert (
+        found
+        == f"top-k 1 %, LHC: 10.1{TIMES} fewer bytes, accuracy within 1 point of plain float32"
+    )
+    worse = [
+        step.model_copy(update={"score": step.score and step.score - 0.02})
+        for step in a_run("topk", report=a_report(bytes_sent=28000)).steps
+    ]
+    runs = [a_run("plain"), a_run("dense", report=a_report()), a_run("topk", steps=worse)]
+    found = demo_figure(a_record(runs=runs)).get_suptitle().splitlines()[1]
+    assert found == "no codec saves bytes and stays within 1 point of plain float32's accuracy"
+
+
+def test_a_codec_has_one_color_and_no_two_lines_look_alike() -> None:
+    alone = codec_styles(["topk"])[0]
+    together = codec_styles(["dense", "lhc", "topk", "topk(ratio=0.05)", "mine", "yours"])
+    assert together[2] == alone
+    assert len({tuple(look.items()) for look in together}) == 6
+    every = codec_styles(PRESETS.names())
+    assert len({tuple(look.items()) for look in every}) == len(every) >= 17
 
 
 def test_times_are_of_the_runs_that_sent_packets() -> None:

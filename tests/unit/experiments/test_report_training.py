@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.records import a_record, a_report, a_run
 
 from innet.experiments import plots
 from innet.experiments.plots import draw_training, training_figure
-from innet.experiments.tables import cells, methods_of, spread_of_scores, title
+from innet.experiments.tables import (
+    cells,
+    methods_of,
+    spread_of_scores,
+    title,
+    training_notes,
+    training_table,
+)
 from innet.records import PERPLEXITY, TRAIN, Metric
 
 pytest.importorskip("matplotlib")
@@ -167,7 +176,7 @@ def names_of_points(ratios, methods):
         )
     figure = training_figure(record.model_copy(update={"runs": tuple(named)}))
     figure.draw_without_rendering()
-    final = figure.axes[3]
+    final = figure.axes[-1]
     return final.get_window_extent(), [text.get_window_extent() for text in final.texts]
 
 
@@ -190,3 +199,77 @@ def test_names_of_points_that_coincide_can_be_read():
 def test_file_is_a_png(tmp_path):
     draw_training(a_training(), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def with_failure(losses, scores, settings=None):
+    """The training, and a codec with such losses and scores at its evaluations."""
+    record = a_training(seeds=1)
+    topk = record.runs[1]
+    evaluated = iter(scores)
+    steps = [
+        step.model_copy(
+            update={
+                "loss": loss,
+                "score": None if step.score is None else next(evaluated),
+            }
+        )
+        for step, loss in zip(topk.steps, losses, strict=True)
+    ]
+    failed = topk.model_copy(
+        update={"name": "bad", "steps": tuple(steps), "settings": {"method": "bad", "codec": "dgc"}}
+    )
+    return record.model_copy(
+        update={
+            "runs": (*record.runs, failed),
+            "settings": {**record.settings, "chance": 0.1, **(settings or {})},
+        }
+    )
+
+
+def test_a_training_that_diverged_is_said_and_does_not_squeeze_the_others():
+    losses = [2.3 * 3**number for number in range(22)]
+    record = with_failure(losses, [0.3, 0.2])
+    (note,) = training_notes(record)
+    assert note == "bad: its loss grew, the training diverged. Choose a smaller learning rate."
+    score, _, loss, _ = training_figure(record).axes
+    assert loss.get_ylim()[1] < 4
+    assert "beyond this panel: bad (diverged)" in [text.get_text() for text in loss.texts]
+    assert "bad (diverged)" in [text.get_text() for text in score.texts]
+
+
+@pytest.mark.parametrize(
+    ("final", "chance", "said"), [(0.11, 0.1, True), (0.2, 0.1, False), (0.11, None, False)]
+)
+def test_a_training_that_learnt_nothing_is_said(final, chance, said):
+    record = with_failure([2.3] * 22, [0.3, final], {"chance": chance})
+    notes = training_notes(record)
+    assert bool(notes) == said
+    if said:
+        assert notes[0].startswith(
+            "bad: its accuracy, 11.0 %, is no better than guessing (10.0 %)."
+        )
+    rows = [text for column in training_table(record).columns[:1] for text in column._cells]
+    assert rows == ["plain float32", "topk", "bad *" if said else "bad"]
+
+
+def test_many_codecs_have_a_panel_each():
+    record = a_training(seeds=2)
+    runs = [run for run in record.runs if run.settings["method"] != "topk"]
+    names = [f"codec{number}" for number in range(13)]
+    for name in names:
+        for seed, run in enumerate(each for each in record.runs if each.summed_by_network):
+            settings = {"method": name, "seed": seed, "codec": name}
+            runs.append(run.model_copy(update={"name": f"{name}-{seed}", "settings": settings}))
+    figure = training_figure(record.model_copy(update={"runs": tuple(runs)}))
+    *panels, final = figure.axes
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in panels] == names
+    assert all(len(axes.lines) == 14 for axes in panels)  # its own, and the others in gray
+    assert [text.get_text() for text in final.texts] == names
+
+
+def test_a_table_of_two_seeds_fits_80_columns():
+    record = a_training(seeds=2)
+    console = Console(width=80, file=io.StringIO())
+    console.print(training_table(record))
+    (row,) = [line for line in console.file.getvalue().splitlines() if line.startswith("  topk")]
+    assert row.rstrip().endswith("all")

@@ -1,4 +1,8 @@
-"""Synchronous data-parallel training: every gradient of every iteration goes through a reducer."""
+"""Synchronous data-parallel training: every gradient of every iteration goes through a reducer.
+
+First the loop, then how samples are dealt out to workers, then one run, whose reducer is plain
+float32 sums or an all-reduce over the switch.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,6 +25,7 @@ from innet.records import Progress, Report, Run, Step, Watcher
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
+Found = TypeVar("Found")  # the gradients of all workers, or of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +76,13 @@ def train(
             shapes say.
         DivergedError: the loss or the score is not finite any more.
     """
-    for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
-    parameters = _initial(model, for_parameters)
-    velocity = np.zeros_like(parameters)
-    parts = shards(data.train, schedule.workers)
-    epoch = steps_per_epoch(parts, schedule.batch_size)
-    stream = batches(parts, schedule.batch_size, for_batches)
 
-    for iteration in range(1, schedule.iterations + 1):
-        with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
-            results = [_gradient(model, parameters, part) for part in next(stream)]
+    def gradients(parameters: Vector, parts: list[Samples]) -> tuple[float, list[Vector]]:
+        results = [_gradient(model, parameters, part) for part in parts]
         loss = math.fsum(worker_loss for worker_loss, _ in results) / schedule.workers
-        _check_finite(loss, "loss of", iteration, schedule.learning_rate)
-        total, report = reduce([worker_gradient for _, worker_gradient in results])
-        _descend(schedule, parameters, velocity, total)
-        score = None
-        if _is_evaluated(iteration, epoch, schedule):
-            score = _score(model, parameters, data.test)
-            _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
-        yield Step.of(iteration, loss, score, report)
+        return loss, [worker_gradient for _, worker_gradient in results]
+
+    return _train(schedule, model, data, gradients, reduce, seed=seed, evaluates=True)
 
 
 def train_replica(
@@ -120,27 +113,46 @@ def train_replica(
         InputError: a batch does not fit a shard, parameters or a gradient are not as the model's
             shapes say, or the training diverged.
     """
+
+    def gradient(parameters: Vector, parts: list[Samples]) -> tuple[float, Vector]:
+        return _gradient(model, parameters, parts[worker])
+
+    return _train(schedule, model, data, gradient, reduce, seed=seed, evaluates=worker == 0)
+
+
+def _train(
+    schedule: Schedule,
+    model: Model,
+    data: Data,
+    gradients: Callable[[Vector, list[Samples]], tuple[float, Found]],
+    reduce: Callable[[Found], tuple[Vector, Report | None]],
+    *,
+    seed: int,
+    evaluates: bool,
+) -> Iterator[Step]:
+    """The loop of both: ``gradients`` of all workers or of one, and their sum by ``reduce``."""
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = _initial(model, for_parameters)
     velocity = np.zeros_like(parameters)
     parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
     stream = batches(parts, schedule.batch_size, for_batches)
+
     for iteration in range(1, schedule.iterations + 1):
-        part = next(stream)[worker]
         with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
-            loss, gradient = _gradient(model, parameters, part)
+            loss, found = gradients(parameters, next(stream))
         _check_finite(loss, "loss of", iteration, schedule.learning_rate)
-        total, report = reduce(gradient)
-        _descend(schedule, parameters, velocity, total)
+        total, report = reduce(found)
+        _sgd_step(schedule, parameters, velocity, total)
         score = None
-        if worker == 0 and _is_evaluated(iteration, epoch, schedule):
-            score = _score(model, parameters, data.test)
+        if evaluates and _is_evaluated(iteration, epoch, schedule):
+            with np.errstate(over="ignore", invalid="ignore"):
+                score = _score(model, parameters, data.test)
             _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report)
 
 
-def _descend(schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector) -> None:
+def _sgd_step(schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector) -> None:
     """One step of SGD with momentum, in place."""
     velocity *= np.float32(schedule.momentum)
     velocity += total / np.float32(schedule.workers)

@@ -196,8 +196,8 @@ def _explanation(record: TrainingRecord) -> str:
     return (
         "Bytes are those each worker sent, headers included; compression is against float32 in "
         f"packets of the same {per_packet} values. Times are of one iteration on this machine "
-        f"({machine.cpu}, {machine.cores} cores); those of encoding and decoding are summed over "
-        "the workers."
+        f"({machine.cpu}, {machine.cores} cores); those of encoding and decoding are one "
+        "worker's."
     )
 
 
@@ -253,9 +253,9 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("Compression", _networked(_compression)),
     ("Packets sent, all workers", _networked(lambda run: count(run.total("packets_sent")))),
     ("Packets through the switch", _networked(_switch_rate)),
-    ("Encode, all workers", _networked(_per_step("encode"))),
+    ("Encode, each worker", _networked(_per_step("encode"))),
     ("Network", _networked(_per_step("network"))),
-    ("Decode, all workers", _networked(_per_step("decode"))),
+    ("Decode, each worker", _networked(_per_step("decode"))),
     ("Whole run", lambda run: duration(run.wall_seconds)),
 )
 

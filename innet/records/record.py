@@ -154,9 +154,27 @@ def _converted(document: dict[str, Any], version: int) -> dict[str, Any]:
     # Version 1 knew no other score than accuracies.
     names = _RENAMED_KEYS | ({"accuracy": "score"} if version == 1 else {})
     document = {**_renamed(document, names), "version": VERSION}
-    # Before version 3 a reproduction had its settings beside the others.
+    # Times of codecs were sums over the workers.
+    _divide_codec_times(document, document.get("settings", {}).get("workers"))
+    # A reproduction had its settings beside the others.
     moved = {name: document.pop(name) for name in ("quick", "seeds") if name in document}
     return {**document, "settings": {**document.get("settings", {}), **moved}}
+
+
+def _divide_codec_times(value: Any, workers: Any) -> None:
+    """In place: sums over so many workers become means; a report knows its own number."""
+    if isinstance(value, dict):
+        if isinstance(value.get("workers"), int):
+            workers = value["workers"]
+        seconds = value.get("seconds")
+        if isinstance(seconds, dict) and isinstance(workers, int) and workers > 0:
+            for name in ("encode", "decode"):
+                if isinstance(seconds.get(name), (int, float)):
+                    seconds[name] /= workers
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            _divide_codec_times(each, workers)
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:

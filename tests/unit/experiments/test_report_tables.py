@@ -101,7 +101,7 @@ class TestDemoTable:
         assert row(lines, "as dense float32") == ["-", "6.25 MB", "6.25 MB"]
         assert row(lines, "Compression") == ["-", f"1.00{TIMES}", f"10.1{TIMES}"]
         assert row(lines, "Packets sent, all workers") == ["-", "75,768", "7,480"]
-        assert row(lines, "Encode, all workers") == ["-", "2.00 ms", "2.00 ms"]
+        assert row(lines, "Encode, each worker") == ["-", "2.00 ms", "2.00 ms"]
         assert row(lines, "Test accuracy") == ["97.4 %"] * 3
         assert any("top-k 1 %, LHC" in line for line in lines)
         assert any("Example CPU, 2 cores" in line for line in lines)

@@ -260,26 +260,8 @@ class Primitives:
 
 
 Builder = Callable[[Primitives, Expressions, Arguments], ir.Primitive]
-_BUILDERS: dict[str, tuple[int, Builder]] = {}
 
 
-def _primitive(*names: str, arguments: int) -> Callable[[Builder], Builder]:
-    """Register how a primitive with that many arguments is built."""
-
-    def register(builder: Builder) -> Builder:
-        for name in names:
-            _BUILDERS[name] = (arguments, builder)
-        return builder
-
-    return register
-
-
-@_primitive("assign", "modify_field", arguments=2)
-def _assign(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Assign(make.lvalue(args[0]), make.data(args[1]))
-
-
-@_primitive("assign_VL", arguments=2)
 def _assign_variable(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     target, source = make.lvalue(args[0]), make.lvalue(args[1])
     for place, tree in ((target, args[0]), (source, args[1])):
@@ -290,7 +272,6 @@ def _assign_variable(_: Primitives, make: Expressions, args: Arguments) -> ir.Pr
     return ir.AssignVariable(target, source)
 
 
-@_primitive("assign_header", "copy_header", arguments=2)
 def _assign_header(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     target, source = make.header(args[0]), make.header(args[1])
     if make.type_of(target) != make.type_of(source):
@@ -298,43 +279,14 @@ def _assign_header(_: Primitives, make: Expressions, args: Arguments) -> ir.Prim
     return ir.AssignHeader(target, source)
 
 
-@_primitive("assign_header_stack", arguments=2)
-def _assign_stack(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.AssignStack(make.stack(args[0]), make.stack(args[1]))
-
-
-@_primitive("assign_union", arguments=2)
-def _assign_union(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.AssignUnion(make.union(args[0]), make.union(args[1]))
-
-
-@_primitive("assign_union_stack", arguments=2)
-def _assign_union_stack(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.AssignUnionStack(
-        make.stack(args[0], of_unions=True), make.stack(args[1], of_unions=True)
-    )
-
-
-@_primitive("push", arguments=2)
 def _push(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     stack = make.any_stack(args[0])
     return ir.Push(stack.index, make.data(args[1]), stack.of_unions)
 
 
-@_primitive("pop", arguments=2)
 def _pop(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     stack = make.any_stack(args[0])
     return ir.Pop(stack.index, make.data(args[1]), stack.of_unions)
-
-
-@_primitive("add_header", arguments=1)
-def _add_header(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.AddHeader(make.header(args[0]))
-
-
-@_primitive("remove_header", arguments=1)
-def _remove_header(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.RemoveHeader(make.header(args[0]))
 
 
 def _position(make: Expressions, tree: Tree) -> int:
@@ -344,37 +296,6 @@ def _position(make: Expressions, tree: Tree) -> int:
     return target.value
 
 
-@_primitive("_jump", arguments=1)
-def _jump(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Jump(_position(make, args[0]))
-
-
-@_primitive("_jump_if_zero", arguments=2)
-def _jump_if_zero(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.JumpIfZero(make.data(args[0]), _position(make, args[1]))
-
-
-@_primitive("no_op", arguments=0)
-def _no_op(_: Primitives, __: Expressions, ___: Arguments) -> ir.Primitive:
-    return ir.NoOp()
-
-
-@_primitive("exit", arguments=0)
-def _exit(_: Primitives, __: Expressions, ___: Arguments) -> ir.Primitive:
-    return ir.Exit()
-
-
-@_primitive("assert", arguments=1)
-def _assert(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Assert(ir.DataToBool(make.data(args[0])), assume=False)
-
-
-@_primitive("assume", arguments=1)
-def _assume(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Assert(ir.DataToBool(make.data(args[0])), assume=True)
-
-
-@_primitive("log_msg", arguments=2)
 def _log_message(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     listed = args[1]["value"]
     # p4c writes an empty object where there is nothing to list.
@@ -382,7 +303,6 @@ def _log_message(_: Primitives, make: Expressions, args: Arguments) -> ir.Primit
     return ir.LogMessage(args[0]["value"].string(), values)
 
 
-@_primitive("mark_to_drop", arguments=1)
 def _mark_to_drop(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     header = make.header(args[0])
     names = [field.name for field in build.names.types[make.type_of(header)].fields]
@@ -395,70 +315,77 @@ def _mark_to_drop(build: Primitives, make: Expressions, args: Arguments) -> ir.P
     )
 
 
-@_primitive("drop", arguments=0)
 def _drop(build: Primitives, _: Expressions, __: Arguments) -> ir.Primitive:
     return ir.MarkToDrop(build.standard.egress_spec, build.standard.mcast_grp)
 
 
-@_primitive("truncate", arguments=1)
-def _truncate(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Truncate(make.data(args[0]))
-
-
-@_primitive("count", arguments=2)
-def _count(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Count(build.names.counters.of(args[0]["value"]), make.data(args[1]))
-
-
-@_primitive("execute_meter", arguments=3)
 def _execute_meter(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     meter = build.names.meters.of(args[0]["value"])
     return ir.ExecuteMeter(meter, make.data(args[1]), make.lvalue(args[2]))
 
 
-@_primitive("register_read", arguments=3)
 def _register_read(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     register = build.names.registers.of(args[1]["value"])
     return ir.RegisterRead(make.lvalue(args[0]), register, make.data(args[2]))
 
 
-@_primitive("register_write", arguments=3)
 def _register_write(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     register = build.names.registers.of(args[0]["value"])
     return ir.RegisterWrite(register, make.data(args[1]), make.data(args[2]))
 
 
-@_primitive("modify_field_with_hash_based_offset", arguments=4)
 def _hash(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     calculation = build.names.calculations.of(args[2]["value"])
     return ir.Hash(make.lvalue(args[0]), make.data(args[1]), calculation, make.data(args[3]))
 
 
-@_primitive("modify_field_rng_uniform", arguments=3)
-def _random(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Random(make.lvalue(args[0]), make.data(args[1]), make.data(args[2]))
-
-
-@_primitive("generate_digest", arguments=2)
-def _digest(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Digest(make.data(args[0]), make.data(args[1]))
-
-
-@_primitive("clone_ingress_pkt_to_egress", arguments=2)
-def _clone_ingress(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Clone(egress=False, session=make.data(args[0]), field_list=make.data(args[1]))
-
-
-@_primitive("clone_egress_pkt_to_egress", arguments=2)
-def _clone_egress(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Clone(egress=True, session=make.data(args[0]), field_list=make.data(args[1]))
-
-
-@_primitive("resubmit", arguments=1)
-def _resubmit(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Resubmit(make.data(args[0]))
-
-
-@_primitive("recirculate", arguments=1)
-def _recirculate(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
-    return ir.Recirculate(make.data(args[0]))
+_BUILDERS: dict[str, tuple[int, Builder]] = {
+    "assign": (2, lambda _, m, a: ir.Assign(m.lvalue(a[0]), m.data(a[1]))),
+    "modify_field": (2, lambda _, m, a: ir.Assign(m.lvalue(a[0]), m.data(a[1]))),
+    "assign_VL": (2, _assign_variable),
+    "assign_header": (2, _assign_header),
+    "copy_header": (2, _assign_header),
+    "assign_header_stack": (2, lambda _, m, a: ir.AssignStack(m.stack(a[0]), m.stack(a[1]))),
+    "assign_union": (2, lambda _, m, a: ir.AssignUnion(m.union(a[0]), m.union(a[1]))),
+    "assign_union_stack": (
+        2,
+        lambda _, m, a: ir.AssignUnionStack(
+            m.stack(a[0], of_unions=True), m.stack(a[1], of_unions=True)
+        ),
+    ),
+    "push": (2, _push),
+    "pop": (2, _pop),
+    "add_header": (1, lambda _, m, a: ir.AddHeader(m.header(a[0]))),
+    "remove_header": (1, lambda _, m, a: ir.RemoveHeader(m.header(a[0]))),
+    "_jump": (1, lambda _, m, a: ir.Jump(_position(m, a[0]))),
+    "_jump_if_zero": (2, lambda _, m, a: ir.JumpIfZero(m.data(a[0]), _position(m, a[1]))),
+    "no_op": (0, lambda _, __, ___: ir.NoOp()),
+    "exit": (0, lambda _, __, ___: ir.Exit()),
+    "assert": (1, lambda _, m, a: ir.Assert(ir.DataToBool(m.data(a[0])), assume=False)),
+    "assume": (1, lambda _, m, a: ir.Assert(ir.DataToBool(m.data(a[0])), assume=True)),
+    "log_msg": (2, _log_message),
+    "mark_to_drop": (1, _mark_to_drop),
+    "drop": (0, _drop),
+    "truncate": (1, lambda _, m, a: ir.Truncate(m.data(a[0]))),
+    "count": (2, lambda b, m, a: ir.Count(b.names.counters.of(a[0]["value"]), m.data(a[1]))),
+    "execute_meter": (3, _execute_meter),
+    "register_read": (3, _register_read),
+    "register_write": (3, _register_write),
+    "modify_field_with_hash_based_offset": (4, _hash),
+    "modify_field_rng_uniform": (
+        3,
+        lambda _, m, a: ir.Random(m.lvalue(a[0]), m.data(a[1]), m.data(a[2])),
+    ),
+    "generate_digest": (2, lambda _, m, a: ir.Digest(m.data(a[0]), m.data(a[1]))),
+    "clone_ingress_pkt_to_egress": (
+        2,
+        lambda _, m, a: ir.Clone(egress=False, session=m.data(a[0]), field_list=m.data(a[1])),
+    ),
+    "clone_egress_pkt_to_egress": (
+        2,
+        lambda _, m, a: ir.Clone(egress=True, session=m.data(a[0]), field_list=m.data(a[1])),
+    ),
+    "resubmit": (1, lambda _, m, a: ir.Resubmit(m.data(a[0]))),
+    "recirculate": (1, lambda _, m, a: ir.Recirculate(m.data(a[0]))),
+}
+"""Each primitive of BMv2's v1model: how many arguments it has, and what makes it of them."""

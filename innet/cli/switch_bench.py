@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from innet.experiments import tables
-from innet.tools.bench import Measured, Rate
+from innet.tools.bench import Measurement, Rate
 
 
-def watch(console: Console, steps: Iterator[Rate | Measured]) -> Measured:
+def watch(console: Console, steps: Iterator[Rate | Measurement]) -> Measurement:
     """Wait for the measurements; on a terminal, say what came so far."""
     with console.status("measuring"):
         for step in steps:
-            if isinstance(step, Measured):
+            if isinstance(step, Measurement):
                 return step
             if console.is_terminal:
                 console.print(f"{step.name}: {_rate(step)}", highlight=False, markup=False)
@@ -28,7 +28,7 @@ def _rate(rate: Rate) -> str:
     return "-" if rate.per_second is None else tables.rate(rate.per_second)
 
 
-def table(result: Measured) -> Table:
+def table(result: Measurement) -> Table:
     """A line for each way to run the program; ratios are of the fastest."""
     fastest = max((rate.per_second or 0.0 for rate in result.rates), default=0.0)
     shown = Table(box=None)
@@ -48,7 +48,7 @@ def table(result: Measured) -> Table:
     return shown
 
 
-def remarks(result: Measured) -> Iterator[str]:
+def remarks(result: Measurement) -> Iterator[str]:
     """What does not fit the table."""
     for rate in result.rates:
         if rate.note:
@@ -61,15 +61,15 @@ def remarks(result: Measured) -> Iterator[str]:
             f"compiles, after {tables.duration(start.cold)}; it grows by "
             f"{tables.size(start.memory)}"
         )
-    held = result.held
+    state_size = result.state_size
     yield (
-        f"state: registers {tables.size(held.registers)}, counters "
-        f"{tables.size(held.counters)}, meters {tables.size(held.meters)}, "
-        f"{tables.count(held.entries)} table entries"
+        f"state: registers {tables.size(state_size.registers)}, counters "
+        f"{tables.size(state_size.counters)}, meters {tables.size(state_size.meters)}, "
+        f"{tables.count(state_size.entries)} table entries"
     )
 
 
-def as_document(program: str, packets: int, batch: int, result: Measured) -> dict[str, Any]:
+def as_document(program: str, packets: int, batch: int, result: Measurement) -> dict[str, Any]:
     """The same for programs."""
     return {
         "program": program,
@@ -80,6 +80,6 @@ def as_document(program: str, packets: int, batch: int, result: Measured) -> dic
             for rate in result.rates
         ],
         "start": None if result.start is None else dataclasses.asdict(result.start),
-        "state": dataclasses.asdict(result.held),
+        "state": dataclasses.asdict(result.state_size),
         "answered": result.answered,
     }

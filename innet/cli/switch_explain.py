@@ -14,7 +14,7 @@ from innet.cli.output import out
 from innet.core.errors import InputError
 from innet.switch import Switch, ir
 from innet.switch.trace import Event
-from innet.tools.captures import merged
+from innet.tools.captures import merge
 from innet.tools.files import Commands
 from innet.tools.replay import Input, open_sources
 
@@ -296,7 +296,7 @@ def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, byte
         return
     with open_sources([capture]) as sources:
         first: int | None = None
-        for timed in merged(sources, 256):
+        for timed in merge(sources, 256):
             for packet, time in zip(timed.packets.to_packets(), timed.clock.tolist(), strict=True):
                 first = time if first is None else first
                 switch.state.clock = (time - first) // 1000

@@ -1,7 +1,8 @@
 """How a program flows, and how it uses registers and fields.
 
-``Flow`` is the graph of a pipeline's steps; ``accesses`` finds what each action does with register
-cells; ``reads`` and ``effects`` say which fields an expression or statement touches.
+``ControlFlow`` is the graph of a pipeline's steps. ``register_accesses`` finds what each action
+does with register cells. ``reads`` and ``effects`` say which fields an expression or statement
+touches.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from innet.switch.ir.tree import walk
 from innet.tofino.report import PIPE
 
 
-class Flow:
+class ControlFlow:
     """One pipeline. Steps are numbered in an order in which none comes before one it follows."""
 
     def __init__(self, program: ir.Program, pipeline: ir.Pipeline) -> None:
@@ -81,7 +82,7 @@ class Flow:
         return tuple(found)
 
     @cached_property
-    def deciders(self) -> tuple[frozenset[int], ...]:
+    def control_dependencies(self) -> tuple[frozenset[int], ...]:
         """For each step, those before it that decide whether it runs."""
         return tuple(
             frozenset(
@@ -136,7 +137,7 @@ def word(  # noqa: PLR0911 - one line for each kind of expression
             parts = word(program, left, which), word(program, right, which)
             if None in parts or parts[0] == parts[1]:
                 return parts[0] and parts[1]
-            return ir.Choice(plain(program, condition), *parts)
+            return ir.Choice(simplified(program, condition), *parts)
         case ir.Binary(ir.DataOperator.SHIFT_LEFT, left, ir.Const(amount)) if amount == _BITS:
             return _ZERO if which == 0 else word(program, left, 0)
         case ir.Binary(ir.DataOperator.SHIFT_RIGHT, left, ir.Const(amount)) if amount == _BITS:
@@ -149,7 +150,7 @@ def word(  # noqa: PLR0911 - one line for each kind of expression
             return _either(which, _plain_parts(program, item), which == 0)
 
 
-def plain(program: ir.Program, item: Any) -> Any:
+def simplified(program: ir.Program, item: Any) -> Any:
     """An expression of one word, or a condition, without masks that change nothing."""
     simple = _plain_parts(program, item)
     match simple:
@@ -196,7 +197,9 @@ def _plain_parts(program: ir.Program, item: Any) -> Any:
         part = getattr(item, field.name)
         if not dataclasses.is_dataclass(part):
             continue
-        simple = plain(program, part) if isinstance(part, _CONDITIONS) else word(program, part, 0)
+        simple = (
+            simplified(program, part) if isinstance(part, _CONDITIONS) else word(program, part, 0)
+        )
         changed[field.name] = part if simple is None else simple
     return dataclasses.replace(item, **changed)
 
@@ -206,7 +209,7 @@ def _plain_parts(program: ir.Program, item: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RegisterAccess:
     """What one action does with one register array.
 
     Attributes:
@@ -221,7 +224,7 @@ class Access:
             action is given; None when it only reads.
     """
 
-    flow: Flow
+    flow: ControlFlow
     step: int
     action: int
     register: int
@@ -243,7 +246,7 @@ class Access:
         return frozenset((*self.reads, *self.writes)) | self.inside
 
 
-def accesses(program: ir.Program, flow: Flow) -> list[Access]:
+def register_accesses(program: ir.Program, flow: ControlFlow) -> list[RegisterAccess]:
     """All of one pipeline, in its order."""
     return [
         each
@@ -258,7 +261,9 @@ def branches(action: ir.Action) -> bool:
     return any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in action.primitives)
 
 
-def _of_action(program: ir.Program, flow: Flow, step: int, action: int) -> list[Access]:
+def _of_action(
+    program: ir.Program, flow: ControlFlow, step: int, action: int
+) -> list[RegisterAccess]:
     statements = program.actions[action].primitives
     done = [effects(program, statement) for statement in statements]
     known: dict[Place, Any] = {}
@@ -297,7 +302,7 @@ def _of_action(program: ir.Program, flow: Flow, step: int, action: int) -> list[
         }
         inside = _inside(program, statements, done, reading, writing) | given.keys()
         found.append(
-            Access(
+            RegisterAccess(
                 flow,
                 step,
                 action,

@@ -9,16 +9,23 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
 from innet.tofino import stages, stateful_alu
-from innet.tofino.accesses import Access, Flow, Place, accesses, effects, reads
+from innet.tofino.accesses import (
+    ControlFlow,
+    Place,
+    RegisterAccess,
+    effects,
+    reads,
+    register_accesses,
+)
 from innet.tofino.report import PIPE, Estimate, Finding, Severity, Source, Usage
 from innet.tofino.stages import Pieces, Placement
 
 
-def bits(program: ir.Program, used: Iterable[Place]) -> int:
+def header_vector_bits(program: ir.Program, used: Iterable[Place]) -> int:
     """Bits of the header vector: whole headers that are parsed, metadata that is used, each field
     of it rounded up to what containers come in (flags of one bit are packed).
     """
-    parsed = extracted(program)
+    parsed = extracted_headers(program)
     total = sum(program.type_of(header).width for header in parsed)
     flags = 0
     for header, field in sorted(set(used)):
@@ -32,7 +39,7 @@ def bits(program: ir.Program, used: Iterable[Place]) -> int:
     return total + -(-flags // 8) * 8
 
 
-def extracted(program: ir.Program) -> set[int]:
+def extracted_headers(program: ir.Program) -> set[int]:
     """The headers that the parser may take from a packet."""
     found: set[int] = set()
     for state in program.parser.states:
@@ -103,8 +110,8 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         ProgramError: this is no such program.
     """
     program, source = load_program(document), Source(document)
-    flows = [Flow(program, pipeline) for pipeline in (program.ingress, program.egress)]
-    found = [each for flow in flows for each in accesses(program, flow)]
+    flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
+    found = [each for flow in flows for each in register_accesses(program, flow)]
     counts = {
         register: sum(stateful_alu.most_accesses(flow, found, register) for flow in flows)
         for register in sorted({each.register for each in found})
@@ -112,9 +119,11 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     placed = stages.place([_pieces(program, flow, found) for flow in flows])
     words, wordy = stateful_alu.output_words(program, source, found)
     used = _used(program, flows, found)
-    again = [stateful_alu.passes(program, source, flow) for flow in flows]
+    again = [stateful_alu.extra_passes(program, source, flow) for flow in flows]
     late = {
-        header for header, _ in _used(program, flows[1:], found) if header in extracted(program)
+        header
+        for header, _ in _used(program, flows[1:], found)
+        if header in extracted_headers(program)
     }
     usages = (
         Usage("stages", len(placed.stages), PIPE.stages),
@@ -125,7 +134,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         Usage("logical tables", _total(placed, "tables"), PIPE.stages * PIPE.logical_tables),
         Usage("SRAM blocks", _total(placed, "sram"), PIPE.stages * PIPE.sram_blocks),
         Usage("TCAM blocks", _total(placed, "tcam"), PIPE.stages * PIPE.tcam_blocks),
-        Usage("header vector bits", bits(program, used), PIPE.header_vector_bits),
+        Usage("header vector bits", header_vector_bits(program, used), PIPE.header_vector_bits),
         Usage("parser depth, ingress, bytes", parser_bytes(program), None),
         Usage(
             "parser depth, egress, bytes",
@@ -136,13 +145,17 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     )
     findings = [
         *_exceeded(program, source, found, usages, placed),
-        *stateful_alu.too_many(program, source, found, counts),
-        *stateful_alu.operations(program, source, found),
-        *stateful_alu.instructions(program, source, found),
+        *stateful_alu.repeated_accesses(program, source, found, counts),
+        *stateful_alu.unsupported_updates(program, source, found),
+        *stateful_alu.too_many_instructions(program, source, found),
         *wordy,
         *_wide(program, source, counts),
-        *(each for flow in flows for each in stateful_alu.forbidden(program, source, flow)),
-        *(each for flow in flows for each in stateful_alu.unknown(program, source, flow)),
+        *(
+            each
+            for flow in flows
+            for each in stateful_alu.unsupported_arithmetic(program, source, flow)
+        ),
+        *(each for flow in flows for each in stateful_alu.unknown_externs(program, source, flow)),
         *_checksums(program, late),
         *_unparsed(program),
         *(each for _, notes in again for each in notes),
@@ -158,7 +171,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     return Estimate(title, usages, tuple(dict.fromkeys(findings)), layout)
 
 
-def _pieces(program: ir.Program, flow: Flow, found: Sequence[Access]) -> Pieces:
+def _pieces(program: ir.Program, flow: ControlFlow, found: Sequence[RegisterAccess]) -> Pieces:
     return Pieces(program, flow, [each for each in found if each.flow is flow])
 
 
@@ -167,7 +180,9 @@ def _total(placed: Placement, what: str) -> int:
     return sum(each if isinstance(each, int) else len(each) for each in amounts)
 
 
-def _used(program: ir.Program, flows: Sequence[Flow], found: Sequence[Access]) -> set[Place]:
+def _used(
+    program: ir.Program, flows: Sequence[ControlFlow], found: Sequence[RegisterAccess]
+) -> set[Place]:
     """Fields that pipelines look at or write, but for metadata inside of a stateful ALU."""
     used: set[Place] = set()
     inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
@@ -199,7 +214,7 @@ def _used(program: ir.Program, flows: Sequence[Flow], found: Sequence[Access]) -
 def _exceeded(
     program: ir.Program,
     source: Source,
-    found: Sequence[Access],
+    found: Sequence[RegisterAccess],
     usages: Sequence[Usage],
     placed: Placement,
 ) -> Iterator[Finding]:
@@ -236,7 +251,7 @@ def _exceeded(
 def _too_deep(
     program: ir.Program,
     source: Source,
-    found: Sequence[Access],
+    found: Sequence[RegisterAccess],
     usage: Usage,
     placed: Placement,
 ) -> Finding:
@@ -259,7 +274,7 @@ def _too_deep(
 
 
 def _too_many_alus(
-    program: ir.Program, source: Source, found: Sequence[Access], usage: Usage
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess], usage: Usage
 ) -> Finding:
     """With how many pairs of arrays the same would be done, if any would help."""
     groups: dict[tuple[Any, ...], set[int]] = defaultdict(set)
@@ -286,7 +301,7 @@ def _too_many_alus(
 
 
 def _where(
-    program: ir.Program, source: Source, found: Sequence[Access], names: Sequence[str]
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess], names: Sequence[str]
 ) -> str:
     """The source lines of the registers and steps of a chain, as far as they are known."""
     lines: dict[str, str] = {}
@@ -297,7 +312,9 @@ def _where(
     return ", ".join(list(dict.fromkeys(filter(None, places)))[:8])
 
 
-def _carried(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
+def _carried(
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
+) -> Iterator[Finding]:
     """Fields that one action changes again and again, each time by what it was before."""
     for action in dict.fromkeys(each.action for each in found):
         again: Counter[Place] = Counter()
@@ -359,7 +376,7 @@ def _unparsed(program: ir.Program) -> Iterator[Finding]:
 
 def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
     """Checksums are no tables; those over what egress does not parse need a place."""
-    parsed = extracted(program)
+    parsed = extracted_headers(program)
     for checksum in program.checksums:
         inputs = program.calculations[checksum.calculation].inputs
         headers = {header for header, _ in reads(program, inputs)} & parsed

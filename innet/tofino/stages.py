@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from innet.switch import ir
-from innet.tofino.accesses import Access, Flow, Place, effects, reads
+from innet.tofino.accesses import ControlFlow, Place, RegisterAccess, effects, reads
 from innet.tofino.report import PIPE
 
 _ENTRY_OVERHEAD = 16  # bits: which action, which table next, versions while entries change
@@ -90,7 +90,9 @@ class _Use:
 class Pieces:
     """All of one pipeline. ``list[i]`` is piece i."""
 
-    def __init__(self, program: ir.Program, flow: Flow, found: Sequence[Access]) -> None:
+    def __init__(
+        self, program: ir.Program, flow: ControlFlow, found: Sequence[RegisterAccess]
+    ) -> None:
         self.program = program
         self.flow = flow
         self.list: list[Piece] = []
@@ -130,7 +132,7 @@ class Pieces:
         number = self._new(piece)
         self._matches.append(number)
         self._uses.append(_Use(number, step, looked, frozenset()))
-        for decider in self.flow.deciders[step]:
+        for decider in self.flow.control_dependencies[step]:
             piece.wait(self._matches[decider], 0)
 
     def _action(self, step: int, action: int, owner: dict[tuple[int, int, int], int]) -> None:
@@ -260,14 +262,14 @@ def _ordered(pieces: Sequence[Piece]) -> tuple[list[int], list[int]]:
     for number, piece in enumerate(pieces):
         for before, stages in piece.after.items():
             followers[before].append((number, stages))
-    plain, left = [i for i, count in enumerate(waiting) if not count], list(waiting)
-    for number in plain:
+    topological, left = [i for i, count in enumerate(waiting) if not count], list(waiting)
+    for number in topological:
         for each, _ in followers[number]:
             left[each] -= 1
             if not left[each]:
-                plain.append(each)
+                topological.append(each)
     height = [0] * len(pieces)
-    for number in reversed(plain):
+    for number in reversed(topological):
         height[number] = max((height[i] + n for i, n in followers[number]), default=0)
     ready = [(-height[i], i) for i, count in enumerate(waiting) if not count]
     heapq.heapify(ready)

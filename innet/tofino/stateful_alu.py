@@ -10,9 +10,9 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.ir.tree import walk
 from innet.tofino.accesses import (
-    Access,
-    Flow,
+    ControlFlow,
     Place,
+    RegisterAccess,
     branches,
     cells,
     effects,
@@ -36,7 +36,7 @@ _SIMPLE = (
 )
 
 
-def most_accesses(flow: Flow, found: Sequence[Access], register: int) -> int:
+def most_accesses(flow: ControlFlow, found: Sequence[RegisterAccess], register: int) -> int:
     """The most that one packet can make to a register array on any way through one pipeline."""
     weight = [0] * len(flow.nodes)
     for access in found:
@@ -56,8 +56,8 @@ def _key(expression: Any) -> str:
     return repr(expression)
 
 
-def too_many(
-    program: ir.Program, source: Source, found: Sequence[Access], counts: dict[int, int]
+def repeated_accesses(
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess], counts: dict[int, int]
 ) -> Iterator[Finding]:
     """Register arrays that a packet may touch more than once."""
     for register, count in counts.items():
@@ -79,7 +79,9 @@ def too_many(
             )
 
 
-def operations(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
+def unsupported_updates(
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
+) -> Iterator[Finding]:
     """What an ALU cannot compute in one go."""
     for access in found:
         name = program.registers[access.register].name
@@ -107,9 +109,11 @@ def operations(program: ir.Program, source: Source, found: Sequence[Access]) -> 
             yield from _update(program, access, name, where)
 
 
-def instructions(program: ir.Program, source: Source, found: Sequence[Access]) -> Iterator[Finding]:
+def too_many_instructions(
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
+) -> Iterator[Finding]:
     """Register arrays with which more is done than a stateful ALU has instructions for."""
-    users: dict[int, dict[tuple[int, int], Access]] = defaultdict(dict)
+    users: dict[int, dict[tuple[int, int], RegisterAccess]] = defaultdict(dict)
     for access in found:
         users[access.register].setdefault((id(access.flow), access.action), access)
     names, places = [], []
@@ -129,7 +133,9 @@ def instructions(program: ir.Program, source: Source, found: Sequence[Access]) -
         )
 
 
-def _update(program: ir.Program, access: Access, name: str, where: str) -> Iterator[Finding]:
+def _update(
+    program: ir.Program, access: RegisterAccess, name: str, where: str
+) -> Iterator[Finding]:
     held = access.register
     wrong = {
         node.operator.value
@@ -226,7 +232,9 @@ _NEVER = (ir.DataOperator.MUL, ir.DataOperator.DIV, ir.DataOperator.MOD)
 _SHIFTS = (ir.DataOperator.SHIFT_LEFT, ir.DataOperator.SHIFT_RIGHT)
 
 
-def forbidden(program: ir.Program, source: Source, flow: Flow) -> Iterator[Finding]:
+def unsupported_arithmetic(
+    program: ir.Program, source: Source, flow: ControlFlow
+) -> Iterator[Finding]:
     """Multiplication, division, and shifts by what a packet says."""
     for item, where in _statements(program, source, flow):
         names = dict.fromkeys(
@@ -249,7 +257,7 @@ def forbidden(program: ir.Program, source: Source, flow: Flow) -> Iterator[Findi
             )
 
 
-def unknown(program: ir.Program, source: Source, flow: Flow) -> Iterator[Finding]:
+def unknown_externs(program: ir.Program, source: Source, flow: ControlFlow) -> Iterator[Finding]:
     """Externs of a program's own."""
     for item, where in _statements(program, source, flow):
         if isinstance(item, ir.ExternCall):
@@ -262,7 +270,7 @@ def unknown(program: ir.Program, source: Source, flow: Flow) -> Iterator[Finding
 
 
 def _statements(
-    program: ir.Program, source: Source, flow: Flow
+    program: ir.Program, source: Source, flow: ControlFlow
 ) -> Iterator[tuple[ir.Primitive | ir.BoolExpression, str]]:
     for step, node in enumerate(flow.nodes):
         if node.kind is ir.NodeKind.CONDITIONAL:
@@ -273,7 +281,9 @@ def _statements(
                 yield statement, source.primitive(action, position)
 
 
-def passes(program: ir.Program, source: Source, flow: Flow) -> tuple[int, list[Finding]]:
+def extra_passes(
+    program: ir.Program, source: Source, flow: ControlFlow
+) -> tuple[int, list[Finding]]:
     """(how many statements send a packet round again, what there is to say of them)."""
     count, findings = 0, []
     lists = {each.id: each for each in program.field_lists}
@@ -316,7 +326,7 @@ _OUTPUTS_RESOURCE = "output words per stateful ALU"
 
 
 def output_words(
-    program: ir.Program, source: Source, found: Sequence[Access]
+    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> tuple[int, list[Finding]]:
     """The most words that a packet takes out of one cell, what there is to say of it."""
     most, many, beside = 0, [], []
@@ -349,7 +359,7 @@ def output_words(
     return most, findings
 
 
-def _named(program: ir.Program, source: Source, found: Sequence[Access]) -> tuple[str, str]:
+def _named(program: ir.Program, source: Source, found: Sequence[RegisterAccess]) -> tuple[str, str]:
     """(names of the arrays, where they are accessed)."""
     names = list(dict.fromkeys(program.registers[each.register].name for each in found))
     others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""
@@ -357,12 +367,12 @@ def _named(program: ir.Program, source: Source, found: Sequence[Access]) -> tupl
     return names[0] + others, ", ".join(list(dict.fromkeys(filter(None, places)))[:8])
 
 
-def _gives_flag(program: ir.Program, access: Access) -> bool:
+def _gives_flag(program: ir.Program, access: RegisterAccess) -> bool:
     statements = program.actions[access.action].primitives
     return any(is_flag(program, statements[each]) for each in access.inside)
 
 
-def _gives_word(program: ir.Program, access: Access) -> bool:
+def _gives_word(program: ir.Program, access: RegisterAccess) -> bool:
     """Whether anything outside of the ALU looks at a word of the cell, old or new."""
     statements = program.actions[access.action].primitives
     for position in (*access.reads, *access.inside):
@@ -376,7 +386,7 @@ def _gives_word(program: ir.Program, access: Access) -> bool:
     return False
 
 
-def _halves(program: ir.Program, access: Access) -> set[int]:
+def _halves(program: ir.Program, access: RegisterAccess) -> set[int]:
     """Which 32-bit words of the cell anything outside of the ALU looks at."""
     statements = program.actions[access.action].primitives
     halves: set[int] = set()
@@ -390,7 +400,9 @@ def _halves(program: ir.Program, access: Access) -> set[int]:
     return halves
 
 
-def _looking(program: ir.Program, access: Access, position: int, target: Place) -> Iterator[Any]:
+def _looking(
+    program: ir.Program, access: RegisterAccess, position: int, target: Place
+) -> Iterator[Any]:
     """What outside of the ALU looks at ``target`` after the statement at ``position`` set it."""
     statements = program.actions[access.action].primitives
     for later in range(position + 1, len(statements)):
@@ -409,7 +421,7 @@ def _looking(program: ir.Program, access: Access, position: int, target: Place) 
             yield matched
 
 
-def _matched(program: ir.Program, flow: Flow, step: int) -> Any:
+def _matched(program: ir.Program, flow: ControlFlow, step: int) -> Any:
     """What a step decides by: a condition, or the keys of a table."""
     node = flow.nodes[step]
     match node.kind:

@@ -23,7 +23,7 @@ from innet.bmv2 import simple_switch
 from innet.core.errors import InputError, MissingToolError, ProgramError
 from innet.core.packets import PacketBatch
 from innet.switch import EngineName, Switch, SwitchState, ir, unsupported
-from innet.tools.captures import merged
+from innet.tools.captures import merge
 from innet.tools.files import Commands
 from innet.tools.fuzz import Fuzzer
 from innet.tools.replay import Input, open_sources
@@ -58,7 +58,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartTimes:
     """A new process that loads the program on the compiled engine and runs one packet.
 
     Attributes:
@@ -73,7 +73,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StateSize:
     """Bytes of a switch's registers, counters and meters, and how many table entries it has."""
 
     registers: int
@@ -83,12 +83,12 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """What ``measure`` found; ``start`` None: the compiled engine refuses the program."""
 
     rates: tuple[Rate, ...]
-    start: Start | None
-    held: Held
+    start: StartTimes | None
+    state_size: StateSize
     answered: float
     """Packets that left for each that came, on the interpreter."""
 
@@ -105,7 +105,7 @@ def captured_packets(capture: Input, count: int) -> list[tuple[int, bytes]]:
     """The packets of a capture, from the start again until there are ``count``."""
     packets: list[tuple[int, bytes]] = []
     with open_sources([capture]) as sources:
-        for timed in merged(sources, _DISTINCT):
+        for timed in merge(sources, _DISTINCT):
             packets += timed.packets.to_packets()
             if len(packets) >= count:
                 break
@@ -118,7 +118,7 @@ def measure(
     packets: Sequence[tuple[int, bytes]],
     commands: Commands,
     batch: int = 4096,
-) -> Iterator[Rate | Measured]:
+) -> Iterator[Rate | Measurement]:
     """Measure one after the other: yields each rate when it is there, and all at the end.
 
     Args:
@@ -158,7 +158,7 @@ def measure(
     yield rates[-1]
     statistics = switch.statistics
     answered = statistics.packets_out / max(1, statistics.packets_in)
-    yield Measured(tuple(rates), start, held(switch.state), answered)
+    yield Measurement(tuple(rates), start, state_size(switch.state), answered)
 
 
 def _ready(program: ir.Program, engine: EngineName, commands: Commands) -> Switch:
@@ -211,9 +211,9 @@ def _simple_switch(
     return Rate(name, len(packets), answer.seconds)
 
 
-def held(state: SwitchState) -> Held:
+def state_size(state: SwitchState) -> StateSize:
     """What a switch's state takes."""
-    return Held(
+    return StateSize(
         registers=sum(group.matrix.nbytes for group in state.register_groups),
         counters=sum(counter.nbytes for counter in state.counters),
         meters=sum(meter.rates.nbytes + meter.cells.nbytes for meter in state.meters),
@@ -240,7 +240,7 @@ print(time.perf_counter() - begun, resident() - before)
 """
 
 
-def _start(document: Mapping[str, Any]) -> Start:
+def _start(document: Mapping[str, Any]) -> StartTimes:
     """Start two processes one after the other, with a cache of their own."""
     with tempfile.TemporaryDirectory(prefix="innet-bench-") as folder:
         path = Path(folder) / "program.json"
@@ -248,7 +248,7 @@ def _start(document: Mapping[str, Any]) -> Start:
         environment = {**os.environ, "INNET_CACHE_DIR": folder}
         cold, _ = _started(path, environment)
         warm, memory = _started(path, environment)
-    return Start(cold, warm, memory)
+    return StartTimes(cold, warm, memory)
 
 
 def _started(path: Path, environment: dict[str, str]) -> tuple[float, int]:

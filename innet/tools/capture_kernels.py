@@ -174,7 +174,7 @@ def _nanoseconds(ticks: int, clock: NDArray[np.int64]) -> int:
 
 
 @njit(cache=True)
-def gather(
+def gather_packets(
     data: NDArray[np.uint8],
     start: NDArray[np.int64],
     length: NDArray[np.int32],
@@ -189,7 +189,7 @@ def gather(
 
 
 @njit(cache=True)
-def lay_out(
+def write_records(
     rows: NDArray[np.uint8],
     length: NDArray[np.int32],
     time: NDArray[np.int64],

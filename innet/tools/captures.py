@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError, OutputError, PacketError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.tools import capture_kernels as kernels
-from innet.tools.capture_kernels import gather
+from innet.tools.capture_kernels import gather_packets
 
 CHUNK = 1 << 22
 """Bytes read at a time."""
@@ -303,7 +303,7 @@ class CaptureWriter:
         chosen: NDArray[np.int64],
     ) -> None:
         """Append the ``chosen`` of the packets in ``rows``, shape (n, stride); time in ns."""
-        records = kernels.lay_out(rows, length, time, chosen, self._fraction)
+        records = kernels.write_records(rows, length, time, chosen, self._fraction)
         try:
             self._file.write(records.data)
         except OSError as error:
@@ -369,7 +369,7 @@ class Source:
         return self._block is None
 
     @property
-    def horizon(self) -> int:
+    def known_until(self) -> int:
         """Nothing that has not been read yet is earlier than this."""
         return int(self._clock[-1])
 
@@ -404,7 +404,7 @@ class Source:
         )
 
     @property
-    def spent(self) -> bool:
+    def exhausted(self) -> bool:
         """Everything that was read has been taken."""
         return self._block is not None and self._next == len(self._block)
 
@@ -431,7 +431,7 @@ class _Piece:
     port: NDArray[np.int32]
 
 
-def merged(sources: list[Source], most: int) -> Iterator[Timed]:
+def merge(sources: list[Source], most: int) -> Iterator[Timed]:
     """Batches of up to ``most`` packets; of equal times, those of the first source come first.
 
     Raises:
@@ -439,18 +439,18 @@ def merged(sources: list[Source], most: int) -> Iterator[Timed]:
     """
     while any(not source.ended for source in sources):
         open_sources = [source for source in sources if not source.ended]
-        horizon = min(source.horizon for source in open_sources)
-        limiting = next(source for source in open_sources if source.horizon == horizon)
+        known_until = min(source.known_until for source in open_sources)
+        limiting = next(source for source in open_sources if source.known_until == known_until)
         # At the horizon itself, only what no source before the limiting one can still add to.
         last = sources.index(limiting)
         pieces = [
             piece
             for place, source in enumerate(sources)
-            if (piece := source.take(horizon, inclusive=place <= last)) is not None
+            if (piece := source.take(known_until, inclusive=place <= last)) is not None
         ]
         yield from _batches(pieces, most)
         for source in open_sources:
-            if source.spent:
+            if source.exhausted:
                 source.advance()
 
 
@@ -473,7 +473,9 @@ def _batches(pieces: list[_Piece], most: int) -> Iterator[Timed]:
         for piece, where in zip(pieces, owners, strict=True):
             mine = np.flatnonzero((where >= first) & (where < first + count))
             if len(mine):
-                gather(piece.data, piece.start[mine], piece.length[mine], where[mine] - first, rows)
+                gather_packets(
+                    piece.data, piece.start[mine], piece.length[mine], where[mine] - first, rows
+                )
         yield Timed(PacketBatch(rows, length[chosen], port[chosen]), time[chosen], clock[chosen])
         first += count
 

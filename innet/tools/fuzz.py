@@ -28,10 +28,10 @@ class Fuzzer:
 
     def packet(self) -> bytes:
         """A packet for which the parser goes some way that the program foresees."""
-        walk = Walk(self.program, self.rng, self.known, self.members)
+        walk = ParserWalk(self.program, self.rng, self.known, self.members)
         return walk.run() + self.rng.bytes(int(self.rng.integers(0, 20)))
 
-    def damaged(self, packet: bytes) -> bytes:
+    def mutate(self, packet: bytes) -> bytes:
         """``packet`` as it may arrive: whole, cut short, longer, or with bytes changed."""
         choice = self.rng.integers(0, 8)
         if choice == 0:
@@ -52,7 +52,7 @@ class Fuzzer:
     def packets(self, count: int, ports: int = 6) -> list[tuple[int, bytes]]:
         """``count`` packets from random ports."""
         return [
-            (int(self.rng.integers(0, ports)), self.damaged(self.packet())) for _ in range(count)
+            (int(self.rng.integers(0, ports)), self.mutate(self.packet())) for _ in range(count)
         ]
 
 
@@ -67,7 +67,7 @@ Known = Mapping[tuple[int, int], Sequence[int]]
 _MOST_STATES = 12
 
 
-def number(rng: np.random.Generator, width: int) -> int:
+def interesting_number(rng: np.random.Generator, width: int) -> int:
     """A number of ``width`` bits: small, an end of the range, or any."""
     top = (1 << width) - 1
     choice = rng.integers(0, 4)
@@ -81,7 +81,7 @@ def number(rng: np.random.Generator, width: int) -> int:
 
 
 @dataclass(slots=True)
-class Walk:
+class ParserWalk:
     """The bits of a packet as the parser would take them, state by state.
 
     Attributes:
@@ -112,7 +112,7 @@ class Walk:
                 if isinstance(operation, ir.Extract):
                     self._extract(operation.target)
                 elif isinstance(operation, ir.Advance):
-                    self.bits.extend((number(self.rng, 8), 8) for _ in range(3))
+                    self.bits.extend((interesting_number(self.rng, 8), 8) for _ in range(3))
             state = self._follow(current)
         self._flush()
         total = sum(width for _, width in self.bits)
@@ -138,13 +138,13 @@ class Walk:
             self.places[header, i] = len(self.bits)
             if each.variable:
                 length = 8 * int(self.rng.integers(0, each.width // 8 + 1))
-                self.bits.append((number(self.rng, length), length))
+                self.bits.append((interesting_number(self.rng, length), length))
                 continue
             known = self.known.get((header, i))
             if known and self.rng.random() < 0.7:
                 value = known[int(self.rng.integers(len(known)))]
             else:
-                value = number(self.rng, each.width)
+                value = interesting_number(self.rng, each.width)
             self.bits.append((value & ((1 << each.width) - 1), each.width))
         if self.ahead is not None and self.program.type_of(header).variable is None:
             self._overwrite(begin, *self.ahead)

@@ -18,10 +18,10 @@ from innet.core.errors import InputError, OutputError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import Switch, ir
 from innet.switch.ir.tree import walk
-from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merged
+from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merge
 
 
-def looks_at_clock(program: ir.Program) -> bool:
+def reads_clock(program: ir.Program) -> bool:
     """Whether anything that ``program`` does depends on the switch's clock."""
     if program.meters or any(table.support_timeout for table in program.tables):
         return True
@@ -58,7 +58,7 @@ def looks_at_clock(program: ir.Program) -> bool:
 
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 
-Watch = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """Told of progress: packets so far, and bytes of the captures that were read."""
 
 
@@ -144,7 +144,7 @@ class Replay:
     ) -> None:
         self._open.close()
 
-    def run(self, switch: Switch, batch: int = 4096, watch: Watch | None = None) -> Summary:
+    def run(self, switch: Switch, batch: int = 4096, watch: Progress | None = None) -> Summary:
         """Play everything through ``switch``, whose control plane is in place.
 
         Args:
@@ -162,7 +162,7 @@ class Replay:
         captures = [source.capture for source in self.sources]
         player = _Player(switch, self.out, captures)
         with closing(player):
-            for timed in merged(self.sources, batch):
+            for timed in merge(self.sources, batch):
                 player.play(timed)
                 if watch is not None:
                     read = sum(each.position for each in captures)
@@ -226,7 +226,7 @@ class _Player:
         self.summary = Summary()
         self._nano = any(each.nano for each in captures)
         self._link_type = captures[0].link_type
-        self._stepwise = looks_at_clock(switch.program)
+        self._stepwise = reads_clock(switch.program)
         self._writers: dict[int, CaptureWriter] = {}
         self._first: int | None = None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.state_fuzzer import StateFuzzer, number
+from support.state_fuzzer import StateFuzzer, interesting_number
 
 from innet.core.packets import PacketBatch
 from innet.switch import ir
@@ -74,7 +74,7 @@ class Maker:
     def leaf(self) -> Any:
         choice = self.rng.random()
         if choice < 0.2:
-            value = number(self.rng, self.pick(WIDTHS))
+            value = interesting_number(self.rng, self.pick(WIDTHS))
             return ir.Const(self.pick((value, -value)))
         return self.cell() if choice < 0.3 else self.pick(FIELDS)
 
@@ -116,7 +116,7 @@ def packet(rng: np.random.Generator) -> bytes:
         kind = PROGRAM.type_of(header)
         value = 0
         for field in kind.fields:
-            value = value << field.width | number(rng, field.width)
+            value = value << field.width | interesting_number(rng, field.width)
         data += value.to_bytes(kind.width // 8, "big")
     return data
 

@@ -74,7 +74,7 @@ def _packets(
     fuzzer: StateFuzzer, rng: np.random.Generator, model: Switch, count: int
 ) -> list[Packet]:
     fuzzer.members = [sorted(each) for each in model.state.value_sets]
-    made = [fuzzer.damaged(fuzzer.packet()) for _ in range(count - 2)]
+    made = [fuzzer.mutate(fuzzer.packet()) for _ in range(count - 2)]
     made += [b"", fuzzer.packet().ljust(10_000, b"\x5a")]
     rng.shuffle(made)
     return [(int(rng.integers(0, PORTS)), data) for data in made]

@@ -14,7 +14,7 @@ import numpy as np
 from innet.core.errors import ControlError
 from innet.switch import Switch, ir
 from support.fuzz_profiles import ProfileCommands
-from support.state_fuzzer import StateFuzzer, number
+from support.state_fuzzer import StateFuzzer, interesting_number
 
 SESSIONS, GROUPS, RIDS = 6, 5, 6
 
@@ -146,7 +146,7 @@ class Controller:
         register = self._pick(self.program.registers)
         if register.width > 32:  # simple_switch_CLI cuts what is written to 32 bits and a sign
             return None
-        value = number(self.rng, min(register.width, 31))
+        value = interesting_number(self.rng, min(register.width, 31))
         return f"register_write {register.name} {self._small(register.size + 1)} {value}"
 
     def _register_reset(self) -> str:
@@ -240,7 +240,7 @@ class Controller:
         choice = self.rng.random()
         if choice < 0.1:
             return f"pvs_clear {value_set.name}"
-        value = number(self.rng, value_set.width)
+        value = interesting_number(self.rng, value_set.width)
         members = sorted(self.switch.control.value_set(value_set.name))
         if choice < 0.3 and members:
             return f"pvs_remove {value_set.name} {self._pick(members):#x}"
@@ -249,7 +249,7 @@ class Controller:
     def _crc(self) -> str:
         calculation = self._pick(self._crcs)
         width = 16 if "16" in calculation.algorithm else 32
-        numbers = " ".join(hex(number(self.rng, width)) for _ in range(3))
+        numbers = " ".join(hex(interesting_number(self.rng, width)) for _ in range(3))
         flags = f"{self._small(2)} {self._small(2)}"
         return f"set_crc{width}_parameters {calculation.name} {numbers} {flags}"
 

@@ -11,7 +11,7 @@ from innet.switch import SwitchState, ir
 from innet.switch.engine import set_cell
 from innet.switch.state.meters import Rate
 from innet.switch.state.tables import Reference, Target
-from innet.tools.fuzz import Fuzzer, number
+from innet.tools.fuzz import Fuzzer, interesting_number
 
 
 class StateFuzzer(Fuzzer):
@@ -30,7 +30,7 @@ class StateFuzzer(Fuzzer):
                     state.tables[index].set_default(entry)
         for number_of_set, described in enumerate(self.program.value_sets):
             size = int(self.rng.integers(0, 6))
-            members = [number(self.rng, described.width) for _ in range(size)]
+            members = [interesting_number(self.rng, described.width) for _ in range(size)]
             self.members[number_of_set] = members
             for state in states:
                 state.value_sets[number_of_set].clear()
@@ -62,7 +62,7 @@ class StateFuzzer(Fuzzer):
         """The same random contents of all registers."""
         for index, register in enumerate(self.program.registers):
             for cell in range(min(register.size, 64)):
-                value = number(self.rng, register.width)
+                value = interesting_number(self.rng, register.width)
                 for state in states:
                     set_cell(state.registers[index], cell, value)
 
@@ -100,26 +100,26 @@ class StateFuzzer(Fuzzer):
         """Mostly a small number, so that ports and groups are some that exist."""
         if self.rng.random() < 0.7:
             return int(self.rng.integers(0, 6)) & ((1 << width) - 1)
-        return number(self.rng, width)
+        return interesting_number(self.rng, width)
 
     def _match(self, key: ir.TableKey) -> ir.Match:
         if key.field.field != ir.VALID and self.rng.random() < 0.5:
             known = self.known.setdefault((key.field.header, key.field.field), [])
             if len(known) < 6:
-                known.append(number(self.rng, key.width))
+                known.append(interesting_number(self.rng, key.width))
             value = known[self.rng.integers(len(known))]
         else:
-            value = number(self.rng, key.width)
+            value = interesting_number(self.rng, key.width)
         match key.match:
             case ir.MatchKind.LPM:
                 return ir.LpmMatch(value, int(self.rng.integers(0, key.width + 1)))
             case ir.MatchKind.TERNARY:
                 mask = int(self.rng.choice([0, (1 << key.width) - 1])) if key.width < 63 else 0
                 if self.rng.random() < 0.4:
-                    mask = number(self.rng, key.width)
+                    mask = interesting_number(self.rng, key.width)
                 return ir.TernaryMatch(value & mask, mask)
             case ir.MatchKind.RANGE:
-                other = number(self.rng, key.width)
+                other = interesting_number(self.rng, key.width)
                 return ir.RangeMatch(min(value, other), max(value, other))
             case _:
                 return ir.ExactMatch(value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from innet.switch import ir
 from innet.switch.state.tables import Generation, TableState
-from support.state_fuzzer import number
+from support.state_fuzzer import interesting_number
 
 KIND = ir.MatchKind
 
@@ -36,15 +36,15 @@ def table_of(
 
 def random_match(rng: np.random.Generator, kind: ir.MatchKind, width: int) -> ir.Match:
     """What an entry says about a field; all is possible."""
-    value = number(rng, width)
+    value = interesting_number(rng, width)
     match kind:
         case KIND.LPM:
             return ir.LpmMatch(value, int(rng.integers(0, width + 1)))
         case KIND.TERNARY:
-            mask = number(rng, width)
+            mask = interesting_number(rng, width)
             return ir.TernaryMatch(value & mask, mask)
         case KIND.RANGE:
-            other = number(rng, width)
+            other = interesting_number(rng, width)
             return ir.RangeMatch(min(value, other), max(value, other))
         case _:
             return ir.ExactMatch(value)

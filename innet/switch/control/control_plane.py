@@ -33,7 +33,7 @@ from innet.switch.state.profiles import profile_actions
 from innet.switch.state.replication import (
     MAX_GROUP,
     MAX_LAG,
-    MAX_PORT,
+    MAX_REPLICATION_PORT,
     MAX_RID,
     MAX_SESSION,
     MirrorSession,
@@ -689,7 +689,7 @@ def _mirror_session(session: int) -> int:
 
 
 def _ports(ports: Iterable[int]) -> tuple[int, ...]:
-    return distinct(ports, MAX_PORT, "port")
+    return distinct(ports, MAX_REPLICATION_PORT, "port")
 
 
 def _queue(port: int | None, priority: int | None) -> tuple[int | None, int | None]:

@@ -180,7 +180,7 @@ class Index:
 
     def named(self, name: str, where: Tree) -> int:
         if name not in self.by_name:
-            raise dangling(self.kind, name, self.by_name, where)
+            raise unknown_name(self.kind, name, self.by_name, where)
         return self.by_name[name]
 
     def of_id(self, reference: Tree) -> int:
@@ -191,7 +191,7 @@ class Index:
         return number
 
 
-def dangling(kind: str, name: str, known: Iterable[str], where: Tree) -> ProgramError:
+def unknown_name(kind: str, name: str, known: Iterable[str], where: Tree) -> ProgramError:
     """The error for a name that nothing has."""
     return ProgramError(f"{where.path}: {UnknownNameError(kind, name, known)}")
 
@@ -234,7 +234,7 @@ class Names:
             self._positions[type_index] = {each.name: position for position, each in numbered}
         known = self._positions[type_index]
         if name.string() not in known:
-            raise dangling(f"field of {header_type.name}", name.string(), list(known), name)
+            raise unknown_name(f"field of {header_type.name}", name.string(), list(known), name)
         return known[name.string()]
 
     def field(self, reference: Tree) -> ir.FieldRef:
@@ -270,7 +270,9 @@ class Names:
         union_stack = self.union_stacks.of(stack)
         union = self.all_unions[self.all_union_stacks[union_stack].unions[0]]
         if member.string() not in union.members:
-            raise dangling(f"member of {union.type_name}", member.string(), union.members, member)
+            raise unknown_name(
+                f"member of {union.type_name}", member.string(), union.members, member
+            )
         return union_stack, union.members.index(member.string())
 
     def width(self, reference: ir.FieldRef) -> int:

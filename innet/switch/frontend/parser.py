@@ -5,7 +5,7 @@ from __future__ import annotations
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions, Primitives
-from innet.switch.frontend.json_tree import Names, Tree, dangling
+from innet.switch.frontend.json_tree import Names, Tree, unknown_name
 
 
 def named(root: Tree, section: str, name: str) -> Tree:
@@ -14,7 +14,7 @@ def named(root: Tree, section: str, name: str) -> Tree:
         if tree["name"].string() == name:
             return tree
     known = [tree["name"].string() for tree in root[section]]
-    raise dangling(section.removesuffix("s"), name, known, root[section])
+    raise unknown_name(section.removesuffix("s"), name, known, root[section])
 
 
 def load_parser(root: Tree, names: Names, primitives: Primitives) -> ir.Parser:
@@ -55,7 +55,7 @@ class _ParserLoader:
         if found is None:
             return None
         if found.string() not in self.states:
-            raise dangling("parse state", found.string(), self.states, found)
+            raise unknown_name("parse state", found.string(), self.states, found)
         return self.states.index(found.string())
 
     def state(self, tree: Tree) -> ir.ParserState:

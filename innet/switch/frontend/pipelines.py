@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from innet.core.errors import ProgramError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions
-from innet.switch.frontend.json_tree import Index, Names, Tree, dangling
+from innet.switch.frontend.json_tree import Index, Names, Tree, unknown_name
 from innet.switch.frontend.parser import calculation_inputs
 
 _Step = ir.Table | ir.Conditional | ir.ActionCall
@@ -107,7 +107,7 @@ class PipelineLoader:
             if name in index.by_name:
                 return ir.Node(kind, index.by_name[name])
         known = (*self.names.tables.by_name, *self.names.conditionals.by_name)
-        raise dangling("table or conditional", name, known, tree)
+        raise unknown_name("table or conditional", name, known, tree)
 
     def pipeline(self, name: str, root: Tree) -> ir.Pipeline:
         """The pipeline called ``name``, which simple_switch needs."""
@@ -115,7 +115,7 @@ class PipelineLoader:
             if tree["name"].string() == name:
                 return ir.Pipeline(name, self.node(tree.find("init_table")))
         known = [tree["name"].string() for tree in self.trees]
-        raise dangling("pipeline", name, known, root["pipelines"])
+        raise unknown_name("pipeline", name, known, root["pipelines"])
 
     def conditionals(self) -> tuple[ir.Conditional, ...]:
         make = Expressions(self.names)
@@ -243,7 +243,7 @@ class PipelineLoader:
         by_name = {action.name: i for i, action in reversed(list(enumerate(self.actions)))}
         for each in tree["actions"]:
             if each.string() not in by_name:
-                raise dangling("action", each.string(), by_name, each)
+                raise unknown_name("action", each.string(), by_name, each)
         return tuple(by_name[each.string()] for each in tree["actions"])
 
     def _action_entry(self, tree: Tree, allowed: tuple[int, ...]) -> ir.ActionEntry:

@@ -328,7 +328,7 @@ class InterpretEngine:
         if packet.recirculate:
             self._recirculate(packet)
             return []
-        data = packet.data[: packet.kept()]
+        data = packet.data[: packet.length_after_truncate()]
         if self.trace is not None:
             self.trace("sent", port=port, length=len(data), data=data)
         return [(port, data)]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, keeper
+from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, fit_to_field
 from innet.switch.trace import Trace
 
 Data = Callable[[Packet], int]
@@ -24,7 +24,7 @@ Find = Callable[[Packet], int]
 """Finds a header (or union) instance; -1 when the index of a stack is out of bounds."""
 Store = Callable[[Packet, int], None]
 
-NOWHERE = -1
+OUT_OF_BOUNDS = -1
 UINT32 = (1 << 32) - 1
 UINT64 = (1 << 64) - 1
 
@@ -158,7 +158,7 @@ class ExpressionCompiler:
 
         def read(packet: Packet) -> int:
             header = find(packet)
-            if header == NOWHERE:
+            if header == OUT_OF_BOUNDS:
                 return 0
             if field == ir.VALID:
                 return int(packet.valid[header])
@@ -277,7 +277,7 @@ class ExpressionCompiler:
 
         def valid(packet: Packet) -> bool:
             header = find(packet)
-            return header != NOWHERE and packet.valid[header]
+            return header != OUT_OF_BOUNDS and packet.valid[header]
 
         return valid
 
@@ -287,18 +287,18 @@ class ExpressionCompiler:
 
         def valid(packet: Packet) -> bool:
             union = find(packet)
-            return union != NOWHERE and packet.union_valid[union]
+            return union != OUT_OF_BOUNDS and packet.union_valid[union]
 
         return valid
 
     def _same(self, packet: Packet, left: int, right: int) -> bool:
-        if NOWHERE in (left, right) or not (packet.valid[left] and packet.valid[right]):
+        if OUT_OF_BOUNDS in (left, right) or not (packet.valid[left] and packet.valid[right]):
             return False
         fields = self.layout.fields_of
         return packet.fields[fields(left)] == packet.fields[fields(right)]
 
     def _same_union(self, packet: Packet, left: int, right: int) -> bool:
-        if NOWHERE in (left, right):
+        if OUT_OF_BOUNDS in (left, right):
             return False
         if not (packet.union_valid[left] and packet.union_valid[right]):
             return False
@@ -325,7 +325,7 @@ class ExpressionCompiler:
 
         def member(packet: Packet) -> int:
             union = find(packet)
-            return NOWHERE if union == NOWHERE else unions[union].headers[position]
+            return OUT_OF_BOUNDS if union == OUT_OF_BOUNDS else unions[union].headers[position]
 
         return member
 
@@ -341,7 +341,7 @@ class ExpressionCompiler:
 
         def element(packet: Packet) -> int:
             i = position(packet) & UINT64
-            return elements[i] if i < len(elements) else NOWHERE
+            return elements[i] if i < len(elements) else OUT_OF_BOUNDS
 
         return element
 
@@ -362,11 +362,11 @@ class ExpressionCompiler:
             find = self.header(target.header)
             some = ir.FieldRef(self.program.some_header(target.header), target.field)
             spec = self.program.field(some)
-        start, field, keep = self.layout.start, target.field, keeper(spec)
+        start, field, keep = self.layout.start, target.field, fit_to_field(spec)
 
         def store(packet: Packet, value: int) -> None:
             header = find(packet)
-            if header != NOWHERE:
+            if header != OUT_OF_BOUNDS:
                 packet.fields[start[header] + field] = keep(value)
 
         return store
@@ -376,7 +376,7 @@ class ExpressionCompiler:
 
         def find(packet: Packet) -> int:
             count = packet.stack_counts[stack]
-            return elements[count - 1] if count else NOWHERE
+            return elements[count - 1] if count else OUT_OF_BOUNDS
 
         return find
 
@@ -389,7 +389,7 @@ class ExpressionCompiler:
                 packet.fields[index] = value & ((1 << packet.variable_widths[header]) - 1)
 
             return store_variable
-        keep = keeper(slot.spec)
+        keep = fit_to_field(slot.spec)
 
         def store(packet: Packet, value: int) -> None:
             packet.fields[index] = keep(value)
@@ -475,7 +475,7 @@ class CalculationCompiler:
             bits = (source.value, source.width)
             return lambda _: bits
         if isinstance(source, ir.Payload):
-            return lambda packet: packet.data[: packet.kept()]
+            return lambda packet: packet.data[: packet.length_after_truncate()]
         header = source.header
         if isinstance(source, ir.HeaderRef):
             codec = self.codecs[header]

@@ -72,7 +72,7 @@ class Packet:
         self.resubmit = 0
         self.recirculate = 0
 
-    def kept(self) -> int:
+    def length_after_truncate(self) -> int:
         """How many bytes of ``data`` truncate() leaves."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
@@ -176,7 +176,7 @@ class Layout:
         return (self.program.type_of(header).width + packet.variable_widths[header]) // 8
 
 
-def keeper(spec: ir.Field) -> Callable[[int], int]:
+def fit_to_field(spec: ir.Field) -> Callable[[int], int]:
     """What a field of fixed width keeps of a value (see "Values" in ``ir``)."""
     every = (1 << spec.width) - 1
     if not spec.signed:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import DROP_PORT, SwitchState
 from innet.switch.interpreter.expressions import (
-    NOWHERE,
+    OUT_OF_BOUNDS,
     UINT32,
     UINT64,
     CalculationCompiler,
@@ -96,7 +96,7 @@ class ActionCompiler:
 
         def assign(packet: Packet) -> None:
             (to, to_field), (origin, origin_field) = target(packet), source(packet)
-            if NOWHERE in (to, origin):
+            if OUT_OF_BOUNDS in (to, origin):
                 return
             packet.fields[start[to] + to_field] = packet.fields[start[origin] + origin_field]
             packet.variable_widths[to] = packet.variable_widths[origin]
@@ -214,9 +214,9 @@ class ActionCompiler:
         return lambda packet: self._copy_header(packet, target(packet), source(packet))
 
     def _copy_header(self, packet: Packet, target: int, source: int) -> None:
-        if target == NOWHERE:
+        if target == OUT_OF_BOUNDS:
             return
-        if source == NOWHERE or not packet.valid[source]:
+        if source == OUT_OF_BOUNDS or not packet.valid[source]:
             self.layout.mark_invalid(packet, target)
             return
         values = packet.fields[self.layout.fields_of(source)]
@@ -226,7 +226,7 @@ class ActionCompiler:
         packet.variable_widths[target] = width
 
     def _copy_union(self, packet: Packet, target: int, source: int) -> None:
-        if NOWHERE in (target, source):
+        if OUT_OF_BOUNDS in (target, source):
             return
         unions = self.program.unions
         for to, origin in zip(unions[target].headers, unions[source].headers, strict=True):
@@ -269,7 +269,7 @@ class ActionCompiler:
 
         def add(packet: Packet) -> None:
             header = find(packet)
-            if header == NOWHERE or packet.valid[header]:
+            if header == OUT_OF_BOUNDS or packet.valid[header]:
                 return
             place = layout.fields_of(header)
             packet.fields[place] = [0] * (place.stop - place.start)
@@ -284,7 +284,7 @@ class ActionCompiler:
 
         def remove(packet: Packet) -> None:
             header = find(packet)
-            if header == NOWHERE or not packet.valid[header]:
+            if header == OUT_OF_BOUNDS or not packet.valid[header]:
                 return
             packet.length -= layout.bytes_of(packet, header)
             layout.mark_invalid(packet, header)

@@ -23,7 +23,7 @@ from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTyp
 from numba.core.untyped_passes import FixupArgs, TranslateByteCode
 
 from innet.core.numba_cache import undisturbed
-from innet.switch.jit.native import ENTER, RELEASE, Kind, MachineCode, words_of
+from innet.switch.jit.native import ENTER, RELEASE, Kind, MachineCode, word_count
 
 __all__ = ["StraightPipeline"]  # what emitted code may import
 
@@ -147,12 +147,12 @@ def machine_code(dispatcher: Any, growth: int) -> MachineCode:
     returned = _kinds(compiled.signature.return_type.types)
     # Before the arguments come the places for what is returned and for what was raised.
     words = [str(each.type) == "i64" for each in function.arguments][2:]
-    if len(words) != sum(map(words_of, arguments)):
+    if len(words) != sum(map(word_count, arguments)):
         raise RuntimeError(f"Numba {numba.__version__} passes arrays in a way unknown to innet")
     _hide_all_but(module, (name, _DECREASE))
     foreign = _foreign(module)
     own = foreign <= _OWN_RUNTIME
-    module.link_in(llvm.parse_assembly(str(_entry(name, words, sum(map(words_of, returned))))))
+    module.link_in(llvm.parse_assembly(str(_entry(name, words, sum(map(word_count, returned))))))
     if own:
         module.link_in(llvm.parse_assembly(str(_runtime())))
     _add_release(module)

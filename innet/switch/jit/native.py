@@ -59,7 +59,7 @@ class MachineCode:
         return {name: value for name, value in asdict(self).items() if name in names}
 
 
-def words_of(kind: Kind) -> int:
+def word_count(kind: Kind) -> int:
     """How many words of a frame an argument, or what is returned, takes."""
     _, dimensions = kind
     return _HEADER + 2 * dimensions if dimensions else 1
@@ -110,8 +110,8 @@ class Frame:
         self.count = len(compiled.arguments)
         self._kinds = [(np.dtype(dtype), dimensions) for dtype, dimensions in compiled.arguments]
         self.entry = native.entry
-        self.starts = list(accumulate(map(words_of, compiled.arguments), initial=0))
-        returned = sum(map(words_of, compiled.returned))
+        self.starts = list(accumulate(map(word_count, compiled.arguments), initial=0))
+        returned = sum(map(word_count, compiled.returned))
         self.memory = np.zeros(self.starts[-1] + returned + 1, dtype=np.int64)
         self._bytes = self.memory.data
         self._address = address_of(self.memory)
@@ -166,7 +166,7 @@ class Frame:
         results: list[Value] = []
         at = 0
         for kind in self._native.compiled.returned:
-            end = at + words_of(kind)
+            end = at + word_count(kind)
             results.append(self._result(words[at:end], kind, passed))
             at = end
         return results

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import Statistics
-from innet.switch.state.entries import words_of
+from innet.switch.state.entries import word_count
 from innet.switch.state.hashes import RESULT_BITS
 
 #: Position of each counter in the array that emitted code counts in.
@@ -78,7 +78,7 @@ def stateful_hashes(program: ir.Program) -> list[int]:
 
 def digest_words(program: ir.Program, reference: ir.FieldRef) -> int:
     """How many words a field takes in a digest."""
-    return words_of(program.field(reference).width)
+    return word_count(program.field(reference).width)
 
 
 def decode_digests(

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.state.hash_index import (
-    FOR_CONTROL,
-    FOR_PACKETS,
+    SLACK_FOR_CONTROL,
+    SLACK_FOR_PACKETS,
     DirectIndex,
     HashIndex,
     Words,
-    fresh,
+    mapped_zeros,
     resized,
 )
 
@@ -36,12 +36,12 @@ PREFIX_SHIFT = 48
 _EVERY = (1 << WORD) - 1
 
 
-def words_of(width: int) -> int:
+def word_count(width: int) -> int:
     """How many 64-bit words hold a number of ``width`` bits; at least one."""
     return max(1, (width + 63) // 64)
 
 
-def set_words(described: ir.ValueSet) -> int:
+def value_set_words(described: ir.ValueSet) -> int:
     """How many words a member of a parser value set has, the lowest first."""
     return max(1, -(-described.width // WORD))
 
@@ -78,12 +78,12 @@ class Piece:
         values[self.field] |= (word >> self.shift & ((1 << self.width) - 1)) << self.skipped
 
 
-def found_row(table: ir.Table, index: int) -> str:
+def row_variable(table: ir.Table, index: int) -> str:
     """The variable with the row that the last look-up in a table found."""
     return f"t{index}_row" if table.kind is ir.TableKind.SIMPLE else f"t{index}_entry"
 
 
-def entry_index(index: int) -> str:
+def index_variable(index: int) -> str:
     """The variable with the index of the entry that the last look-up in a table found."""
     return f"t{index}_index"
 
@@ -134,7 +134,7 @@ class KeyWords:
 
 def argument_column(action: ir.Action, parameter: int) -> int:
     """Where in the words of an action's arguments those of a parameter begin, the highest first."""
-    return sum(words_of(each.bits) for each in action.parameters[:parameter])
+    return sum(word_count(each.bits) for each in action.parameters[:parameter])
 
 
 def argument_words(action: ir.Action) -> int:
@@ -142,7 +142,7 @@ def argument_words(action: ir.Action) -> int:
     return argument_column(action, len(action.parameters))
 
 
-def equal_words(actions: Sequence[ir.Action], possible: Sequence[int]) -> int | None:
+def common_argument_words(actions: Sequence[ir.Action], possible: Sequence[int]) -> int | None:
     """How many words the arguments of all ``possible`` ones of a program's ``actions`` have; None
     when they do not have as many.
     """
@@ -150,7 +150,7 @@ def equal_words(actions: Sequence[ir.Action], possible: Sequence[int]) -> int | 
     return None if len(different) > 1 else max(different, default=0)
 
 
-def sharing(program: ir.Program, table: ir.Table) -> tuple[ir.Table, ...]:
+def tables_sharing_profile(program: ir.Program, table: ir.Table) -> tuple[ir.Table, ...]:
     """The tables that share the action profile of an indirect one."""
     return tuple(each for each in program.tables if each.action_profile == table.action_profile)
 
@@ -161,7 +161,7 @@ def row_actions(program: ir.Program, table: ir.Table) -> tuple[int, ...]:
     """
     if table.action_profile is None:
         return table.actions
-    every = (action for each in sharing(program, table) for action in each.actions)
+    every = (action for each in tables_sharing_profile(program, table) for action in each.actions)
     return tuple(dict.fromkeys(every))
 
 
@@ -170,7 +170,7 @@ def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
     return [
         value >> shift & _EVERY
         for each, value in zip(action.parameters, arguments, strict=True)
-        for shift in range(64 * (words_of(each.bits) - 1), -1, -64)
+        for shift in range(64 * (word_count(each.bits) - 1), -1, -64)
     ]
 
 
@@ -180,10 +180,10 @@ def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]
     left = iter(words)
     for each in action.parameters:
         value = 0
-        for _ in range(words_of(each.bits)):
+        for _ in range(word_count(each.bits)):
             value = value << 64 | next(left)
         if each.negative and value >> each.width:
-            value -= 1 << 64 * words_of(each.bits)
+            value -= 1 << 64 * word_count(each.bits)
         arguments.append(value)
     return tuple(arguments)
 
@@ -251,7 +251,7 @@ class ActionRows:
         self._actions = actions
         self._possible = possible
         self._positions = {action: i for i, action in enumerate(possible)}
-        self._words = equal_words(actions, possible)
+        self._words = common_argument_words(actions, possible)
         lengths = [argument_words(actions[action]) for action in possible]
         self._lengths = np.array([*lengths, 0], np.int64)  # nothing comes last
         self.actions: NDArray[np.uint16] = np.zeros(0, np.uint16)
@@ -267,21 +267,21 @@ class ActionRows:
         if self._words is None:
             self.places = resized(self.places, rows)
             if rows < had:
-                self._close_up()
+                self._compact()
         else:
             self.data = resized(self.data, rows * self._words)
 
     def move(self, rows: NDArray[np.int64], to: NDArray[np.int64], room: int) -> None:
         """Some rows have other numbers now, and there is room for so many."""
         had, places, data = self.actions, self.places, self.data
-        self.actions = fresh((room,), np.uint16)
+        self.actions = mapped_zeros((room,), np.uint16)
         self.actions[:] = NO_ACTION
         self.actions[to] = had[rows]
         if self._words is None:
-            self.places = fresh((room,), np.uint32)
+            self.places = mapped_zeros((room,), np.uint32)
             self.places[to] = places[rows]
         elif self._words:
-            self.data = fresh((room * self._words,), np.uint64)
+            self.data = mapped_zeros((room * self._words,), np.uint64)
             self.data.reshape(-1, self._words)[to] = data.reshape(-1, self._words)[rows]
 
     def get(self, row: int) -> ir.ActionEntry | None:
@@ -322,7 +322,7 @@ class ActionRows:
         self.actions[row] = NO_ACTION
         self._left += words
         if self._left > 16 + self._used // 8:
-            self._close_up()
+            self._compact()
 
     def _room(self, words: int) -> int:
         first = self._used
@@ -331,13 +331,13 @@ class ActionRows:
             self.data = resized(self.data, self._used + self._used // 16 + 4)
         return first
 
-    def _close_up(self) -> None:
+    def _compact(self) -> None:
         lengths = self._lengths[np.minimum(self.actions, len(self._possible))]
         ends = np.cumsum(lengths)
         firsts = ends - lengths
         self._used, self._left = int(ends[-1]), 0
         old = np.repeat(self.places - firsts, lengths) + np.arange(self._used)
-        data: NDArray[np.uint64] = fresh((self._used + self._used // 16 + 4,), np.uint64)
+        data: NDArray[np.uint64] = mapped_zeros((self._used + self._used // 16 + 4,), np.uint64)
         data[: self._used] = self.data[old]
         self.data = data
         self.places[:] = firsts
@@ -416,7 +416,7 @@ class EntryColumns:
         if is_direct(self._table):
             return DirectIndex(sum(key.width for key in self._table.keys))
         # What is searched besides for packets is in ``jit.prefix_arrays`` and its like.
-        return HashIndex(FOR_CONTROL if self._lpm or self.has_masks else FOR_PACKETS)
+        return HashIndex(SLACK_FOR_CONTROL if self._lpm or self.has_masks else SLACK_FOR_PACKETS)
 
     # ── Rows ──
 
@@ -467,7 +467,7 @@ class EntryColumns:
         if self._indices is not None and 16 * self.count > 15 * self._highest:
             self._spread()
         if self._indices is not None and self._lowest_free == self._table.max_size + 1:
-            self._close_up()
+            self._compact()
         row = self._lowest_free
         if row == len(self.live):
             self._resize(min(row + row // 16 + _MORE_ROWS, self._table.max_size + 1))
@@ -511,21 +511,21 @@ class EntryColumns:
         """What an entry's handle has above its index."""
         return int(self.versions[index]) if index < len(self.versions) else 0
 
-    def settle(self) -> None:
+    def compact(self) -> None:
         """Make the order of rows that of indices."""
         if self._indices is not None and self._ascending < self._lowest_free:
-            self._close_up()
+            self._compact()
 
     # ── Rows that are no longer used ──
 
     def _shrink(self) -> None:
         last = len(self.live) - 1 - int(np.argmax(self.live[::-1])) if self.count else 0
         if 8 * self.count < 7 * last:
-            self._close_up()
+            self._compact()
         elif 8 * last < 7 * len(self.live) and self._indices is None:
             self._resize(last + 1)
 
-    def _close_up(self) -> None:
+    def _compact(self) -> None:
         """Move entries to the first rows, by index."""
         rows = self.rows()
         indices = rows - 1 if self._indices is None else self._indices[rows]
@@ -533,7 +533,7 @@ class EntryColumns:
         self._move(rows, to)
         self._highest = int(indices.max(initial=0))
         narrow = self._highest < 1 << 16 and not has_direct(self._table)
-        self._indices = fresh((len(self.live),), np.uint16 if narrow else np.uint32)
+        self._indices = mapped_zeros((len(self.live),), np.uint16 if narrow else np.uint32)
         self._indices[to] = indices
         self._ascending = self._lowest_free
 
@@ -551,14 +551,14 @@ class EntryColumns:
         room = min(last + last // 16 + _MORE_ROWS, self._table.max_size + 1)
         rows, to = np.append(rows, 0), np.append(to, 0)  # the default stays
         words, live, targets = self.words, self.live, self.targets
-        self.words = fresh((room, words.shape[1]), np.uint64)
+        self.words = mapped_zeros((room, words.shape[1]), np.uint64)
         self.words[to] = words[rows]
-        self.live = fresh((room,), np.bool_)
+        self.live = mapped_zeros((room,), np.bool_)
         self.live[to] = live[rows]
         if self._simple:
             self.runs.move(rows, to, room)
         else:
-            self.targets = fresh((room,), np.uint32)
+            self.targets = mapped_zeros((room,), np.uint32)
             self.targets[to] = targets[rows]
         self._lowest_free = self._free_from(1)
         self.index.rebuild(self.words, self.live)
@@ -590,7 +590,7 @@ class EntryColumns:
     def pack(
         self, values: tuple[int, ...], masks: tuple[int, ...], prefix: int, priority: int
     ) -> list[int]:
-        """The words of an entry, from ``tables.normalise``."""
+        """The words of an entry, from ``tables.normalize_match``."""
         words = self.packing.pack(values)
         if self._lpm:
             self._add_prefix(words, prefix)

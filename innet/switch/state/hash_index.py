@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 _LARGE = 1 << 18
 
 
-def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def mapped_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Zeros in an array of its own, C-contiguous."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
@@ -30,7 +30,7 @@ def fresh(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 def resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
     """An array of so many rows, of which those that were there stay; zeros follow."""
     kept = min(rows, len(array))
-    longer = fresh((rows, *array.shape[1:]), array.dtype)
+    longer = mapped_zeros((rows, *array.shape[1:]), array.dtype)
     longer[:kept] = array[:kept]
     return longer
 
@@ -52,9 +52,9 @@ _FEWEST_SLOTS = 16
 _SEEDS = 32
 
 #: Quarters of a slot for each row, where packets ask.
-FOR_PACKETS = 11
+SLACK_FOR_PACKETS = 11
 #: The same where the control plane and the interpreter do.
-FOR_CONTROL = 8
+SLACK_FOR_CONTROL = 8
 
 #: So few rows get eight slots each.
 _ROOMY = 32
@@ -76,7 +76,7 @@ class HashIndex:
         seed: where a row's words lead depends on it.
     """
 
-    def __init__(self, quarters: int = FOR_PACKETS) -> None:
+    def __init__(self, quarters: int = SLACK_FOR_PACKETS) -> None:
         self._quarters = quarters
         self.slots = np.zeros(_FEWEST_SLOTS, np.uint32)
         self.seed = 0
@@ -121,7 +121,7 @@ class HashIndex:
             self._put(matrix, moved)
             slot = slot + 1 if slot < last else 0
 
-    def tidy(self, matrix: Words, live: NDArray[np.bool_]) -> None:
+    def compact(self, matrix: Words, live: NDArray[np.bool_]) -> None:
         """Before many look-ups: few rows that changed are placed anew, by that of several seeds by
         which they collide least, since a processor mispredicts collisions.
         """
@@ -135,7 +135,7 @@ class HashIndex:
         self._count = len(rows)
         slots = slots_for(len(rows), self._quarters)
         self.seed, wanted = _seeded(matrix[rows], slots, seeds)
-        self.slots = placed(rows, wanted, slots)
+        self.slots = slots_with_rows(rows, wanted, slots)
 
     def _start(self, matrix: Words, row: int) -> int:
         return slot_of(hashed(matrix[row].tolist(), self.seed), len(self.slots))
@@ -198,7 +198,7 @@ def all_hashed(words: Words, seed: int) -> Words:
     return state
 
 
-def slots_for(rows: int, quarters: int = FOR_PACKETS) -> int:
+def slots_for(rows: int, quarters: int = SLACK_FOR_PACKETS) -> int:
     """How many slots so many rows get; more where they are few."""
     return max(_FEWEST_SLOTS, 8 * rows if rows <= _ROOMY else quarters * rows // 4)
 
@@ -227,21 +227,21 @@ def _seeded(words: Words, slots: int, seeds: int) -> tuple[int, Words]:
     return best[1:]
 
 
-def placed(rows: NDArray[np.int64], wanted: Words, slots: int) -> NDArray[np.uint32]:
+def slots_with_rows(rows: NDArray[np.int64], wanted: Words, slots: int) -> NDArray[np.uint32]:
     """Slots with every row at the first free one from ``wanted`` on."""
-    placed: NDArray[np.uint32] = fresh((slots,), np.uint32)
+    slots_with_rows: NDArray[np.uint32] = mapped_zeros((slots,), np.uint32)
     if not len(rows):
-        return placed
+        return slots_with_rows
     order = np.argsort(wanted, kind="stable")
     steps = np.arange(len(rows))
     # In the order of what they want, each takes that or the next after the one before.
     places = steps + np.maximum.accumulate(wanted[order].astype(np.int64) - steps)
     beyond = places >= slots
-    placed[places[~beyond]] = rows[order][~beyond]
+    slots_with_rows[places[~beyond]] = rows[order][~beyond]
     # The few that reach the end go on at the start.
     slot = 0
     for row in rows[order][beyond].tolist():
-        while placed[slot]:
+        while slots_with_rows[slot]:
             slot += 1
-        placed[slot] = row
-    return placed
+        slots_with_rows[slot] = row
+    return slots_with_rows

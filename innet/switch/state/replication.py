@@ -16,7 +16,7 @@ from innet.switch.state.tables import Generation
 
 MAX_GROUP = 65535
 MAX_RID = 0xFFFF
-MAX_PORT = 511
+MAX_REPLICATION_PORT = 511
 """Ports are 9 bits wide in v1model."""
 MAX_LAG = 255
 _LAG_HASH = 0xFF

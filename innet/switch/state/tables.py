@@ -231,11 +231,11 @@ class TableState:
 
     # ── Inside ──
 
-    def settle(self) -> None:
+    def compact(self) -> None:
         """Make the rows of ``columns`` ascend by index, as emitted searches for the best entry need
         them.
         """
-        self.columns.settle()
+        self.columns.compact()
         self._hit.clear()
 
     def touch(self) -> None:
@@ -268,7 +268,7 @@ class TableState:
         return self._handle(row)
 
     def _words(self, matches: Sequence[ir.Match], priority: int) -> list[int]:
-        return self.columns.pack(*normalise(self.table, matches), priority)
+        return self.columns.pack(*normalize_match(self.table, matches), priority)
 
     def _masks_of(self, prefix: int) -> tuple[int, ...]:
         """The masks of the entries of an LPM table with a prefix of this length."""
@@ -351,7 +351,7 @@ def is_ordered(table: ir.Table) -> bool:
     return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
 
-def normalise(
+def normalize_match(
     table: ir.Table, matches: Sequence[ir.Match]
 ) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """``RuntimeEntry.values``, ``.masks`` and ``.prefix`` of a match of the right shape."""

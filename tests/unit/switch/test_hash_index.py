@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from innet.switch.state.hash_index import (
-    FOR_CONTROL,
-    FOR_PACKETS,
+    SLACK_FOR_CONTROL,
+    SLACK_FOR_PACKETS,
     DirectIndex,
     HashIndex,
     all_hashed,
     all_slots,
     hashed,
-    placed,
     slot_of,
+    slots_with_rows,
 )
 
 WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=2, max_size=2)
@@ -25,8 +25,8 @@ WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=2, max_size=2)
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=200)
 
 
-@given(STEPS, st.booleans(), st.sampled_from([FOR_CONTROL, FOR_PACKETS]))
-def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool, quarters: int) -> None:
+@given(STEPS, st.booleans(), st.sampled_from([SLACK_FOR_CONTROL, SLACK_FOR_PACKETS]))
+def test_rows_come_and_go(steps: list[tuple[bool, int]], compact: bool, quarters: int) -> None:
     matrix = np.zeros((62, 2), np.uint64)
     matrix[1:, 0] = np.arange(61) // 4  # so that rows share a word
     matrix[1:, 1] = np.arange(61) % 4
@@ -40,8 +40,8 @@ def test_rows_come_and_go(steps: list[tuple[bool, int]], tidy: bool, quarters: i
         elif not insert and live[row]:
             live[row] = False
             index.remove(matrix, row, live)
-        if tidy:
-            index.tidy(matrix, live)
+        if compact:
+            index.compact(matrix, live)
         words = matrix[row].tolist()
         assert index.find(matrix, words) == (row if live[row] else 0)
     for row in range(1, 62):
@@ -64,7 +64,7 @@ def test_words_that_are_short_come_and_go(steps: list[tuple[bool, int]]) -> None
     assert found == [index.find(matrix, [word]) for word in range(61)]
 
 
-@pytest.mark.parametrize("quarters", [FOR_CONTROL, FOR_PACKETS])
+@pytest.mark.parametrize("quarters", [SLACK_FOR_CONTROL, SLACK_FOR_PACKETS])
 @pytest.mark.parametrize("count", [1, 9, 32, 33, 512, 513, 5000])
 def test_all_rows_are_found_however_many(count: int, quarters: int) -> None:
     rng = np.random.default_rng(count)
@@ -79,7 +79,7 @@ def test_all_rows_are_found_however_many(count: int, quarters: int) -> None:
     assert quarters * count // 4 <= len(index.slots) <= max(16, 8 * count)
 
 
-@pytest.mark.parametrize("quarters", [FOR_CONTROL, FOR_PACKETS])
+@pytest.mark.parametrize("quarters", [SLACK_FOR_CONTROL, SLACK_FOR_PACKETS])
 def test_slots_keep_to_the_rows_as_these_come_and_go(quarters: int) -> None:
     rng = np.random.default_rng(1)
     matrix = rng.integers(0, 1 << 64, (2001, 1), np.uint64)
@@ -102,5 +102,5 @@ def test_one_and_all_are_hashed_alike(words: list[int], seed: int) -> None:
 
 def test_rows_beyond_the_end_go_on_at_the_start() -> None:
     rows, wanted = np.array([5, 6, 7, 8]), np.array([7, 7, 0, 6], np.uint64)
-    slots = placed(rows, wanted, 8)
+    slots = slots_with_rows(rows, wanted, 8)
     assert slots.tolist() == [7, 6, 0, 0, 0, 0, 8, 5]

@@ -9,7 +9,7 @@ from support.switch_cases import program
 
 from innet.core.errors import ControlError
 from innet.switch import Switch, ir
-from innet.switch.state.tables import Generation, TableState, normalise, prefix_mask
+from innet.switch.state.tables import Generation, TableState, normalize_match, prefix_mask
 
 
 def table_of(match, *keys, max_size=64, **more):
@@ -271,7 +271,7 @@ def test_normalise_gives_masks_for_every_kind():
         ir.TernaryMatch(0xFF, 0x0F),
         ir.RangeMatch(3, 9),
     ]
-    assert normalise(table, matches) == ((5, 0xA0, 0x0F, 3), (0xFF, 0xF0, 0x0F, 9), 0)
+    assert normalize_match(table, matches) == ((5, 0xA0, 0x0F, 3), (0xFF, 0xF0, 0x0F, 9), 0)
 
 
 def test_direct_counters_start_again_with_a_new_entry():

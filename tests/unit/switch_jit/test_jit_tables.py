@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import njit
-from support.state_fuzzer import number
+from support.state_fuzzer import interesting_number
 from support.tables import random_match, table_of
 
 from innet.core.errors import ControlError
@@ -93,7 +93,7 @@ def near(rng: np.random.Generator, entry: RuntimeEntry, state: TableState) -> tu
         if part.match is KIND.RANGE:
             key.append((value, mask, (value - 1) & every, (mask + 1) & every)[rng.integers(4)])
         else:
-            key.append((value | (number(rng, part.width) & ~mask)) & every)
+            key.append((value | (interesting_number(rng, part.width) & ~mask)) & every)
     if rng.random() < 0.3:
         i = int(rng.integers(len(key)))
         key[i] ^= 1 << int(rng.integers(state.table.keys[i].width))
@@ -137,7 +137,7 @@ def test_finds_what_the_table_finds(base: ir.Program, shape: str, entries: int) 
         if ordered and rng.random() < 0.8:
             key = near(rng, ordered[rng.integers(len(ordered))], state)
         else:
-            key = tuple(number(rng, width) for _, width in SHAPES[shape])
+            key = tuple(interesting_number(rng, width) for _, width in SHAPES[shape])
         expected = state.lookup(key)
         row = found(base, state, arguments, key)
         assert row == row_of(expected, state), key
@@ -150,7 +150,7 @@ def test_ternary_entries_of_few_masks(
 ) -> None:
     rng = np.random.default_rng([masks, widths[0]])
     state = table_of(base, *((KIND.TERNARY, width) for width in widths))
-    chosen = [tuple(number(rng, width) for width in widths) for _ in range(masks)]
+    chosen = [tuple(interesting_number(rng, width) for width in widths) for _ in range(masks)]
     for _ in range(600):
         mask = chosen[rng.integers(masks)]
         pairs = [(int(rng.integers(0, 9)) * 0x1111, each) for each in mask]

@@ -48,7 +48,7 @@ def test_some_are_mangled():
     program = load_program(fuzz.document("fuzz_varbit"))
     fuzzer = StateFuzzer(program, np.random.default_rng(3))
     packet = fuzzer.packet()
-    lengths = [len(fuzzer.damaged(packet)) - len(packet) for _ in range(2000)]
+    lengths = [len(fuzzer.mutate(packet)) - len(packet) for _ in range(2000)]
     assert min(lengths) == -len(packet)
     assert max(lengths) == 10_000 - len(packet)
     assert lengths.count(0) > 1000

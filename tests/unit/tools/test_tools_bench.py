@@ -35,7 +35,7 @@ def _quickly(monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    monkeypatch.setattr(bench, "_start", lambda _: bench.Start(3.0, 0.5, 1000))
+    monkeypatch.setattr(bench, "_start", lambda _: bench.StartTimes(3.0, 0.5, 1000))
 
 
 def measure(name, count=300, commands=NONE, batch=100):
@@ -55,7 +55,7 @@ def test_engines_side_by_side(started):
     assert interpret.packets % 64 in (0, 300 % 64)
     assert reference.per_second is None
     assert "simple_switch is not installed" in reference.note
-    assert result.start == bench.Start(3.0, 0.5, 1000)
+    assert result.start == bench.StartTimes(3.0, 0.5, 1000)
     assert 0 < result.answered <= 1
 
 
@@ -113,12 +113,12 @@ def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch
 
 
 def test_what_the_state_takes():
-    def held(name):
+    def state_size(name):
         loaded = load_program(program(name))
-        return bench.held(SwitchState(loaded, np.random.default_rng(0)))
+        return bench.state_size(SwitchState(loaded, np.random.default_rng(0)))
 
-    assert held("switch_tables") == bench.Held(0, 0, 0, 4)
-    state = held("switch_state")
+    assert state_size("switch_tables") == bench.StateSize(0, 0, 0, 4)
+    state = state_size("switch_state")
     assert state.registers == 256 * (4 + 4 + 8 + 1) + 4 * 16  # 100 bits take two words
     assert state.counters == 2 * 8 * (256 + 1024)
 

@@ -240,7 +240,7 @@ class TestMerge:
                 ]
             )
         got = []
-        for timed in captures.merged(sources, 7):
+        for timed in captures.merge(sources, 7):
             assert 0 < len(timed.packets) <= 7
             got += [
                 (int(clock), port, int(time), data)
@@ -257,11 +257,11 @@ class TestMerge:
         path = put(tmp_path, files.pcap([(i, bytes(100)) for i in range(40_000)]))
         with CaptureReader(path) as capture:
             source = captures.Source(capture, 0)
-            total = sum(len(each.packets) for each in captures.merged([source], 256))  # warm
+            total = sum(len(each.packets) for each in captures.merge([source], 256))  # warm
         assert total == 40_000
         with CaptureReader(path) as capture:
             tracemalloc.start()
-            for _ in captures.merged([captures.Source(capture, 0)], 256):
+            for _ in captures.merge([captures.Source(capture, 0)], 256):
                 pass
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
@@ -273,8 +273,7 @@ class TestMerge:
         records[25] = (25, bytes(9_000))
         with CaptureReader(put(tmp_path, files.pcap(records))) as capture:
             sizes = [
-                each.packets.data.size
-                for each in captures.merged([captures.Source(capture, 0)], 99)
+                each.packets.data.size for each in captures.merge([captures.Source(capture, 0)], 99)
             ]
         assert len(sizes) == 3
         assert max(sizes) <= 10_000

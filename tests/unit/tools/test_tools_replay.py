@@ -13,7 +13,7 @@ from innet.cli.switch_replay import inputs_of
 from innet.core.errors import InputError, PacketError
 from innet.switch import Switch, load_program
 from innet.tools.captures import CaptureReader
-from innet.tools.replay import Input, Replay, looks_at_clock
+from innet.tools.replay import Input, Replay, reads_clock
 
 START = 1_700_000_000_000_000_000
 
@@ -123,7 +123,7 @@ def test_link_type_and_resolution_are_kept(tmp_path):
     ],
 )
 def test_programs_that_look_at_the_clock(name, looks):
-    assert looks_at_clock(load_program(program(name))) is looks
+    assert reads_clock(load_program(program(name))) is looks
 
 
 @pytest.mark.parametrize("engine", ["interpret", "jit"])

@@ -13,7 +13,13 @@ from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value, counting, literal, truncated
 from innet.switch.jit.emit.layout import Layout, RegisterLayout
 from innet.switch.jit.lowered import WIDTH
-from innet.switch.state.entries import NO_ACTION, entry_index, equal_words, found_row, row_actions
+from innet.switch.state.entries import (
+    NO_ACTION,
+    common_argument_words,
+    index_variable,
+    row_actions,
+    row_variable,
+)
 from innet.switch.state.hashes import RESULT_BITS
 
 __all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
@@ -69,7 +75,7 @@ class Expressions:
                 return Value(self.layout.name(header, WIDTH), 0, lowered.LAST_BIT)
             case lowered.EntryIndex(table):
                 size = self.program.tables[table].max_size
-                return Value(entry_index(table), 0, size - 1)
+                return Value(index_variable(table), 0, size - 1)
             case lowered.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):
@@ -85,12 +91,12 @@ class Expressions:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
 
     def _found_row(self, table: int) -> str:
-        return found_row(self.program.tables[table], table)
+        return row_variable(self.program.tables[table], table)
 
     def _argument(self, node: lowered.Argument) -> Value:
         table = node.table
         possible = row_actions(self.program, self.program.tables[table])
-        width = equal_words(self.program.actions, possible)
+        width = common_argument_words(self.program.actions, possible)
         if width is None:
             row = f"get(t{table}_offsets, t{table}_row)"
         else:

@@ -23,7 +23,7 @@ from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit.arithmetic import Value, counting, truncated
 from innet.switch.jit.lowered import START, WIDTH
-from innet.switch.state.entries import words_of
+from innet.switch.state.entries import word_count
 
 #: Fewer like fields of a header stay variables.
 SHORTEST_RUN = 8
@@ -123,7 +123,7 @@ class Layout:
         if spec.variable:
             return 1
         # A value above a signed field's range needs a sign of its own.
-        return words_of(spec.width + (ir.FieldRef(header, field) in self.overflowing))
+        return word_count(spec.width + (ir.FieldRef(header, field) in self.overflowing))
 
     def words(self, header: int, field: int) -> list[str]:
         """Sources of the int64 words of a field's variable, the most significant first."""
@@ -296,7 +296,7 @@ class RegisterLayout:
         width = self.program.registers[register].width
 
         def at(bits: int) -> str:
-            place = self._place(register, stride, index, words_of(width) - bits // 64)
+            place = self._place(register, stride, index, word_count(width) - bits // 64)
             return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
 
         return Value(at(64), 0, self.highest(register), at)
@@ -306,7 +306,7 @@ class RegisterLayout:
         ``Switch.registers`` may leave more in it than the register's width.
         """
         width = self.program.registers[register].width
-        bits = 8 * dtype_of(width).itemsize * words_of(width)
+        bits = 8 * dtype_of(width).itemsize * word_count(width)
         return (1 << bits) - 1
 
     def write(self, register: int, stride: int, index: str, value: Value) -> str:
@@ -324,7 +324,7 @@ class RegisterLayout:
             place += f" + {column}"
         if stride:
             place += f" + {counting(0, stride)}"
-        words = words_of(self.program.registers[register].width)
+        words = word_count(self.program.registers[register].width)
         if words > 1:
             place = f"({place}) * {words} + {word}"
         return f"r{group}, {place}"

@@ -13,14 +13,14 @@ from innet.switch.jit.tables.arrays import sample_step
 from innet.switch.state.entries import (
     KeyWords,
     Piece,
-    entry_index,
-    equal_words,
-    found_row,
+    common_argument_words,
     has_direct,
+    index_variable,
     is_direct,
     key_words,
     row_actions,
-    sharing,
+    row_variable,
+    tables_sharing_profile,
 )
 
 #: What ``find_prefix`` searches besides the entries.
@@ -38,12 +38,12 @@ _ROWS = ("rows", "parents", "order", "heads", "offsets", "targets", "starts", "l
 def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
     """Set ``t<index>_row`` to the row that the present key hits, 0 for a miss.
 
-    Where entries refer to members, that is ``t<index>_entry`` (``found_row``), and ``t<index>_row``
-    is the row of the member that runs, which may be one of a group.
+    Where entries refer to members, that is ``t<index>_entry`` (``row_variable``), and
+    ``t<index>_row`` is the row of the member that runs, which may be one of a group.
     """
     table = expressions.program.tables[index]
     writer.line(f"# table {table.name}")
-    row = found_row(table, index)
+    row = row_variable(table, index)
     if table.keys:
         _find(writer, expressions, index, row)
     else:
@@ -59,7 +59,7 @@ def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
     program = expressions.program
     table = program.tables[index]
     assert table.action_profile is not None, "an indirect table has one"
-    tables = sharing(program, table)
+    tables = tables_sharing_profile(program, table)
     nothing = len(tables)  # the row behind those of their defaults
     writer.line(f"t{index}_target = get(t{index}_targets, t{index}_entry)")
     member = f"(t{index}_target >> 1) + {nothing}"
@@ -110,10 +110,10 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
     writer.line(f"{row} = {found}")
     if has_direct(table):
         moved = f"get(t{index}_indices, {row}) if len(t{index}_indices)"
-        writer.line(f"{entry_index(index)} = {moved} else {row} - 1")
+        writer.line(f"{index_variable(index)} = {moved} else {row} - 1")
     if table.with_counters:
         with writer.block(f"if {row} != 0:"):
-            cell = f"{entry_index(index)} * 2"
+            cell = f"{index_variable(index)} * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
 
@@ -130,7 +130,7 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
     """(name, Numba type) of what a table's emitted code uses, in order; arrays are flat."""
     table = program.tables[index]
     names = ["actions", "data"]
-    if equal_words(program.actions, row_actions(program, table)) is None:
+    if common_argument_words(program.actions, row_actions(program, table)) is None:
         names += ["offsets"]
     if table.kind is not ir.TableKind.SIMPLE:
         names += ["targets"]

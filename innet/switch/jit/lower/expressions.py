@@ -15,7 +15,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.ir.tree import rebuild
 from innet.switch.jit import lowered
-from innet.switch.state.entries import words_of
+from innet.switch.state.entries import word_count
 
 Arguments = Callable[[int], lowered.Expression]
 
@@ -194,7 +194,7 @@ class Resolver:
     def _register_element(self, register: int, index: Any) -> Any:
         """A cell in a variable: out of bounds it stays 0."""
         width = self.program.registers[register].width
-        name = f"cell_{len(self.prelude)}_of_{words_of(width)}"
+        name = f"cell_{len(self.prelude)}_of_{word_count(width)}"
         cell: Any = lowered.Scalar(name, 0, (1 << width) - 1)
         self.prelude.append(lowered.Assign(cell, ir.Const(0)))
         self.prelude.append(lowered.RegisterRead(cell, register, 0, index))
@@ -250,7 +250,7 @@ class Resolver:
                 every = mask
             case _:
                 value = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
-        words = words_of(every.bit_length())
+        words = word_count(every.bit_length())
         name = f"term_{len(self.prelude)}" + (f"_of_{words}" if words > 1 else "")
         variable: Any = lowered.Scalar(name, 0, every)
         self.prelude.append(lowered.Assign(variable, value))

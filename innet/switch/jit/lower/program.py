@@ -14,7 +14,7 @@ from innet.switch.jit.lower.control_flow import structure
 from innet.switch.jit.lower.expressions import Resolver, joined
 from innet.switch.jit.lower.headers import extract_next, only_member
 from innet.switch.jit.traits import constant_action
-from innet.switch.state.entries import WORD, argument_column, set_words
+from innet.switch.state.entries import WORD, argument_column, value_set_words
 
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = lowered.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
@@ -175,7 +175,7 @@ def _in_set(
     """The key's parts one after the other, as words like those of the members."""
     assert transition.value_set is not None
     words: list[list[Any]] = [
-        [] for _ in range(set_words(program.value_sets[transition.value_set]))
+        [] for _ in range(value_set_words(program.value_sets[transition.value_set]))
     ]
     masks = [0] * len(words)
     shift = 0

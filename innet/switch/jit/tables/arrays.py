@@ -34,9 +34,16 @@ from innet.switch.state.entries import (
     has_direct,
     is_direct,
     row_actions,
-    set_words,
+    value_set_words,
 )
-from innet.switch.state.hash_index import HashIndex, Words, all_hashed, all_slots, placed, slots_for
+from innet.switch.state.hash_index import (
+    HashIndex,
+    Words,
+    all_hashed,
+    all_slots,
+    slots_for,
+    slots_with_rows,
+)
 from innet.switch.state.profiles import ProfileState
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import TableState, prefix_mask
@@ -63,7 +70,7 @@ def _table_arrays(
 ) -> list[Argument]:
     table, columns = state.table, state.columns
     if columns.has_masks:
-        state.settle()
+        state.compact()
     arrays: list[Argument]
     if table.kind is ir.TableKind.SIMPLE:
         arrays = [*row_arrays(columns.runs)]
@@ -86,7 +93,7 @@ def _table_arrays(
         case _:
             index = columns.index
             assert isinstance(index, HashIndex)
-            index.tidy(columns.words, columns.live)
+            index.compact(columns.words, columns.live)
             arrays += [columns.words.view(np.int64), index.slots, index.seed]
     if has_direct(table):
         arrays.append(columns.indices())
@@ -225,15 +232,15 @@ def mask_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     wanted = all_slots(all_hashed(keyed[kept], 0), slots)
     rows = order[first[by_best]]
     best = np.column_stack((columns.words[rows, -1].view(np.int64), rows))
-    return [different[by_best].view(np.int64), best, placed(order[kept], wanted, slots)]
+    return [different[by_best].view(np.int64), best, slots_with_rows(order[kept], wanted, slots)]
 
 
 # ── Parser value sets ────────────────────────────────────────────────────────────────────────────
 
 
 def value_set_array(described: ir.ValueSet, members: Collection[int]) -> Array:
-    """The members of a parser value set one after the other, each as ``set_words`` words."""
-    words = set_words(described)
+    """The members of a parser value set one after the other, each as ``value_set_words`` words."""
+    words = value_set_words(described)
     rows = [[member >> WORD * i & _EVERY for i in range(words)] for member in sorted(members)]
     return np.array(rows, np.uint64).reshape(-1).view(np.int64)
 

@@ -85,7 +85,10 @@ class Replication:
         self.generation.bump()
 
     def create_node(self, rid: int, ports: Iterable[int], lags: Iterable[int] = ()) -> int:
-        """Returns the node's handle, the lowest that is free."""
+        """Returns the node's handle, the lowest that is free.
+
+        Ports and lags are distinct and ascending, as the control plane makes them.
+        """
         node = Node(rid, tuple(ports), tuple(lags))
         handle = heapq.heappop(self._free) if self._free else len(self.nodes)
         self.nodes[handle] = node

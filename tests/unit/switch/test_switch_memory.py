@@ -32,7 +32,7 @@ from innet.switch.engine import SwitchState, dtype_of
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tables.arrays import table_arguments
 from innet.switch.state import hash_index
-from innet.switch.state.entries import argument_words, words_of
+from innet.switch.state.entries import argument_words, word_count
 from innet.switch.state.tables import Generation, Reference, TableState
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ ARGUMENTS: list[list[tuple[int, ...]]] = [
 @pytest.mark.parametrize("width", range(1, 200))
 def test_registers(width: int) -> None:
     """No smaller array than one of bytes can be had."""
-    cell = dtype_of(width).itemsize * words_of(width)
+    cell = dtype_of(width).itemsize * word_count(width)
     assert cell <= max(1, 2 * width / 8)
 
 
@@ -100,7 +100,7 @@ def data_bytes(state: TableState, actions: tuple[ir.Action, ...]) -> int:
     words = state.columns.has_masks + 1
     for key in state.table.keys:
         second = key.match in (KIND.TERNARY, KIND.RANGE)
-        words += words_of(key.width) * (1 + second) + (key.match is KIND.LPM)
+        words += word_count(key.width) * (1 + second) + (key.match is KIND.LPM)
     targets = [each.action for each in state]
     arguments = sum(
         argument_words(actions[each.action]) for each in targets if isinstance(each, ir.ActionEntry)

@@ -294,7 +294,7 @@ def test_replicas() -> None:
     replication = Replication(Generation())
     for group in (1, 5):
         replication.create_group(group)
-    for rid, ports in ((3, [2, 1]), (4, [9])):
+    for rid, ports in ((3, [1, 2]), (4, [9])):
         replication.associate(5, replication.create_node(rid, ports))
     found_ = replica_arrays(replication)
     assert found_.start.tolist() == [0, 0, 0, 0, 0, 0, 3]

@@ -75,8 +75,7 @@ class Collective(NotCopyable):
         network: the network, running.
 
     Raises:
-        InputError: a number out of range, an unknown program or engine, faults or a timing that
-            are none.
+        InputError: a number out of range, an unknown program or engine, invalid faults or timing.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -260,8 +259,8 @@ class Collective(NotCopyable):
             late.update(*(end.missing for end in ends.values() if end.done))
             if len(late) == len(ends):
                 raise StalledError(
-                    "each worker was late for some sum of this round, so that nobody is left to go "
-                    "on without the others."
+                    "each worker was late for some sum of this round, so no worker can go on "
+                    "without the others."
                 )
             if late:
                 return RoundResult({}, late=tuple(sorted(late)))

@@ -1,4 +1,4 @@
-"""Codecs run once without a network, so that what is compiled at first use is compiled by then."""
+"""Warm-up: codecs run once without a network, so that their functions are compiled in time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ _HALTING = {
 def warm_up(
     codec: CodecSpec, gradient: NDArray[np.float32], layers: ModelLayers | None = None
 ) -> None:
-    """Run a codec as a single worker does, and what mends its sums when they cannot be peeled.
+    """Run a codec as the only worker, and the repairs of LHC sums that cannot be decoded at once.
 
     Args:
-        codec: what ``innet.codecs.build_codec`` takes; this one is forgotten.
-        gradient: of as many elements as those to come, float32.
+        codec: what ``innet.codecs.build_codec`` takes; a codec of its own is built from it.
+        gradient: float32, of as many elements as those to come.
         layers: of the model.
     """
     _run(codec, gradient, layers)
-    rehearse_repairs(codec)
+    compile_repairs(codec)
 
 
-def rehearse_repairs(codec: CodecSpec) -> None:
-    """Compile what mends a peel of LHC that halts, which is too rare for a rehearsal: a second or
-    two for each number of hashes, once on a machine. It would come in the middle of a training,
-    while the other workers wait, and count as decoding.
+def compile_repairs(codec: CodecSpec) -> None:
+    """Compile the repairs for LHC decoding that gets stuck, too rare for a warm-up to meet.
+
+    This takes a second or two for each number of hashes, once on a machine. Otherwise it would
+    happen in the middle of a training, while the other workers wait, and count as decoding.
     """
     if normalize(codec)["carrier"]["name"] != "lhc":
         return

@@ -125,18 +125,17 @@ class Worker(NotCopyable):
             ``renew``.
         layers: of the gradient; see ``innet.codecs.build_codec``.
         seed: of the codec's hashes, the same for all workers, and of the faults.
-        renew: how this worker and the others get to the job's next epoch; None if nobody leads
-            them there: what lacks a worker, or stalls, is then an error.
+        renew: begins the job's next epoch, for this worker and the others. Without it, a sum that
+            lacks a worker, or a stall, is an error.
         attempts: how often an all-reduce is tried when it stalls, each time under the next epoch.
 
     Attributes:
         plan: the job as it is now.
-        outcome: of the last all-reduce, for whoever compares the workers'.
+        outcome: of the last all-reduce, to compare the workers'.
 
     Raises:
-        InputError: no such worker; faults or a timing that are none; further attempts, and nobody
-            who leads to the next epoch; or a window that is to follow congestion, of which the
-            transport tells nothing.
+        InputError: no such worker; invalid faults or timing; several attempts without ``renew``; or
+            window control by congestion marks, which the transport does not carry.
         CompositionError: the codec's parts do not fit each other, or the switches' sums.
     """
 
@@ -174,8 +173,8 @@ class Worker(NotCopyable):
         self._name = transport.name
         self._transport: Transport = transport
         if faults is not None:
-            dice = np.random.default_rng([seed, worker])
-            self._transport = FaultyTransport(transport, faults, dice)
+            rng = np.random.default_rng([seed, worker])
+            self._transport = FaultyTransport(transport, faults, rng)
             self._name = f"{transport.name} with faults"
         self._switch = switch
         self._timing = timing or TIMING
@@ -195,18 +194,18 @@ class Worker(NotCopyable):
     def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
-        All or nothing, as ``Collective.all_reduce``: if a single sum lacks a worker, the workers
-        who are in begin again without that one, under the next epoch and with their codecs as they
-        were. All of them have received the same sums, so all ask for the same.
+        All or nothing, as in ``Collective.all_reduce``: if a single sum lacks a worker, the others
+        begin again without that worker, under the next epoch and with their codecs as they were.
+        All of them have received the same sums, so they agree on whom to leave out.
 
         Args:
             gradient: float32, of the same shape on all workers. It is not modified.
-            codec: another than its own, with a memory of its own, where one worker reduces several
-                tensors in turn; one that ``innet.topology.check_codec`` takes.
+            codec: used instead of the worker's own, where one worker reduces several tensors, each
+                with its own codec state. It must pass ``innet.topology.check_codec``.
 
         Returns:
-            The sum as decoded, float32 of that shape, and a report of what this worker did. What
-            takes all workers to know is None or 0 there; see ``innet.allreduce.report``. If
+            The decoded sum, float32 of that shape, and a report of what this worker did. Fields
+            that need all workers' outcomes are None or 0 in it; see ``innet.allreduce.report``. If
             workers were left out because they were late, ``report.details["without"]`` names them.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Objects of which there is no copy: they hold compiled code, or are one end of a connection."""
+"""A base for objects that cannot be copied: they hold compiled code or a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether values that callers pass are the numbers that are wanted. They are never cut to fit."""
+"""Type checks of numbers that callers pass. Nothing is rounded to fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from innet.core.errors import ControlError
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """Whether it is a real number: Python's and NumPy's are, and True is none."""
+    """Whether it is a real number of Python or NumPy; a bool is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

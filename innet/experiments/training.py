@@ -324,7 +324,7 @@ class NetworkReducer:
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
-        from innet.allreduce.warm_up import rehearse_repairs  # noqa: PLC0415 - it brings Numba
+        from innet.allreduce.warm_up import compile_repairs  # noqa: PLC0415 - it brings Numba
 
         settings = trial.settings
         self.frames: list[Frame] = []
@@ -344,7 +344,7 @@ class NetworkReducer:
             rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
         ]
         trial.make(**arguments).all_reduce(rehearsal)
-        rehearse_repairs(codec)
+        compile_repairs(codec)
         self._summing = trial.make(**arguments)
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:

@@ -35,7 +35,7 @@ class Transport(Protocol):
     def receive(self, now: float) -> PacketBatch:
         """The packets that have reached hosts by ``now``, each once; ``port`` tells whose.
 
-        The arrays may be filled anew by the next call: whoever keeps packets copies them.
+        The next call may overwrite the arrays: copy packets to keep them.
         """
 
     def wait(self, now: float, until: float) -> float:
@@ -57,7 +57,7 @@ class ClockedTransport(Transport, Protocol):
 
 
 class Host(Protocol):
-    """Who sends and receives: a worker's end of a protocol."""
+    """A sender and receiver at a port: a worker's end of a protocol, or a parameter server."""
 
     @property
     def done(self) -> bool:
@@ -76,21 +76,20 @@ class Host(Protocol):
 def drive(hosts: Mapping[int, Host], transport: Transport, now: float) -> float:
     """Move packets between ``hosts`` (port -> host) and the transport until all hosts are done.
 
-    What arrives is delivered before anything is sent at the same moment, so that no packet is
-    repeated whose answer is there. Packets for a port without a host vanish, as they do on a cable
-    that leads to a dead machine. Whatever is under way at the end stays in the transport.
+    Packets that have arrived are delivered before anything is sent at the same moment, so that no
+    packet is sent again whose answer is there. Packets for a port without a host are dropped. What
+    is under way at the end stays in the transport.
 
     Returns:
         the time at which the last host was done.
 
     Raises:
-        StalledError: from a host that gave up; or nothing is under way and nobody has a deadline;
-            or a host asks for its turn again and again without sending anything. It says ``at``
-            what time.
+        StalledError: a host gave up; or nothing is under way and no host has a deadline; or a host
+            asks for its turn again and again without sending anything. Its ``at`` is the time.
     """
     idle = 0
-    # A host is asked when something came for it or its deadline has passed; the others are left
-    # alone, since under faults most moments concern few of them.
+    # Ask a host only when something came for it or its deadline has passed: under faults most
+    # moments concern few hosts.
     due = dict.fromkeys(hosts, -math.inf)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What a bad link does to the bytes of packets: flipped bits, missing ends, marks of congestion."""
+"""Faulty links, from a seed: damaged, lost, late, repeated, marked packets; outages."""
 
 from __future__ import annotations
 
@@ -77,9 +77,6 @@ def mark(packets: PacketBatch, rows: NDArray[np.int64]) -> tuple[PacketBatch, in
     return PacketBatch(data, packets.length, packets.port), len(rows)
 
 
-# ----------------------------------------------------------------------------
-# Faults around any transport, from a seed: of single packets, of hosts' links, of the switch.
-
 _FUZZ = 1e-6  # ticks, by which a time that is a sum of floats may be late
 
 
@@ -99,7 +96,7 @@ class Outage:
         hosts: numbers of the hosts in the transport (of workers: index + 1); all if there is none.
 
     Raises:
-        InputError: an interval that is none.
+        InputError: the outage ends before it begins, or begins before 0.
     """
 
     begin: float
@@ -123,7 +120,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What happens to packets in one direction. Each packet meets its fate independently.
+    """What happens to packets in one direction, independently for each packet.
 
     Args:
         loss: probability that a packet vanishes.
@@ -143,8 +140,8 @@ class Faults:
         restarts: seconds at which the switches lose all their registers.
 
     Raises:
-        InputError: a probability outside 0 .. 1, a duration that is negative or not finite, or
-            what is no number, no tuple or no ``Outage`` where it should be one.
+        InputError: a probability outside 0 .. 1, a duration that is negative or not finite, or a
+            value of the wrong type.
     """
 
     loss: float = 0.0
@@ -180,7 +177,7 @@ class Faults:
                 raise InputError(f"a restart at {seconds!r} s; give 0 or a positive number.")
 
     def of_packets(self) -> Faults:
-        """Those that strike single packets: what a link between two switches knows."""
+        """The faults of single packets, which links between switches have, too."""
         return replace(self, outages=(), restarts=())
 
 
@@ -218,11 +215,11 @@ class FaultyLink:
         self.faults = faults
         self.counters = FaultCounters()
         self._rng = rng
-        # Dice of their own, so that damage does not move those of loss and delay.
+        # A generator of its own, so that damage does not change what is lost or late.
         (self._damage,) = rng.spawn(1)
-        # What was pushed at once stays together, sorted by time of arrival; a prefix has left. A
-        # heap by the first time in the rest, so that nobody looks at what is not due: a packet held
-        # back for long is passed by thousands of batches.
+        # Packets pushed together stay together, sorted by time of arrival; a prefix has left. A
+        # heap holds each batch by its next arrival, so that batches that are not due cost nothing:
+        # a packet may be held back while thousands of batches pass.
         self._under_way: list[tuple[float, int, int]] = []  # first time, number, how many have left
         self._pushed: dict[int, tuple[NDArray[np.float64], PacketBatch]] = {}
         self._number = 0
@@ -236,8 +233,8 @@ class FaultyLink:
         gone = np.zeros(count, np.bool_)
         for outage in faults.outages:
             gone |= outage.cuts_off(packets.port, now)
-        # The same number of draws whatever the settings are, so that a change of one of them
-        # leaves the others' dice alone.
+        # Draw the same number of random values whatever the settings are, so that changing one of
+        # them does not change the effect of the others.
         lost, twice = self._rng.random((2, count)) < [[faults.loss], [faults.duplicate]]
         chance, share, spread = self._rng.random((3, 2, count))
         lost &= ~gone
@@ -313,17 +310,17 @@ class FaultyLink:
 class FaultyTransport:
     """Any transport, with faults on the way to the switch and on the way back.
 
-    Equal seeds, settings and traffic give equal fates: byte for byte, whenever they are replayed.
+    Equal seeds, settings and traffic give equal results, byte for byte.
 
     Args:
         inner: the transport behind the faults.
         faults: of both directions.
-        rng: where the dice come from; two generators are spawned from it.
+        rng: the source of randomness; two generators are spawned from it.
         to_hosts: faults of the way to the hosts, if they differ.
         on_restart: what makes the switches lose their registers, for ``faults.restarts``.
 
     Raises:
-        InputError: restarts, and nobody who makes them.
+        InputError: restarts without ``on_restart``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The control plane of a job: commands by which a switch running slots.p4 admits its workers."""
+"""The control plane of a job: commands by which a switch that runs slots.p4 admits its workers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Job:
 
     Raises:
         InputError: no workers or too many, two behind one port, slots that are no power of two, or
-            a number that its place cannot hold.
+            a number out of range.
     """
 
     members: Sequence[Member]
@@ -75,7 +75,7 @@ class Job:
         return tuple(i for i in range(len(self.members)) if i not in self.absent)
 
     def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
-        """What admits the job, in the dialect of simple_switch_CLI.
+        """The commands that admit the job, in the language of simple_switch_CLI.
 
         Args:
             first_node: the handle that the switch gives the next multicast node; 0 when fresh.

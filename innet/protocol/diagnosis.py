@@ -1,4 +1,4 @@
-"""What a worker that gets no answer can say, and who is missing once the switch is asked."""
+"""Diagnosis of a stall: what the worker knows, and who is missing by the switch's registers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SlotRegisters(NamedTuple):
 
 
 SlotReader: TypeAlias = Callable[[int, int], SlotRegisters]
-"""(job-local slot, slot version) -> what the switch holds there. Whoever can read the switch's
-registers writes one: the index into them is ((slot_base | slot) << 1) | slot_version."""
+"""(job-local slot, slot version) -> what the switch holds there. The index into its registers is
+((slot_base | slot) << 1) | slot_version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class _Cut(NamedTuple):
         shape: these operations and lengths, as the tag covers them.
         lengths: words of each segment.
         first: each segment's first chunk; and how many chunks there are.
-        operation, elements: as in ``Message``; for many messages, so nobody writes there.
+        operation, elements: as in ``Message``; shared by messages, so never written to.
     """
 
     shape: str
@@ -90,7 +90,7 @@ class Message:
 
     Raises:
         InputError: something else than segments, words that are not int32 of one dimension, or an
-            operation that is none.
+            unknown operation.
     """
 
     def __init__(self, segments: Sequence[Segment], values: int) -> None:

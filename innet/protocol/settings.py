@@ -1,4 +1,4 @@
-"""What a worker is told when it joins a job, and how patient it is."""
+"""A worker's place in a job, and the timing of its retransmissions."""
 
 from __future__ import annotations
 
@@ -78,21 +78,19 @@ class Timing:
         give_up: how long after its first transmission a chunk may lack its result.
         adaptive: timeouts follow the measured round trips, as TCP's do (RFC 6298).
         min_timeout: what an adaptive timeout never falls below, unless ``timeout`` is shorter.
-        reordering: how long after a result of a later one a chunk is still waited for, before it is
-            taken for lost and sent again (RFC 8985); no longer than the timeout. Longer than a
-            packet or its result may take than those that were sent after it. None waits for the
-            timeout alone.
-        tail_probe: how long the last chunk of an all-reduce waits for its result before it is sent
-            again, once, before its timeout: no result of a later one can show that it was lost, but
-            its own shows it of those before it (RFC 8985, section 7). Twice the measured round trip
-            where that is longer, and no longer than the timeout; the timeout, where timers are
-            adaptive and nothing was measured yet. None waits for the timeout alone.
+        reordering: how long to wait for a chunk's result after the result of a later chunk, before
+            the chunk is taken for lost and sent again (RFC 8985); at most the timeout. Choose more
+            than the network's reordering. None: only the timeout counts.
+        tail_probe: how long the last chunk of an all-reduce waits before it is sent again, once,
+            before its timeout (RFC 8985, section 7): its result shows which earlier chunks were
+            lost. At least twice the measured round trip, at most the timeout; the timeout while
+            adaptive timers have measured nothing. None: only the timeout counts.
         window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
             results are marked by congestion: half for a window with a mark, one more for a window
             without.
-        partial_after: how long after its first transmission a chunk waits for workers that are
-            late, before this worker asks the switch to close it without them; where there are
-            several levels, half as long again before it asks the next one. None waits for all.
+        partial_after: how long after its first transmission a chunk waits for late workers, before
+            this worker asks the switch to close it without them. Each further level of switches is
+            asked after half as long again. None: wait for all.
 
     Raises:
         InputError: a duration that is not positive and finite, a factor below 1, or an unknown

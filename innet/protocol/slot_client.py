@@ -182,13 +182,13 @@ class SlotClient:
 
     Attributes:
         counters: what was sent, received and refused.
-        label: what else the tag of the next all-reduce covers. Workers in processes of their own
-            put the number of the all-reduce there: after a failure they may differ in it, while
+        label: a number that the tag of the next all-reduce covers, too. Workers in separate
+            processes count their all-reduces in it: after a failure the counts may differ, while
             chunks begin at 0 again for all.
-        all_or_none: a sum that lacks workers is of no use. So once a result does, no further chunk
-            is sent, each of which would wait for them; those that were sent still get results.
-        late: with ``all_or_none``, the workers that the first such results lack. Later ones may
-            lack others, too, who have stopped before.
+        all_or_none: stop sending new chunks after the first partial result; chunks in flight still
+            complete.
+        late: with ``all_or_none``, the workers whom the first partial results lack. Later results
+            may lack others, who have stopped by then.
         window: how many chunks may be under way.
         round_trip: what the timers have measured.
 
@@ -283,8 +283,8 @@ class SlotClient:
 
     @property
     def done(self) -> bool:
-        """Nothing is waited for: before the first start, and once all results are in, or once it
-        stopped early (``all_or_none``).
+        """Whether nothing is waited for: before the first start, once all results are in, or
+        once it stopped early (``all_or_none``).
         """
         return self._open == 0 or (self._held and not self._waiting)
 
@@ -319,7 +319,7 @@ class SlotClient:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Workers who lack in a result of this all-reduce that was closed without them."""
+        """Workers without whom a result of this all-reduce was closed."""
         there = self._who[self._who != 0]
         lacking = self._present & ~int(np.bitwise_and.reduce(there)) if len(there) else 0
         return tuple(index for index in self.member.present if lacking >> index & 1)
@@ -406,7 +406,7 @@ class SlotClient:
         if room >= len(queued):
             self._queued = 0
             return queued
-        # The oldest first: whoever waits for the oldest chunk of all must not wait for a turn.
+        # The oldest first: other workers may wait for the oldest chunk of all.
         queued = queued[np.argsort(self._chunk[queued])]
         self._queued = len(queued) - room
         self._queue[: self._queued] = queued[room:]
@@ -529,7 +529,7 @@ class SlotClient:
         self.counters.bytes_sent += progress.sent * self._frame_size
 
     def extend_deadlines(self, seconds: float) -> None:
-        """Do not count so many: this worker was stopped and could not hear anybody."""
+        """Give chunks up so much later: this process was stopped meanwhile."""
         self._timers.give_up_at += seconds
 
     def _me(self) -> NDArray[np.int64]:
@@ -597,7 +597,7 @@ class HashedClient(SlotClient):
     in_order = False  # what meets another's aggregator goes a longer way, to the server
 
     def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
-        """As ``SlotClient.diagnose``; where nobody is missing, it points to the server."""
+        """As ``SlotClient.diagnose``; where no worker is missing, it points to the server."""
         diagnosis = super().diagnose(read, now)
         if diagnosis is None or 0 < len(diagnosis.missing) < self.member.workers:
             return diagnosis

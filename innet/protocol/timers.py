@@ -318,10 +318,10 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
 class SlotTimers:
     """The timers of a worker's slots. A slot whose timers do not run waits for nothing.
 
-    Of chunks whose time-outs have passed in silence only the ``PROBES`` oldest are sent again: the
-    others, whose peers may not have begun yet, wait for the first result that comes, and a time-out
-    longer. So do those that were due while results had only begun to come. Those that later ones
-    have overtaken (``Timing.reordering``) wait for nobody: results do come.
+    When timeouts pass in silence, only the ``PROBES`` oldest chunks are sent again: the peers may
+    not have begun yet. The others wait for the first result, and a timeout longer. So do chunks
+    that come due while results have only begun to arrive. Chunks overtaken by later ones
+    (``Timing.reordering``) are sent again in any case, since results do arrive.
 
     Args:
         window: how many slots.

@@ -25,8 +25,8 @@ _HOPS = 10_000  # calls of switches at one moment; more means that packets go ro
 class MemoryTransport:
     """Hosts at ``ports`` of a switch that lives in this process. Deterministic.
 
-    The switch sees the packets in the order in which they were sent, in batches as large as is
-    good for it; its answers keep their order. All happens at the time of the call.
+    The switch gets the packets in the order in which they were sent, in batches of a good size, and
+    its answers keep their order. Everything happens at the time of the call.
 
     Args:
         process: the switch: takes packets by ingress port and returns packets by egress port, in
@@ -41,7 +41,7 @@ class MemoryTransport:
         undelivered: packets that the switch sent to ports where no host is.
 
     Raises:
-        InputError: no port, a port twice, or one that is no port.
+        InputError: no port, a port twice, or one out of range.
     """
 
     def __init__(self, process: Process, ports: Iterable[int], tap: Tap | None = None) -> None:
@@ -138,15 +138,15 @@ class NetworkTransport:
     """Hosts at the ports of switches that are joined by trunks. Deterministic.
 
     A host is known by a number of its own, which stands in ``PacketBatch.port`` of what it sends
-    and receives. Packets take no time but on trunks with faults. Those that leave by a port to
-    which nothing is attached are counted and vanish.
+    and receives. Packets take time only on trunks with faults. Packets that leave by a port to
+    which nothing is attached are counted and dropped.
 
     Args:
         switches: name -> what the switch does with a batch: ingress ports in, egress ports out.
         hosts: number of a host -> where it is; numbers are 0 .. 510.
         trunks: pairs of switch ports.
         faults: of every trunk, both ways; None for links that lose nothing.
-        rng: where the faults' dice come from; each way has a generator spawned from it.
+        rng: the faults' source of randomness; a generator is spawned for each direction.
         tap: called with each batch that hosts send or receive; also settable later.
 
     Attributes:
@@ -156,7 +156,7 @@ class NetworkTransport:
 
     Raises:
         InputError: no host, a number that cannot be, a port used twice, a switch that is not there,
-            or faults without dice.
+            or faults without ``rng``.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class NetworkTransport:
                 f"hosts have the numbers {sorted(hosts)}; give at least one, in 0 .. {MAX_PORT}."
             )
         if faults is not None and rng is None:
-            raise InputError("faults need dice; pass rng, such as numpy.random.default_rng(0).")
+            raise InputError("faults need rng, such as numpy.random.default_rng(0).")
         self.tap = tap
         self.to_switch = Traffic.none(max(hosts) + 1)
         self.to_hosts = Traffic.none(max(hosts) + 1)
@@ -186,10 +186,10 @@ class NetworkTransport:
             switch = self._free(place)
             switch.host[place.port] = number
             self._entrance[number] = (switch, place.port)
-        dice = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
+        generators = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
         for a, b in trunks:
             for begin, end in ((a, b), (b, a)):
-                line = None if faults is None else FaultyLink(faults, next(dice))
+                line = None if faults is None else FaultyLink(faults, next(generators))
                 self._free(begin).way[begin.port] = len(self._ways)
                 self._ways.append(_Way(self._known(end), end.port, line))
 

@@ -61,22 +61,22 @@ def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
 
 
 def allow_fragmentation(sock: socket.socket) -> None:
-    """Have routers cut packets of a UDP socket that a link on their way does not carry whole.
+    """Allow routers to fragment packets of a UDP socket that exceed the MTU of a link.
 
-    Linux asks them not to. They drop such packets then, and say so, which the socket would raise as
-    an error of what it receives; where a firewall drops what they say, it would never know.
+    By default Linux sets "don't fragment". Routers then drop such packets and report it by ICMP,
+    which the socket would raise as an error; where a firewall drops ICMP, it would never know.
     """
     sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
 
 
 def supports_gro() -> bool:
-    """Whether this kernel moves many UDP packets as one datagram (Linux 5.0)."""
+    """Whether this kernel has UDP GRO: many UDP packets received as one datagram (Linux 5.0)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         return enable_gro(sock)
 
 
 def enable_gro(sock: socket.socket) -> bool:
-    """Have a UDP socket take datagrams that hold many packets; whether this kernel can."""
+    """Enable UDP GRO at a socket: it receives many packets as one datagram. Whether it could."""
     try:
         sock.setsockopt(socket.IPPROTO_UDP, calls.UDP_GRO, 1)
     except OSError:
@@ -198,7 +198,7 @@ class Outbox:
     Args:
         segments: packets of one length that follow one another to the same address go as one
             datagram, which the kernel or the network card cuts again (UDP sockets only).
-        forgiving: what cannot be sent, to an address that is not there, say, is lost as well.
+        forgiving: count packets that cannot be sent as lost, such as those to unknown addresses.
 
     Attributes:
         dropped: packets that the interface's queue had no room for; they are lost, as in a switch.
@@ -320,9 +320,7 @@ _LONGEST = 86_400.0  # seconds; poll takes no more than some 24 days
 
 
 def readable(seconds: float, *descriptors: int) -> list[int]:
-    """Those of the descriptors that can be read, or have an error, within so many seconds; none
-    then, or after a day.
-    """
+    """Wait for descriptors to become readable, or to have an error; at most so long, or a day."""
     seconds = min(max(0.0, seconds), _LONGEST)
     if max(descriptors) < _SELECTABLE:
         return select.select(descriptors, [], [], seconds)[0]
@@ -330,7 +328,7 @@ def readable(seconds: float, *descriptors: int) -> list[int]:
 
 
 def writable(seconds: float, *descriptors: int) -> list[int]:
-    """The same of those that can be written to."""
+    """Wait for descriptors to become writable, likewise."""
     seconds = min(max(0.0, seconds), _LONGEST)
     if max(descriptors) < _SELECTABLE:
         return select.select([], descriptors, [], seconds)[1]

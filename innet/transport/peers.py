@@ -1,4 +1,4 @@
-"""One UDP socket and many peers: each address that was admitted is a port of a switch."""
+"""The switch's end of UDP: one socket, many peers; each admitted address is a port."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PeerCounts:
         received: all that came.
         strangers: frames of senders that were not admitted.
         misfits: datagrams of a length that no frame has.
-        greetings: those among them that whoever read ``strays`` could use.
+        greetings: those among them that were requests to join, as the reader of ``strays`` found.
     """
 
     received: int = 0
@@ -90,7 +90,7 @@ class Cables(NamedTuple):
         arrival, reception: where packets go that come, see ``innet.transport.system_calls``.
         port: (rows,) int32, to be filled in: where packets come from.
         senders: which addresses are ports.
-        names, places: the address of each port, and -1 for a port where nobody is.
+        names, places: the address of each port, and -1 for a port without a peer.
         transmission: room for the calls that send.
     """
 
@@ -111,7 +111,7 @@ class PeerPorts:
     """The ports of a switch whose cables are UDP: a port for every admitted address.
 
     A datagram holds what follows the UDP header of a frame. To the switch it is shown behind an
-    Ethernet header (framing "raw"), which costs a program less than addresses that nobody reads.
+    Ethernet header (framing "raw"), which costs a program less than unused IP addresses.
 
     Many frames between it and a worker pass the kernel as one datagram, where it can do that.
 
@@ -123,8 +123,8 @@ class PeerPorts:
     Attributes:
         counts: what became of datagrams.
         packets: the memory of what is received, as many packets as one call takes at most.
-        strays: datagrams of another length than frames, from anybody, at most ``stray_limit`` of
-            a batch; whoever reads them takes them out.
+        strays: datagrams of another length than frames, from any sender, at most ``stray_limit`` of
+            a batch; the reader removes them.
         stalls: batches of which a part is lost, since the socket took nothing for seconds.
     """
 
@@ -188,7 +188,7 @@ class PeerPorts:
         return self._outbox.dropped
 
     def admit(self, port: int, address: Address) -> None:
-        """From now on ``port`` is where ``address`` is, and no longer who was there.
+        """Put ``address`` at ``port``, in place of the peer that was there.
 
         Raises:
             InputError: no such port, or the address is at another one.
@@ -208,7 +208,7 @@ class PeerPorts:
         self._index()
 
     def dismiss(self, port: int) -> None:
-        """Nobody is at ``port`` any more."""
+        """Remove the peer at ``port``."""
         self._known = {key: at for key, at in self._known.items() if at != port}
         self._places[port] = -1
         self._index()
@@ -265,7 +265,7 @@ class PeerPorts:
         return PacketBatch(data[first:end], length[first:end], port[first:end])
 
     def send(self, packets: PacketBatch, first: int = 0) -> None:
-        """Send each packet to whoever is at its port; to nobody, it is lost.
+        """Send each packet to the peer at its port; without one it is lost.
 
         Args:
             packets: what leaves.

@@ -160,7 +160,7 @@ def monotonic(words: Words) -> float:
 
 @njit(cache=True, nogil=True)
 def yield_processor() -> None:
-    """Give the processor to whoever waits for it."""
+    """Let other threads and processes run (sched_yield)."""
     _sched_yield()
 
 

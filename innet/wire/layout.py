@@ -175,7 +175,7 @@ class Endpoint:
     """Where packets come from or go to: Ethernet and IPv4 addresses in text form, and a UDP port.
 
     Raises:
-        InputError: an address or port that is none.
+        InputError: an invalid address or port.
     """
 
     mac: str

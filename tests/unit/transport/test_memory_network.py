@@ -124,7 +124,7 @@ def test_bad_networks_are_refused():
     others = [SwitchPort("a", port) for port in (2, 3, 4)]
     with pytest.raises(InputError, match="port 2 of a is used twice"):
         NetworkTransport(switch, {1: place}, [(others[0], others[1]), (others[0], others[2])])
-    with pytest.raises(InputError, match="faults need dice"):
+    with pytest.raises(InputError, match="faults need rng"):
         NetworkTransport(switch, {1: place}, faults=Faults())
     with pytest.raises(InputError, match="no host 2"):
         NetworkTransport(switch, {1: place}).send(packets(2, b"x"), 0.0)

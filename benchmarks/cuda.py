@@ -45,7 +45,7 @@ def main(
     bandwidth = 3 * 8 * TRIAD_SIZE / best(triad(TRIAD_SIZE), repeats)
     rows = []
     for name, moves, step in steps(gpu, size, np.random.default_rng(0)):
-        rate = 4 * size / best(synchronised(step), repeats)
+        rate = 4 * size / best(synchronized(step), repeats)
         remark = f"{rate / bandwidth:.3g} of bandwidth, roofline 1/{moves}"
         rows.append(Row(name, rate / 1e9, "GB/s", remark, moves * rate / bandwidth))
     rows.append(Row("STREAM triad", bandwidth / 1e9, "GB/s", "the bandwidth", 1.0))
@@ -93,7 +93,7 @@ def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:
     yield "count sketch, estimates", 1, lambda: gpu.count_sketch_estimate(cells, size, columns)
 
 
-def synchronised(step: Step) -> Step:
+def synchronized(step: Step) -> Step:
     """The step, and until the GPU has done it."""
     from numba import cuda  # noqa: PLC0415 - optional
 
@@ -115,7 +115,7 @@ def triad(size: int) -> Step:
 
     a, b, c = (cuda.to_device(np.full(size, value)) for value in (0.0, 1.0, 2.0))
     grid = min(-(-size // 256), 65_536), 256
-    return synchronised(lambda: add[grid](a, b, c, 3.0))
+    return synchronized(lambda: add[grid](a, b, c, 3.0))
 
 
 def gpu_name() -> str:

@@ -280,7 +280,7 @@ class Kernels(Protocol):
     ) -> Ints:
         """To one of the two entries of a table that are next to it, by chance, without bias.
 
-        For element i, p = integer · scale + g / 2, held within 0 .. g, lies between neighbouring
+        For element i, p = integer · scale + g / 2, held within 0 .. g, lies between neighboring
         entries a <= p < b of the table (the last two where p = g). With r the low half, for odd i
         the high half, of mix(key + (i div 2 + 1) · 0x9E3779B97F4A7C15) it becomes b where
         r · (b - a) < (p - a) · 2**32, else a. What is compared is exact in float64.

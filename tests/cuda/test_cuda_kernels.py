@@ -148,7 +148,7 @@ def test_rounding_by_chance(data):
     assert_same(gpu.quantize_stochastic(x, scale, key), naive.quantize_stochastic(x, scale, key))
 
 
-def test_quantise_rounds_half_to_even():
+def test_quantize_rounds_half_to_even():
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997], np.float32)
     assert gpu.quantize(x, 1.0).tolist() == [0, 2, 2, 0, -2, 0]
 

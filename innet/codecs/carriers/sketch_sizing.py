@@ -40,7 +40,7 @@ class LhcSettings(SupportSizeSettings):
     """How the sketch is hashed and sized, and what goes with it as an index.
 
     Attributes:
-        hashing: "plain" rows anywhere in each part of the sketch; "coupled" rows in neighbouring
+        hashing: "plain" rows anywhere in each part of the sketch; "coupled" rows in neighboring
             segments, which needs fewer cells from some thousand items on, and peels faster; "auto"
             is the one of fewer cells.
         hashes: cells of an element, 3 or 4; by default the number that needs fewer cells.

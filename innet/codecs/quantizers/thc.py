@@ -92,7 +92,7 @@ class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
     to float32. Rounding x to integers adds less than 2**-17 of R.
 
     As in the paper: the rotation with shared signs that are new each time, the range from the
-    largest norm in a round of its own, stochastic rounding to the entries of an optimised table,
+    largest norm in a round of its own, stochastic rounding to the entries of an optimized table,
     the truncated share and the error feedback. Different from it:
 
     * Blocks are rotated by themselves, as the paper's public code does it, and have norms of their
@@ -250,8 +250,8 @@ class ThcScaling(Scaling):
         lengths = _lengths(self._size, self._block)
         steps = self._ranges / (self._granularity * np.sqrt(lengths))
         # Twice the entries, less what is in the middle: an odd granularity has it at a half.
-        centred = 2 * integers - np.int32(workers * (self._granularity % 2))
-        return self._kernels.hadamard_inverse(centred, steps, self._block, self._signs, self._size)
+        centered = 2 * integers - np.int32(workers * (self._granularity % 2))
+        return self._kernels.hadamard_inverse(centered, steps, self._block, self._signs, self._size)
 
 
 def _lengths(size: int, block: int) -> Doubles:

@@ -78,7 +78,7 @@ def exponential_from_zero(tail: Tail, share: float) -> float:
 
 
 def pareto(tail: Tail, share: float) -> float:
-    """A generalised Pareto distribution of t = |x| - min. Arguments as above.
+    """A generalized Pareto distribution of t = |x| - min. Arguments as above.
 
     With the sign by which κ > 0 is a heavy tail, P(t > q) = (1 + κ·q/α)^(-1/κ) for κ < 1/2 has mean
     μ = α / (1 - κ) and variance σ² = α² / ((1 - κ)² (1 - 2κ)). Hence μ²/σ² = 1 - 2κ, so that
@@ -296,14 +296,14 @@ class SidcoExponential(Sidco):
 
 
 class SidcoPareto(Sidco):
-    """Generalised Pareto distributions: SIDCo-P."""
+    """Generalized Pareto distributions: SIDCo-P."""
 
     name = "sidco-p"
     fits = (pareto, pareto)
 
 
 class SidcoGamma(Sidco):
-    """A gamma distribution, then generalised Pareto distributions: SIDCo-GP."""
+    """A gamma distribution, then generalized Pareto distributions: SIDCo-GP."""
 
     name = "sidco-gp"
     fits = (gamma, pareto)

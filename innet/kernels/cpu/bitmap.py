@@ -1,4 +1,4 @@
-"""Bitmaps: count the set bits, list them."""
+"""Bitmaps, lists of indices, and dense arrays: sparse integers from each form to the others."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _list_few(words: Words, base: int, indices: Ints) -> int:
 
 
 # ----------------------------------------------------------------------------
-# Sparse integers: a bitmap of what is not zero, and what they are at given places.
+# Integers at indices: as a bitmap, at other indices, and in a dense array.
 
 
 def nonzero_bitmap(indices: Ints | None, integers: Ints, size: int, /) -> Ints:

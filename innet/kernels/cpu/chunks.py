@@ -1,7 +1,7 @@
-"""The largest element of each chunk, of an array or of a sum of two.
+"""The largest element of each chunk; and what reaches the largest of its chunk.
 
-Magnitude and place are one number, of which the largest is taken: in any order, in vectors, and
-without a branch that could be guessed wrongly.
+To find a chunk's largest element, magnitude and place are made one number, of which the largest is
+taken: in any order, in vectors, and without a branch that could be guessed wrongly.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _chunk_argmax_sum(x: Floats, y: Floats, chunk: int, indices: Ints) -> None:
 
 
 # ----------------------------------------------------------------------------
-# What reaches the largest magnitude of its chunk once the gradient is added again.
+# What reaches the largest magnitude of its chunk once a multiple of the gradient is added.
 #
 # Chunks are short and their lengths odd. So they are looked at in windows of 16 elements, of which
 # the last overlaps the one before it: neither a maximum nor a flag minds being taken twice.
@@ -95,6 +95,7 @@ def _flag(  # noqa: PLR0917 - compiled functions are called by position
         maxima[c] = float_of_bits(largest)
         if largest == 0:
             continue
+        # Flag what reaches it: one by one in short chunks, by windows in others.
         least = np.float64(maxima[c])
         if size < _WINDOW:
             for i in range(begin, begin + size):

@@ -1,6 +1,6 @@
 """Count sketch: encode, and the median estimate of every element.
 
-The 16 elements of a block lie in neighbouring cells: they are added, or looked up, as one vector.
+The 16 elements of a block lie in neighboring cells: they are added, or looked up, as one vector.
 Accumulators and cells are continued behind the last column by 15 more, so that no vector is torn.
 """
 

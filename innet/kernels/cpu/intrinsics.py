@@ -427,7 +427,7 @@ def put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past
 
 @njit(cache=True, nogil=True)
 def mix(z: np.uint64) -> np.uint64:
-    """The finaliser of SplitMix64."""
+    """The finalizer of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

@@ -1,14 +1,14 @@
-"""The lossless homomorphic sketch: hashing, encode, occupancy. ``innet.kernels.layout.lhc`` defines
-it.
+"""The lossless homomorphic sketch: encode, occupancy, peel and unblock.
 
-Compiled functions get the layout as one tuple ``hashing`` = (part, starts, log2(lanes), seed,
-turns), where turns[j] is the lowest bit of turn j: its length is the number of hashes, which the
-compiler knows, as it is part of the type, so that loops over the hashes leave no branch behind.
-Part and starts are of 32 bits: what is known to fit into 32 bits is multiplied faster in vectors.
+``innet.kernels.layout.lhc`` defines where elements lie. Compiled functions get the layout as one
+tuple ``hashing`` = (part, starts, log2(lanes), seed, turns), where turns[j] is the lowest bit of
+turn j: its length is the number of hashes, which the compiler knows, as it is part of the type, so
+that loops over the hashes leave no branch behind. Part and starts are of 32 bits: what is known to
+fit into 32 bits is multiplied faster in vectors.
 
 Elements are hashed by the strip, which compiles to vector instructions. A ``Strip`` is one array,
-with the rows ``ITEM``, ``Z0`` to ``Z2``, and from ``CELLS`` on their cells by hash. Those who work
-on a strip pass no array on, and take no views: each costs atomic operations, for all arrays at
+with the rows ``ITEM``, ``Z0`` to ``Z2``, and from ``CELLS`` on their cells by hash. Functions that
+work on a strip pass no array on and take no views: each costs atomic operations, for all arrays at
 hand, that with so few elements take as long as the work.
 """
 
@@ -36,6 +36,8 @@ from innet.kernels.layout.lhc import SketchLayout
 Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...]]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
 Strip = NDArray[np.uint64]  # shape (CELLS + hashes, n)
+States = NDArray[np.uint64]  # a word for each cell
+Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
 
 STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
 ITEM, Z0, Z1, Z2, CELLS = range(5)  # rows of a strip
@@ -218,138 +220,7 @@ def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
 
 
 # ----------------------------------------------------------------------------
-# What to ask for when the peel of a sketch halts; and a peel of any sketch, step by step.
-#
-# A cell's state is one word: the sum, over the elements that it holds, of 2**32 plus the element's
-# number, its place in the list of elements. So its upper half counts them, and when it is 1 the
-# lower half names the one that is left.
-
-States = NDArray[np.uint64]
-Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
-
-_ALONE = np.uint64(1 << 32)  # the count's unit
-
-
-def lhc_unblock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
-    """See ``innet.kernels.Kernels.lhc_unblock``."""
-    hashing = hashing_of(layout)
-    items = words_to_indices(without_tail(bitmap, size))
-    states = np.zeros(layout.cells, np.uint64)
-    occupy(items, hashing, states)
-    asked = np.zeros(-(-size // 32), np.uint32)
-    _unblock(items, hashing, states, asked)
-    return asked.view(np.int32)
-
-
-@njit(cache=True, nogil=True)
-def peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values: Ints) -> None:
-    """The peel of sketches of any size and load, several times slower.
-
-    ``rest`` is a copy of the sketch; not kept.
-    """
-    occupy(order, hashing, states)
-    graph = order, hashing, states
-    queue = np.empty(states.size + 1, np.int32)
-    head, tail = 0, _list_alone(states, queue)
-    while head != tail:
-        home = np.uint64(queue[head])
-        head += 1
-        number = states[home] & _LOW
-        if (states[home] >> _HALF) != _ONE:  # peeled from another of its cells
-            continue
-        item = np.uint64(order[number])
-        words = hash_of(item, hashing)
-        value = np.int64(0)
-        for j in range(len(hashing[4])):
-            if cell_of(words, j, item, hashing) == home:
-                negate = sign_of(words[0], j)
-                value = (np.int64(rest[home]) ^ negate) - negate
-        for j in range(len(hashing[4])):
-            cell = cell_of(words, j, item, hashing)
-            negate = sign_of(words[0], j)
-            rest[cell] = np.int32(rest[cell] - ((value ^ negate) - negate))
-        values[number] = np.int32(value)
-        tail = _remove(number, graph, queue, tail)
-        order[number] = ~order[number]
-
-
-@njit(cache=True, nogil=True)
-def _list_alone(states: States, queue: Ints) -> int:
-    """Put the cells that hold one element into the queue; returns how many there are."""
-    tail = 0
-    for cell in range(states.size):
-        queue[tail] = cell
-        tail += int((states[cell] >> _HALF) == _ONE)
-    return tail
-
-
-@njit(cache=True, nogil=True)
-def occupy(order: Ints, hashing: Hashing, states: States) -> None:
-    """Fill in the states, which may be anything before: each is set to zero just in time."""
-    hashes = len(hashing[4])
-    segment = int(hashing[0] << hashing[2])
-    strip = new_strip(STRIP, hashing)
-    cleared = 0
-    for start in range(0, order.size, STRIP):
-        count = min(STRIP, order.size - start)
-        load_strip(order, start, count, strip)
-        hash_strip(strip, hashing)
-        last = np.uint64(0)
-        for b in range(count):
-            last = max(last, first_segment(strip[Z0, b], hashing))
-        end = (int(last) + hashes) * segment
-        if end > cleared:
-            states[cleared:end] = np.uint64(0)
-            cleared = end
-        for b in range(count):
-            for j in range(hashes):
-                states[strip[CELLS + j, b]] += _ALONE + np.uint64(start + b)
-    states[cleared:] = np.uint64(0)
-
-
-@njit(cache=True, nogil=True)
-def _unblock(items: Ints, hashing: Hashing, states: States, asked: Words) -> None:
-    graph = items, hashing, states
-    queue = np.empty(states.size + 1, np.int32)
-    tail = _list_alone(states, queue)
-    gone = np.zeros(items.size, np.bool_)
-    _drain(graph, queue, tail, gone)
-    for i in range(items.size):
-        if not gone[i]:
-            gone[i] = True
-            item = int(items[i])
-            asked[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
-            _drain(graph, queue, _remove(np.uint64(i), graph, queue, 0), gone)
-
-
-@njit(cache=True, nogil=True)
-def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> None:
-    """Peel from the cells in the queue on, without values."""
-    head = 0
-    while head != tail:
-        state = graph[2][np.uint64(queue[head])]
-        head += 1
-        if (state >> _HALF) == _ONE:
-            gone[state & _LOW] = True
-            tail = _remove(state & _LOW, graph, queue, tail)
-
-
-@njit(cache=True, nogil=True)
-def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
-    """Take an element out of its cells; append those that hold one element now to the queue."""
-    items, hashing, states = graph
-    item = np.uint64(items[number])
-    words = hash_of(item, hashing)
-    for j in range(len(hashing[4])):
-        cell = cell_of(words, j, item, hashing)
-        states[cell] -= _ALONE + number
-        queue[tail] = np.int32(cell)
-        tail += int((states[cell] >> _HALF) == _ONE)
-    return tail
-
-
-# ----------------------------------------------------------------------------
-# Peeling a lossless homomorphic sketch.
+# Peeling, fast.
 #
 # The elements are first sorted by their first segment, in one pass, and then have numbers in that
 # order. With coupled hashing, neighbors by number share their segments, so that filling the cells
@@ -367,7 +238,7 @@ def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
 # own, whatever carries there were between them. The highest bit of the count is set as long as the
 # cell has not been looked at; so nobody takes it for one that holds an element alone before. A cell
 # has no room for more elements than 32, nor for numbers of 2**25: such sketches are rare (the
-# former have many times too few cells), and are peeled by ``innet.kernels.cpu.lhc``.
+# former have many times too few cells), and are peeled by ``_peel_any`` below.
 #
 # The words of cells that hold an element alone wait on a stack, where those that were found last
 # are taken first, as long as they are in the first cache.
@@ -395,9 +266,11 @@ def lhc_peel(
     less than twice the gradient where fewer than a quarter of the elements are looked for.
     """
     hashing = hashing_of(layout)
+    # Number the elements in the order in which they will be peeled.
     items = words_to_indices(without_tail(bitmap, size))
     places = buffers.empty(items.size if layout.coupled else 0, np.int32)
     order = _sorted(items, layout, places)
+    # Peel, fast where all cells have room for what they hold.
     states = buffers.empty(layout.cells, np.uint64)
     values = buffers.empty(order.size, np.int32)
     recovered = 0
@@ -406,7 +279,8 @@ def lhc_peel(
             order, hashing, states, buffers.empty(layout.cells + 1, np.uint64), values
         )
     else:
-        peel_any(order, hashing, states, sketch.copy(), values)
+        _peel_any(order, hashing, states, sketch.copy(), values)
+    # Say what is missing, and bring the values back into the order of the elements.
     missing = buffers.zeros(-(-size // 32), np.uint32)
     if recovered < order.size:
         _list_missing(order, values, missing)
@@ -441,6 +315,7 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 @njit(cache=True, nogil=True)
 def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
     """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
+    # Count the elements of each segment, and add the counts up to where each begins.
     for i in range(items.size):
         ends[np.uint64(places[i])] += 1
     begin = 0
@@ -448,6 +323,7 @@ def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
         count = ends[s]
         ends[s] = begin
         begin += count
+    # Put each element at the end of its segment so far.
     for i in range(items.size):
         segment = np.uint64(places[i])
         place = ends[segment]
@@ -474,24 +350,24 @@ def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool
         hash_strip(strip, hashing)
         end = (int(first_segment(strip[Z0, count - 1], hashing)) + hashes) * segment
         if end > begun:
-            _begin(begun, end, sketch, states)
+            _clear_states(begun, end, sketch, states)
             begun = end
-        _spell(start, strip, words)
-        if not _peel_add(count, strip, words, hashing, states):
+        _element_words(start, strip, words)
+        if not _add_words(count, strip, words, hashing, states):
             return False
-    _begin(begun, states.size, sketch, states)
+    _clear_states(begun, states.size, sketch, states)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _begin(begin: int, end: int, sketch: Ints, states: States) -> None:
+def _clear_states(begin: int, end: int, sketch: Ints, states: States) -> None:
     """Have these cells hold nothing, and not be seen."""
     for c in range(np.uint64(begin), np.uint64(end)):
         states[c] = (np.uint64(sketch[c]) << _HALF) + (_UNSEEN - _ONE)
 
 
 @njit(cache=True, nogil=True)
-def _spell(start: int, strip: Strip, words: Words64) -> None:
+def _element_words(start: int, strip: Strip, words: Words64) -> None:
     """The words, without integers, of elements that are numbered from ``start`` on."""
     for j in range(words.shape[0]):
         for b in range(words.shape[1]):
@@ -500,7 +376,7 @@ def _spell(start: int, strip: Strip, words: Words64) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _peel_add(count: int, strip: Strip, words: Words64, hashing: Hashing, states: States) -> bool:
+def _add_words(count: int, strip: Strip, words: Words64, hashing: Hashing, states: States) -> bool:
     """Add the words to the elements' cells; returns whether these have room for them."""
     counted = _UNSEEN  # while no count has reached it: one does not pass it without clearing it
     for b in range(count):
@@ -534,25 +410,28 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
     seen = fetched = recovered = 0
     top = ready = _NONE
     while True:
+        # Look at further cells while fewer elements than a batch wait.
         while seen < states.size and top < np.uint64(_BATCH):
             end = min(seen + _SWEPT, states.size)
-            top = _look(seen, end, states, stack, top)
+            top = _push_singles(seen, end, states, stack, top)
             seen = end
-            fetched = _fetch(fetched, seen + ahead, states, order, values)
+            fetched = _prefetch_region(fetched, seen + ahead, states, order, values)
         if top == _NONE and ready == _NONE:
             return recovered
+        # Hash the batch that waits.
         _load(waiting, strip)
         hash_strip(strip, hashing)
-        _spell_out(waiting, strip, words)
+        _signed_words(waiting, strip, words)
+        # Take the next batch from the stack, then this one out of its cells.
         bottom = top - min(top, np.uint64(_BATCH))
-        taken = _take(bottom, top, stack, order, waiting)
+        taken = _pop_elements(bottom, top, stack, order, waiting)
         top = _subtract(ready, strip, words, hashing, values, states, stack, bottom)
         ready = taken
         recovered += int(ready)
 
 
 @njit(cache=True, nogil=True)
-def _look(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
+def _push_singles(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
     """Have the cells seen, and put the words of those that hold one element onto the stack."""
     for cell in range(np.uint64(begin), np.uint64(end)):
         state = states[cell] - _UNSEEN
@@ -563,7 +442,7 @@ def _look(begin: int, end: int, states: States, stack: States, top: np.uint64) -
 
 
 @njit(cache=True, nogil=True)
-def _take(
+def _pop_elements(
     bottom: np.uint64, top: np.uint64, stack: States, order: Ints, waiting: Words64
 ) -> np.uint64:
     """Have the stack's elements from ``bottom`` on wait, with the words that they were found by,
@@ -588,7 +467,7 @@ def _load(waiting: Words64, strip: Strip) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _spell_out(waiting: Words64, strip: Strip, words: Words64) -> None:
+def _signed_words(waiting: Words64, strip: Strip, words: Words64) -> None:
     """The elements' words, with their integers: as if nothing was negated, and in each cell."""
     for b in range(waiting.shape[1]):
         state = waiting[1, b]
@@ -628,7 +507,7 @@ def _subtract(  # noqa: PLR0917 - compiled functions are called by position
 
 
 @njit(cache=True, nogil=True)
-def _fetch(begin: int, end: int, states: States, order: Ints, values: Ints) -> int:
+def _prefetch_region(begin: int, end: int, states: States, order: Ints, values: Ints) -> int:
     """Have the states up to ``end``, and all that belongs there, brought into the caches: it will
     be visited in an order that the processor cannot foresee.
     """
@@ -657,3 +536,133 @@ def _collect(places: Ints, values: Ints, integers: Ints) -> None:
     """The values in the order of the elements."""
     for i in range(places.size):
         integers[i] = values[np.uint64(places[i])]
+
+
+# ----------------------------------------------------------------------------
+# Which elements to ask for when a peel gets stuck; and a peel of any sketch, several times slower.
+#
+# A cell's state is one word: the sum, over the elements that it holds, of 2**32 plus the element's
+# number, its place in the list of elements. So its upper half counts them, and when it is 1 the
+# lower half names the one that is left.
+
+_ALONE = np.uint64(1 << 32)  # the count's unit
+
+
+def lhc_unblock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
+    """See ``innet.kernels.Kernels.lhc_unblock``."""
+    hashing = hashing_of(layout)
+    items = words_to_indices(without_tail(bitmap, size))
+    states = np.zeros(layout.cells, np.uint64)
+    _fill_states(items, hashing, states)
+    asked = np.zeros(-(-size // 32), np.uint32)
+    _unblock(items, hashing, states, asked)
+    return asked.view(np.int32)
+
+
+@njit(cache=True, nogil=True)
+def _peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values: Ints) -> None:
+    """The peel of sketches of any size and load, several times slower.
+
+    ``rest`` is a copy of the sketch; not kept.
+    """
+    _fill_states(order, hashing, states)
+    graph = order, hashing, states
+    queue = np.empty(states.size + 1, np.int32)
+    head, tail = 0, _list_singles(states, queue)
+    while head != tail:
+        home = np.uint64(queue[head])
+        head += 1
+        number = states[home] & _LOW
+        if (states[home] >> _HALF) != _ONE:  # peeled from another of its cells
+            continue
+        # Read the element off the cell that it is alone in.
+        item = np.uint64(order[number])
+        words = hash_of(item, hashing)
+        value = np.int64(0)
+        for j in range(len(hashing[4])):
+            if cell_of(words, j, item, hashing) == home:
+                negate = sign_of(words[0], j)
+                value = (np.int64(rest[home]) ^ negate) - negate
+        # Take it out of all of its cells.
+        for j in range(len(hashing[4])):
+            cell = cell_of(words, j, item, hashing)
+            negate = sign_of(words[0], j)
+            rest[cell] = np.int32(rest[cell] - ((value ^ negate) - negate))
+        values[number] = np.int32(value)
+        tail = _remove(number, graph, queue, tail)
+        order[number] = ~order[number]
+
+
+@njit(cache=True, nogil=True)
+def _list_singles(states: States, queue: Ints) -> int:
+    """Put the cells that hold one element into the queue; returns how many there are."""
+    tail = 0
+    for cell in range(states.size):
+        queue[tail] = cell
+        tail += int((states[cell] >> _HALF) == _ONE)
+    return tail
+
+
+@njit(cache=True, nogil=True)
+def _fill_states(order: Ints, hashing: Hashing, states: States) -> None:
+    """Fill in the states, which may be anything before: each is set to zero just in time."""
+    hashes = len(hashing[4])
+    segment = int(hashing[0] << hashing[2])
+    strip = new_strip(STRIP, hashing)
+    cleared = 0
+    for start in range(0, order.size, STRIP):
+        count = min(STRIP, order.size - start)
+        load_strip(order, start, count, strip)
+        hash_strip(strip, hashing)
+        last = np.uint64(0)
+        for b in range(count):
+            last = max(last, first_segment(strip[Z0, b], hashing))
+        end = (int(last) + hashes) * segment
+        if end > cleared:
+            states[cleared:end] = np.uint64(0)
+            cleared = end
+        for b in range(count):
+            for j in range(hashes):
+                states[strip[CELLS + j, b]] += _ALONE + np.uint64(start + b)
+    states[cleared:] = np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _unblock(items: Ints, hashing: Hashing, states: States, asked: Words) -> None:
+    graph = items, hashing, states
+    queue = np.empty(states.size + 1, np.int32)
+    tail = _list_singles(states, queue)
+    gone = np.zeros(items.size, np.bool_)
+    _drain(graph, queue, tail, gone)
+    for i in range(items.size):
+        if not gone[i]:
+            gone[i] = True
+            item = int(items[i])
+            asked[item >> 5] |= np.uint32(1) << np.uint32(item & 31)
+            _drain(graph, queue, _remove(np.uint64(i), graph, queue, 0), gone)
+
+
+@njit(cache=True, nogil=True)
+def _drain(graph: Graph, queue: Ints, tail: int, gone: NDArray[np.bool_]) -> None:
+    """Peel from the cells in the queue on, without values."""
+    head = 0
+    while head != tail:
+        state = graph[2][np.uint64(queue[head])]
+        head += 1
+        if (state >> _HALF) == _ONE:
+            gone[state & _LOW] = True
+            tail = _remove(state & _LOW, graph, queue, tail)
+
+
+@njit(cache=True, nogil=True)
+def _remove(number: np.uint64, graph: Graph, queue: Ints, tail: int) -> int:
+    """Take an element out of its cells; append those that hold one element now to the queue."""
+    items, hashing, states = graph
+    item = np.uint64(items[number])
+    words = hash_of(item, hashing)
+    for j in range(len(hashing[4])):
+        cell = cell_of(words, j, item, hashing)
+        states[cell] -= _ALONE + number
+        queue[tail] = np.int32(cell)
+        tail += int((states[cell] >> _HALF) == _ONE)
+    return tail

@@ -1,4 +1,4 @@
-"""Largest magnitude, non-zeros and the first element that is not finite, in one reading."""
+"""Statistics of a gradient: extremes and counts, sums, squares and products of magnitudes."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def _absmax_nnz_sparse(x: Floats, most: int, indices: Ints, values: Floats) -> t
     Of 64 elements so many as usual are written, whatever there is, as in ``bitmap``. For that the
     element after them must exist: it is what is found at the place of a bit that there is not.
     """
+    # Write the non-zeros of 64 elements at a time, as long as they are few enough.
     maxima = np.zeros(16, np.int32)
     nonzero = start = 0
     while start + 64 < x.size and nonzero <= most:
@@ -86,6 +87,7 @@ def _absmax_nnz_sparse(x: Floats, most: int, indices: Ints, values: Floats) -> t
         start += 64
     largest = maxima.max()
     if nonzero > most:
+        # Too many: only count the rest.
         of_rest, others = _absmax_nnz(x[start:])
         return max(largest, of_rest), nonzero + others
     for i in range(start, x.size):
@@ -107,7 +109,7 @@ def _first_not_finite(x: Floats) -> int:
 
 
 # ----------------------------------------------------------------------------
-# Sums, squares and products of magnitudes in the order that ``innet.kernels`` defines.
+# Sums, squares and products of magnitudes, in the order that ``innet.kernels`` defines.
 
 Doubles = NDArray[np.float64]
 _FRACTION = 0x000FFFFFFFFFFFFF

@@ -1,7 +1,7 @@
-"""Lists of the elements that reach a bound, with their values, by the stretch.
+"""Selection by magnitude: what reaches a threshold, and the k largest elements.
 
 A branch that nobody can guess costs more than a few elements do. So there is none for each element:
-what is listed is found 64 at a time, places are written whether there are so many or not, and
+what is selected is found 64 at a time, places are written whether there are so many or not, and
 values are fetched once a stretch is listed, while it is in the nearest cache.
 """
 
@@ -393,6 +393,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
     Returns:
         Its bits, and the index of the last element of that magnitude that is among the k largest.
     """
+    # The range of the magnitudes' bits.
     smallest, largest = np.int32(0x7FFFFFFF), np.int32(0)
     for i in range(x.size):
         smallest = min(smallest, magnitude_bits(x[i]))
@@ -407,10 +408,12 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
     count = np.zeros(max((span >> shift) + 1, 1 << 9), np.int32)
     for i in range(x.size):
         count[np.uint64(magnitude_bits(x[i]) - smallest) >> np.uint64(shift)] += 1
+    # The first digit of the k-th, and the places of all elements that share it.
     prefix, left = _descend(count, span >> shift, k)
     places = np.empty(count[prefix] + AT_ONCE, np.int32)
     lower = least + (prefix << shift)
     found = list_between(x, np.uint32(lower), np.uint32(lower + (1 << shift)), places)
+    # Digit by digit, among these.
     while shift > 0:
         above = shift
         shift = max(0, shift - 9)
@@ -423,6 +426,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
                 count[(bits >> shift) & mask] += 1
         digit, left = _descend(count, mask, left)
         prefix = (prefix << (above - shift)) | digit
+    # The last one of that magnitude which is among the k largest.
     j = -1
     while left > 0:
         j += 1

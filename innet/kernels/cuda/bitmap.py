@@ -1,4 +1,4 @@
-"""Bitmaps: count the set bits, list them.
+"""Bitmaps, lists of indices, and dense arrays: sparse integers from each form to the others.
 
 A warp looks at a word at a time, each lane at a bit of it: the elements that share a word lie side
 by side in whatever is written for them.
@@ -100,7 +100,7 @@ def _list(words: Array, size: int, segment: int, starts: Array, indices: Array) 
 
 
 # ----------------------------------------------------------------------------
-# Sparse integers: a bitmap of what is not zero, and what they are at given places.
+# Integers at indices: as a bitmap, at other indices, and in a dense array.
 
 
 def nonzero_bitmap(indices: Any, integers: Any, size: int, /) -> Any:

@@ -1,4 +1,4 @@
-"""The largest element of each chunk."""
+"""The largest element of each chunk; and what reaches the largest of its chunk."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _chunk_argmax(words: Array, chunk: int, indices: Array) -> None:
 
 
 # ----------------------------------------------------------------------------
-# What reaches the largest magnitude of its chunk once the gradient is added again.
+# What reaches the largest magnitude of its chunk once a multiple of the gradient is added.
 
 
 def select_above_chunk_max(x: Any, gradient: Any, weight: float, chunk: int, /) -> Any:

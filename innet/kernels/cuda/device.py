@@ -1,4 +1,4 @@
-"""Where arrays lie, and how many threads work on them.
+"""Where arrays lie, how many threads work on them, and what threads do together.
 
 Kernels take NumPy arrays, which are copied to the GPU and whose results are copied back, and arrays
 that are on the GPU already: Numba's, and whatever has ``__cuda_array_interface__``, as torch's CUDA
@@ -95,10 +95,7 @@ def _fill(array: Array, value: int) -> None:
 
 
 # ----------------------------------------------------------------------------
-# Where elements lie in sketches; ``innet.kernels.layout.lhc`` defines it.
-#
-# Kernels get a layout as one tuple of 64-bit words, ``hashing`` = (part, starts, log2(lanes), seed,
-# hashes): a division for each element would cost more than its hash.
+# Hashing.
 
 LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
@@ -107,7 +104,7 @@ ONE = np.uint64(1)
 
 @cuda.jit(device=True)
 def mix(z: np.uint64) -> np.uint64:
-    """The finaliser of SplitMix64."""
+    """The finalizer of SplitMix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -147,7 +144,7 @@ else:
 # ----------------------------------------------------------------------------
 # What the 32 threads of a warp do together. All of them must call these functions, at once.
 #
-# The simulator has no such operations, but its blocks are single warps (``device``): there the same
+# The simulator has no such operations, but its blocks are single warps (see above): there the same
 # results come from a barrier of the block.
 
 _ALL = np.uint32(0xFFFFFFFF)

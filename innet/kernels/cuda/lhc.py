@@ -1,8 +1,9 @@
-"""The lossless homomorphic sketch: encode, occupancy. ``innet.kernels.layout.lhc`` defines it.
+"""The lossless homomorphic sketch: encode, occupancy, peel and unblock.
 
-A warp takes the 32 elements of a word of the bitmap, so that the elements of a block go to
-neighbouring cells of the same rows at the same time: with 32 lanes a row is one line of 128 bytes.
-Additions are atomic, on integers: their order does not matter.
+``innet.kernels.layout.lhc`` defines where elements lie. A warp takes the 32 elements of a word of
+the bitmap, so that the elements of a block go to neighboring cells of the same rows at the same
+time: with 32 lanes a row is one line of 128 bytes. Additions are atomic, on integers: their order
+does not matter.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from innet.kernels.cuda.device import (
 from innet.kernels.layout.hashing import GOLDEN
 from innet.kernels.layout.lhc import SketchLayout
 
+# A layout as kernels take it: (part, starts, log2(lanes), seed, hashes). A division for each
+# element would cost more than its hash.
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
 
@@ -120,7 +123,7 @@ def _occupy(words: Array, size: int, hashing: Hashing, occupancy: Array, combine
 
 
 # ----------------------------------------------------------------------------
-# Peeling a lossless homomorphic sketch, and what to ask for when it comes to a halt.
+# Peeling, and which elements to ask for when it gets stuck.
 #
 # By rounds over a work list: all elements that are alone in a cell are read off, then all of them
 # are taken from their cells, and the cells that this leaves with one element are listed for the

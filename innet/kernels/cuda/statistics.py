@@ -1,4 +1,4 @@
-"""Largest and smallest magnitude, non-zeros, the first element that is not finite."""
+"""Statistics of a gradient: extremes and counts, sums, squares and products of magnitudes."""
 
 from __future__ import annotations
 

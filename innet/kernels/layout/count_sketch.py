@@ -13,7 +13,7 @@ row j, negated or not:
 element, and no product leaves 64 bits but those that are meant to wrap around: the column's factors
 are below 2**32 each.
 
-A block lies in neighbouring cells, which are read and written together. The laws of a count sketch
+A block lies in neighboring cells, which are read and written together. The laws of a count sketch
 hold as for elements that are hashed one by one: an element is equally likely to lie in each of the
 columns, two of different blocks meet in a row with a probability of 1 / columns, and their signs
 are independent; so an estimate has the element's value as its mean, and no more variance, as

@@ -15,7 +15,7 @@ lanes of the row, negated or not; row, turn and sign depend on the block and on 
     sign j: negative where bit 32 + j of z0 is set
     turn j: bits 36 + 7·j .. 42 + 7·j of z0, modulo lanes
 
-``mix`` is the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+``mix`` is the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
 generators, OOPSLA 2014, https://doi.org/10.1145/2660193.2660195, section 5).
 
 With ``starts`` = 1, *plain* hashing, row j is anywhere in the j-th of ``hashes`` parts. With more,

@@ -37,7 +37,7 @@ def reduced(carrier, quantizer):
 
 @pytest.mark.parametrize("quantizer", ["fixed", "exact"])
 @pytest.mark.parametrize("carrier", ["lhc", "union"])
-def test_the_same_words_travel_as_if_all_were_quantised(carrier, quantizer, monkeypatch):
+def test_the_same_words_travel_as_if_all_were_quantized(carrier, quantizer, monkeypatch):
     words, outcomes = reduced(carrier, quantizer)
     limbs = outcomes[0].contribution.limbs
     for outcome in outcomes:
@@ -51,7 +51,7 @@ def test_the_same_words_travel_as_if_all_were_quantised(carrier, quantizer, monk
     np.testing.assert_array_equal(outcomes[0].sum, whole[0].sum)
 
 
-def test_a_gradient_that_is_not_sparse_is_quantised_whole():
+def test_a_gradient_that_is_not_sparse_is_quantized_whole():
     gradient = np.ones(80, np.float32)
     gradient[11:] = 0  # more than an eighth
     (outcome,) = all_reduce([build_codec("lhc")], [gradient])

@@ -195,7 +195,7 @@ def test_what_is_sent_and_what_stays_make_the_whole():
 
 
 @pytest.mark.parametrize("others", [{"quantizer": "thc"}, {"quantizer": "qsgd"}])
-def test_the_factors_may_be_quantised_further(others):
+def test_the_factors_may_be_quantized_further(others):
     spec = {"preset": "powersgd", "carrier": "packed", **others}
     gradient = [low_rank(200, 100, 2)] * 2
     total, report = innet.all_reduce(gradient, codec=spec, layers=[(200, 100)])

@@ -97,7 +97,7 @@ def test_workers_seeds_and_all_reduces_round_independently():
     assert all(0.47 < each < 0.53 for each in agreement)  # six standard deviations
 
 
-def test_neighbours_round_independently():
+def test_neighbors_round_independently():
     x = np.full(100_001, 0.5, np.float32)
     up = QsgdScaling(kernels.get("cpu"), 1.0, 1, 9).quantize(x) - 0.5
     for distance in (1, 2, 32, 1000):

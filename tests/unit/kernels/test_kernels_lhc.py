@@ -33,7 +33,7 @@ def unit_sketch(item, size, layout):
 @pytest.mark.parametrize("lanes", [1, 16, 128])
 @pytest.mark.parametrize("hashes", [3, 4])
 @pytest.mark.parametrize("starts", [1, 5])
-def test_an_element_has_distinct_rows_in_neighbouring_segments(lanes, hashes, starts):
+def test_an_element_has_distinct_rows_in_neighboring_segments(lanes, hashes, starts):
     layout = SketchLayout(4, lanes, 99, hashes, starts)
     begun = set()
     for item in range(0, 2000, 37):

@@ -51,7 +51,7 @@ def rounded(rng):
     return np.round(rng.standard_normal(SIZE) * 16).astype(np.float32)
 
 
-def alike_as_neighbours(rng):
+def alike_as_neighbors(rng):
     return np.repeat(rng.standard_normal(SIZE // 8 + 1).astype(np.float32), 8)[:SIZE]
 
 
@@ -70,7 +70,7 @@ def denormals(rng):
         two_levels,
         striped,
         rounded,
-        alike_as_neighbours,
+        alike_as_neighbors,
         denormals,
     ],
 )

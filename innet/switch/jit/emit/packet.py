@@ -16,14 +16,14 @@ from innet.switch.ir.tree import mentions, walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit.headers import emit_stores, emit_varbit_header, header_parts
 from innet.switch.jit.emit.statements import Statements
-from innet.switch.jit.lower.actions import LEARN_LIST, LONGEST, REQUESTS
+from innet.switch.jit.lower.actions import LEARN_LIST, MAX_LENGTH, REQUESTS
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import STATES_VISITED
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.traits import digest_words
 
-#: What ``LONGEST`` is as long as nobody truncates: more than any packet has.
-ENDLESS = hex((1 << 63) - 1)
+#: What ``MAX_LENGTH`` is as long as nobody truncates: more than any packet has.
+UNLIMITED = hex((1 << 63) - 1)
 
 
 class PacketLoop(ABC):
@@ -79,8 +79,8 @@ class PacketLoop(ABC):
         for request, nothing in REQUESTS.items():
             if self.uses(request):
                 line(f"{request.name} = {nothing}")
-        if self.uses(LONGEST):
-            line(f"{LONGEST.name} = {ENDLESS}")
+        if self.uses(MAX_LENGTH):
+            line(f"{MAX_LENGTH.name} = {UNLIMITED}")
 
     def set_ingress_port(self) -> None:
         """The port that the packet came from."""
@@ -266,8 +266,8 @@ class PacketLoop(ABC):
         """What stands in ``out`` leaves."""
         line = self.writer.line
         line("sent = to - start")
-        if self.uses(LONGEST):
-            line(f"sent = min(sent, {LONGEST.name})")
+        if self.uses(MAX_LENGTH):
+            line(f"sent = min(sent, {MAX_LENGTH.name})")
         line("out_length[produced] = sent")
         line("out_port[produced] = leaves")
         line("out_origin[produced] = i - 1")

@@ -33,11 +33,11 @@ from innet.switch.jit.emit.hashes import emit_hash, hash_arguments
 from innet.switch.jit.emit.headers import emit_clear_varbits
 from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
 from innet.switch.jit.emit.lookups import lookup_arguments
-from innet.switch.jit.emit.packet import ENDLESS, PacketLoop
+from innet.switch.jit.emit.packet import UNLIMITED, PacketLoop
 from innet.switch.jit.emit.queue import SENT, QueueLoop
 from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.lower.actions import LONGEST
+from innet.switch.jit.lower.actions import MAX_LENGTH
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import roll
@@ -140,7 +140,11 @@ class _ModuleWriter:
         self.loop = self.queue or PlainLoop(statements, rolled, scratch)
 
     def _hash(self, calculation: int) -> Value:
-        kept = f"min(size - at, {LONGEST.name})" if mentions(self.bodies, LONGEST) else "size - at"
+        kept = (
+            f"min(size - at, {MAX_LENGTH.name})"
+            if mentions(self.bodies, MAX_LENGTH)
+            else "size - at"
+        )
         payload = ("base + at", kept)
         return emit_hash(self.writer, self.expressions, payload, calculation)
 
@@ -308,9 +312,9 @@ class PlainLoop(PacketLoop):
         with self.writer.block("if copies == 0:"):
             self.count("unknown_groups")
             self.writer.line("continue")
-        if self.uses(LONGEST):
+        if self.uses(MAX_LENGTH):
             # What ingress truncated is not cut in the copies.
-            self.writer.line(f"{LONGEST.name} = {ENDLESS}")
+            self.writer.line(f"{MAX_LENGTH.name} = {UNLIMITED}")
         self.set_constant(self.program.standard.instance_type, InstanceType.REPLICATED)
 
     def _unicast(self) -> None:
@@ -375,7 +379,7 @@ class PlainLoop(PacketLoop):
             and self.layout.array(field.header, field.field) is None
         ]
         names += [self.layout.name(header, ir.VALID) for header in sorted(headers)]
-        names += [each.name for each in (PACKET_LENGTH, LONGEST) if mentions(bodies, each)]
+        names += [each.name for each in (PACKET_LENGTH, MAX_LENGTH) if mentions(bodies, each)]
         return names + [scalar.name for scalar in packet_scalars(self.program, bodies)]
 
     def _arrays_saved_between_copies(self) -> list[ArrayVariable]:

@@ -42,13 +42,13 @@ from innet.switch.ir.tree import mentions
 from innet.switch.jit import lowered
 from innet.switch.jit.emit.headers import emit_clear_varbits, varbit_headers
 from innet.switch.jit.emit.layout import ArrayVariable
-from innet.switch.jit.emit.packet import ENDLESS, PacketLoop
+from innet.switch.jit.emit.packet import UNLIMITED, PacketLoop
 from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import (
     CLONE_LIST,
     CLONE_SESSION,
-    LONGEST,
+    MAX_LENGTH,
     RECIRCULATE_LIST,
     REQUESTS,
     RESUBMIT_LIST,
@@ -348,7 +348,7 @@ class Rows:
 
     def clear_requests(self, place: str) -> None:
         """A copy is not cut where its original is, nor does it come again."""
-        for scalar, nothing in ((LONGEST, ENDLESS), (RECIRCULATE_LIST, "0")):
+        for scalar, nothing in ((MAX_LENGTH, UNLIMITED), (RECIRCULATE_LIST, "0")):
             column = self.row.scalar(scalar)
             if column is not None:
                 self.writer.line(f"put(rows, {place} + {column}, {nothing})")
@@ -475,7 +475,7 @@ class PacketRow:
     # ── Layout of the row ──
 
     def _scalars(self) -> None:
-        used = [each for each in (LONGEST, RECIRCULATE_LIST) if self.loop.uses(each)]
+        used = [each for each in (MAX_LENGTH, RECIRCULATE_LIST) if self.loop.uses(each)]
         if self.loop.counts_length:
             used.append(PACKET_LENGTH)
         for scalar in (*used, *packet_scalars(self.program, self.loop.lowered.bodies)):

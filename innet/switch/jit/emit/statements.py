@@ -18,7 +18,7 @@ from innet.switch.jit.emit.headers import emit_extract_varbit, emit_loads
 from innet.switch.jit.emit.layout import Layout
 from innet.switch.jit.emit.lookups import emit_lookup
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.lower.actions import FAILED, LEAVING, may_fail
+from innet.switch.jit.lower.actions import EXITED, FAILED, may_fail
 from innet.switch.jit.traits import STATISTICS
 
 #: More bytes than there are, but not so many that computing with it overflows.
@@ -61,8 +61,8 @@ class Statements:
 
     def pipeline(self, body: lowered.Body) -> None:
         """Ingress or egress, which ``exit`` leaves."""
-        if any(isinstance(node, lowered.Flag) and node.name == LEAVING for node in walk(body)):
-            self.writer.line(f"{LEAVING} = False")
+        if any(isinstance(node, lowered.Flag) and node.name == EXITED for node in walk(body)):
+            self.writer.line(f"{EXITED} = False")
         self.region(body)
 
     def drop_failed(self, body: lowered.Body, dropped: str) -> None:

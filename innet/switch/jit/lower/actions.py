@@ -1,4 +1,8 @@
-"""Actions: primitives with jumps become nested statements, parameters become arguments."""
+"""Lowers actions: primitives with jumps become nested statements, parameters become arguments.
+
+What a program asks of the switch (clone, digest, resubmit, recirculate, truncate) becomes an
+assignment to a variable, a request, which the end of the pipeline looks at. The last call wins.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from innet.switch import ir
 from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.control_flow import structure
-from innet.switch.jit.lower.expressions import Arguments, Resolver, act
+from innet.switch.jit.lower.expressions import Arguments, Resolver, body_of
 from innet.switch.jit.lower.headers import (
     add_header,
     copy_field,
@@ -22,15 +26,14 @@ from innet.switch.jit.lower.headers import (
 )
 
 # Any: lowered expressions stand where the program's own types name only the program's.
-#: Bytes of a packet that may leave; ``truncate`` lowers it.
-LONGEST: Any = lowered.Scalar("longest", 0, (1 << 63) - 1)
+
+#: Most bytes of a packet that may leave; ``truncate`` lowers it.
+MAX_LENGTH: Any = lowered.Scalar("max_length", 0, (1 << 63) - 1)
 #: Set by ``exit`` where it depends on a condition.
-LEAVING = "leaving"
+EXITED = "exited"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
 
-# What a program asks of the switch: a request is a variable that the end of the pipeline looks at;
-# the last call wins.
 #: The mirror session that a clone goes to, -1 where none was asked for, and the metadata it keeps.
 CLONE_SESSION: Any = lowered.Scalar("clone_session", -1, 0x7FFF)
 CLONE_LIST: Any = lowered.Scalar("clone_list", 0, 0xFFFF)
@@ -40,9 +43,10 @@ LEARN_LIST: Any = lowered.Scalar("learn_list", 0, 0xFFFF)
 RESUBMIT_LIST: Any = lowered.Scalar("resubmit_list", 0, 0xFFFF)
 RECIRCULATE_LIST: Any = lowered.Scalar("recirculate_list", 0, 0xFFFF)
 
-#: Every request, and what it is where nothing was asked for.
+#: Every request, and its value where nothing was asked for.
 REQUESTS = {CLONE_SESSION: -1, CLONE_LIST: 0, LEARN_LIST: 0, RESUBMIT_LIST: 0, RECIRCULATE_LIST: 0}
 
+_UINT16 = (1 << 16) - 1
 _UINT32 = (1 << 32) - 1
 _UINT64 = (1 << 64) - 1
 
@@ -76,22 +80,24 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
             return (*resolver.prelude, lowered.If(condition, bodies[0], bodies[1]))
         return lower_primitive(program, primitive, arguments)
 
+    # The primitives are a graph of steps: jumps become nested ifs, or numbered blocks.
     body = structure(0 if primitives else None, successors, write)
     if any(isinstance(node, lowered.Blocks) for node in walk(body)) and may_fail(body):
-        # The assertion only left the blocks.
+        # The assertion's Stop only left the blocks.
         body = (*body, lowered.If(lowered.Flag(FAILED), (lowered.Stop(),), ()))
+    # exit() ends the action, and then the pipeline.
     if not any(isinstance(primitive, ir.Exit) for primitive in primitives):
         return body
     if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
-        return (*_without_leaving(body), lowered.Stop())
-    return (*body, lowered.If(lowered.Flag(LEAVING), (lowered.Stop(),), ()))
+        return (*_without_flag(body), lowered.Stop())
+    return (*body, lowered.If(lowered.Flag(EXITED), (lowered.Stop(),), ()))
 
 
-def _without_leaving(body: lowered.Body) -> lowered.Body:
+def _without_flag(body: lowered.Body) -> lowered.Body:
     return tuple(
         statement
         for statement in body
-        if not (isinstance(statement, lowered.SetFlag) and statement.name == LEAVING)
+        if not (isinstance(statement, lowered.SetFlag) and statement.name == EXITED)
     )
 
 
@@ -134,20 +140,22 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
                 return (drop,)
             return (drop, lowered.Assign(mcast_grp, ir.Const(0)))
         case ir.Exit():
-            return (lowered.SetFlag(LEAVING, ir.BoolConst(True)),)
+            return (lowered.SetFlag(EXITED, ir.BoolConst(True)),)
         case ir.Assert(condition):
             failed = (lowered.SetFlag(FAILED, ir.BoolConst(True)), lowered.Stop())
             return (lowered.If(ir.Not(data(condition)), failed, ()),)
         case ir.Truncate(length):
-            wanted = _word(data(length))
-            shorter = ir.Compare(ir.Comparison.LT, wanted, LONGEST)
-            return (lowered.If(shorter, (lowered.Assign(LONGEST, wanted),), ()),)
+            wanted = _masked(data(length), _UINT64)
+            shorter = ir.Compare(ir.Comparison.LT, wanted, MAX_LENGTH)
+            return (lowered.If(shorter, (lowered.Assign(MAX_LENGTH, wanted),), ()),)
         case ir.Random():
             return lower_random(primitive, resolver)
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
             return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
-            return resolver.assign(target, _hash(_word(data(base)), calculation, _word(data(size))))
+            return resolver.assign(
+                target, _hash(*(_masked(data(each), _UINT64) for each in (base, size)), calculation)
+            )
         case _:
             return _lower_header_primitive(resolver, primitive)
 
@@ -181,7 +189,7 @@ def _assign_variable(
         pair = ir.FieldRef(header, to_field), ir.FieldRef(other, origin_field)
         return copy_field(resolver.program, *pair)
 
-    return act(to, lambda header: act(origin, lambda other: copy(header, other)))
+    return body_of(to, lambda header: body_of(origin, lambda other: copy(header, other)))
 
 
 def _register_read(
@@ -202,28 +210,28 @@ def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any
         cell = resolver.resolve(target)
         return (lowered.ExecuteMeter(cell, meter, index), *resolver.assign(target, cell))
     tree, field = resolver.places(target)
-    return act(
+    return body_of(
         tree,
         lambda header: (lowered.ExecuteMeter(ir.FieldRef(header, field), meter, index),),
         (lowered.ExecuteMeter(unseen, meter, index),),
     )
 
 
-def _hash(base: Any, calculation: int, size: Any) -> Any:
+def _hash(base: Any, size: Any, calculation: int) -> Any:
     """``base`` + H mod size, with a size of 0 taken as 1."""
     positive: Any = ir.Choice(ir.DataToBool(size), size, ir.Const(1))
     if isinstance(size, ir.Const):
         positive = ir.Const(size.value or 1)
     value: Any = lowered.HashValue(calculation)
     remainder = ir.Binary(ir.DataOperator.MOD, value, positive)
-    return _word(ir.Binary(ir.DataOperator.ADD, base, remainder))
+    return _masked(ir.Binary(ir.DataOperator.ADD, base, remainder), _UINT64)
 
 
-def _word(value: Any) -> Any:
-    """A resolved integer modulo 2**64, as simple_switch takes it from its big integers."""
+def _masked(value: Any, mask: int) -> Any:
+    """The low bits of a resolved integer: what simple_switch takes of its big integers."""
     if isinstance(value, ir.Const):
-        return ir.Const(value.value & _UINT64)
-    return ir.Binary(ir.DataOperator.AND, value, ir.Const(_UINT64))
+        return ir.Const(value.value & mask)
+    return ir.Binary(ir.DataOperator.AND, value, ir.Const(mask))
 
 
 def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
@@ -232,14 +240,14 @@ def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
     program = resolver.program
     match primitive:
         case ir.AddHeader(header):
-            return act(resolver.headers(header), lambda each: add_header(program, each))
+            return body_of(resolver.headers(header), lambda each: add_header(program, each))
         case ir.RemoveHeader(header):
-            return act(resolver.headers(header), lambda each: remove_header(program, each))
+            return body_of(resolver.headers(header), lambda each: remove_header(program, each))
         case ir.AssignHeader(target, source):
             origins = resolver.headers(source)
-            return act(
+            return body_of(
                 resolver.headers(target),
-                lambda to: act(
+                lambda to: body_of(
                     origins,
                     lambda origin: copy_header(program, to, origin),
                     copy_header(program, to, None),
@@ -247,9 +255,9 @@ def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
             )
         case ir.AssignUnion(target, source):
             unions = resolver.unions(source)
-            return act(
+            return body_of(
                 resolver.unions(target),
-                lambda to: act(unions, lambda origin: copy_union(program, to, origin)),
+                lambda to: body_of(unions, lambda origin: copy_union(program, to, origin)),
             )
         case ir.AssignStack(target, source):
             return copy_stack(program, target, source)
@@ -267,32 +275,31 @@ def _lower_header_primitive(  # noqa: PLR0911 - one branch per primitive
 def lower_request(
     primitive: ir.Clone | ir.Digest | ir.Resubmit | ir.Recirculate, data: Callable[[Any], Any]
 ) -> lowered.Body:
-    """The statements of one primitive; ``data`` resolves its expressions."""
+    """The statements of one primitive; ``data`` resolves its expressions.
+
+    BMv2 keeps 16 bits of a session and of the id of a list.
+    """
     match primitive:
         case ir.Clone(_, session, field_list):
-            number = ir.Binary(ir.DataOperator.AND, _uint16(data(session)), ir.Const(0x7FFF))
+            number = ir.Binary(
+                ir.DataOperator.AND, _masked(data(session), _UINT16), ir.Const(0x7FFF)
+            )
             return (
                 lowered.Assign(CLONE_SESSION, number),
-                lowered.Assign(CLONE_LIST, _uint16(data(field_list))),
+                lowered.Assign(CLONE_LIST, _masked(data(field_list), _UINT16)),
             )
         case ir.Digest(_, learn_list):
-            return (lowered.Assign(LEARN_LIST, _uint16(data(learn_list))),)
+            return (lowered.Assign(LEARN_LIST, _masked(data(learn_list), _UINT16)),)
         case ir.Resubmit(field_list):
-            return (lowered.Assign(RESUBMIT_LIST, _uint16(data(field_list))),)
+            return (lowered.Assign(RESUBMIT_LIST, _masked(data(field_list), _UINT16)),)
         case ir.Recirculate(field_list):
-            return (lowered.Assign(RECIRCULATE_LIST, _uint16(data(field_list))),)
-
-
-def _uint16(value: Any) -> Any:
-    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
-    if isinstance(value, ir.Const):
-        return ir.Const(value.value & 0xFFFF)
-    return ir.Binary(ir.DataOperator.AND, value, ir.Const(0xFFFF))
+            return (lowered.Assign(RECIRCULATE_LIST, _masked(data(field_list), _UINT16)),)
 
 
 def lower_random(primitive: ir.Random, resolver: Resolver) -> lowered.Body:
     """Draw and assign, unless the bounds are the wrong way round."""
-    low, high = _word(resolver.resolve(primitive.low)), _word(resolver.resolve(primitive.high))
+    bounds = (primitive.low, primitive.high)
+    low, high = (_masked(resolver.resolve(bound), _UINT64) for bound in bounds)
     fixed = isinstance(low, ir.Const) and isinstance(high, ir.Const)
     drawn: Any = lowered.Scalar("drawn", 0, high.value if fixed else _UINT64)
     then = (lowered.Random(drawn, low, high), *resolver.assign(primitive.target, drawn))

@@ -1,4 +1,4 @@
-"""Expressions and targets of one statement: arguments put in, run-time places spelled out.
+"""Lowers the expressions and targets of one statement: no parameters, no index into a stack is left.
 
 A header that is found at run time becomes a tree of conditions with the instances at its leaves:
 ``stack[i].x`` is ``stack[0].x if i < 1 else stack[1].x``, and a write to it is an ``if``. Trees are
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from innet.switch import ir
@@ -19,7 +20,7 @@ from innet.switch.state.entries import word_count
 
 Arguments = Callable[[int], lowered.Expression]
 
-# Any in this file: expressions of the plan stand where the program's own types name only its own.
+# Any in this file: lowered expressions stand where the program's own types name only its own.
 
 _UINT64 = (1 << 64) - 1
 #: So many parts of a conjunction are written one after the other.
@@ -31,21 +32,21 @@ class Branch:
     """``then`` where ``condition`` is true, else ``otherwise``."""
 
     condition: Any
-    then: Tree
-    otherwise: Tree
+    then: InstanceTree
+    otherwise: InstanceTree
 
 
-Tree = Branch | int | None
-"""Which instance is meant: its number, None for none of them, or a choice of both."""
+InstanceTree = Branch | int | None
+"""Which header or union instance is meant: its number, None for none of them, or a choice."""
 
 
-# ── Trees ────────────────────────────────────────────────────────────────────────────────────────
+# ── Trees of instances ───────────────────────────────────────────────────────────────────────────
 
 
-def balanced(position: Any, leaves: Sequence[int | None]) -> Tree:
+def balanced_tree(position: Any, leaves: Sequence[int | None]) -> InstanceTree:
     """``leaves[position]`` of a position that is known to be in bounds."""
 
-    def between(first: int, end: int) -> Tree:
+    def between(first: int, end: int) -> InstanceTree:
         if end - first == 1:
             return leaves[first]
         middle = (first + end) // 2
@@ -55,48 +56,50 @@ def balanced(position: Any, leaves: Sequence[int | None]) -> Tree:
     return between(0, len(leaves))
 
 
-def element(position: Any, elements: Sequence[int]) -> Tree:
+def element_of(position: Any, elements: Sequence[int]) -> InstanceTree:
     """``elements[position]``, None when out of bounds; ``position`` is not negative."""
     if isinstance(position, ir.Const):
         return elements[position.value] if position.value < len(elements) else None
     inside = ir.Compare(ir.Comparison.LT, position, ir.Const(len(elements)))
-    return Branch(inside, balanced(position, elements), None)
+    return Branch(inside, balanced_tree(position, elements), None)
 
 
-def leaves_of(tree: Tree) -> list[int]:
+def instances_of(tree: InstanceTree) -> list[int]:
     """The instances that may be meant."""
     if isinstance(tree, Branch):
-        return leaves_of(tree.then) + leaves_of(tree.otherwise)
+        return instances_of(tree.then) + instances_of(tree.otherwise)
     return [] if tree is None else [tree]
 
 
-def mapped(tree: Tree, leaf: Callable[[int], int]) -> Tree:
+def map_tree(tree: InstanceTree, leaf: Callable[[int], int]) -> InstanceTree:
     """``tree`` with another instance for each one."""
     if isinstance(tree, Branch):
-        return Branch(tree.condition, mapped(tree.then, leaf), mapped(tree.otherwise, leaf))
+        return Branch(tree.condition, map_tree(tree.then, leaf), map_tree(tree.otherwise, leaf))
     return None if tree is None else leaf(tree)
 
 
-def read(tree: Tree, leaf: Callable[[int], Any]) -> Any:
+def value_of(tree: InstanceTree, leaf: Callable[[int], Any]) -> Any:
     """The integer that ``leaf`` gives for the instance that is meant; 0 where there is none."""
     if isinstance(tree, Branch):
-        return ir.Choice(tree.condition, read(tree.then, leaf), read(tree.otherwise, leaf))
+        return ir.Choice(tree.condition, value_of(tree.then, leaf), value_of(tree.otherwise, leaf))
     return ir.Const(0) if tree is None else leaf(tree)
 
 
-def test(tree: Tree, leaf: Callable[[int], Any]) -> Any:
+def truth_of(tree: InstanceTree, leaf: Callable[[int], Any]) -> Any:
     """The boolean that ``leaf`` gives for the instance that is meant; false where there is none."""
     if isinstance(tree, Branch):
-        return ir.BoolChoice(tree.condition, test(tree.then, leaf), test(tree.otherwise, leaf))
+        return ir.BoolChoice(
+            tree.condition, truth_of(tree.then, leaf), truth_of(tree.otherwise, leaf)
+        )
     return ir.BoolConst(False) if tree is None else leaf(tree)
 
 
-def act(
-    tree: Tree, leaf: Callable[[int], lowered.Body], nowhere: lowered.Body = ()
+def body_of(
+    tree: InstanceTree, leaf: Callable[[int], lowered.Body], nowhere: lowered.Body = ()
 ) -> lowered.Body:
     """The statements that ``leaf`` gives for the instance that is meant, ``nowhere`` for none."""
     if isinstance(tree, Branch):
-        then, otherwise = act(tree.then, leaf, nowhere), act(tree.otherwise, leaf, nowhere)
+        then, otherwise = body_of(tree.then, leaf, nowhere), body_of(tree.otherwise, leaf, nowhere)
         return (lowered.If(tree.condition, then, otherwise),) if then or otherwise else ()
     return nowhere if tree is None else leaf(tree)
 
@@ -114,9 +117,9 @@ def union_stack_count(program: ir.Program, stack: int) -> Any:
     return lowered.Scalar(f"union_stack_{stack}_count", 0, len(program.union_stacks[stack].unions))
 
 
-def last_element(count: Any, elements: Sequence[int]) -> Tree:
+def last_element(count: Any, elements: Sequence[int]) -> InstanceTree:
     """The element before ``next``; None of an empty stack."""
-    return balanced(count, (None, *elements))
+    return balanced_tree(count, (None, *elements))
 
 
 # ── Resolver ─────────────────────────────────────────────────────────────────────────────────────
@@ -146,17 +149,17 @@ class Resolver:
             case ir.FieldRef(header, ir.VALID):
                 return ir.BoolToData(self._valid(header))
             case ir.HeaderField(header, ir.VALID):
-                return ir.BoolToData(test(self._headers(header), self._valid))
+                return ir.BoolToData(truth_of(self._headers(header), self._valid))
             case ir.HeaderField(header, field):
-                return read(self._headers(header), lambda leaf: ir.FieldRef(leaf, field))
+                return value_of(self._headers(header), lambda leaf: ir.FieldRef(leaf, field))
             case ir.StackLastField(stack, field):
                 tree = last_element(stack_count(program, stack), program.stacks[stack].headers)
-                return read(tree, lambda leaf: ir.FieldRef(leaf, field))
+                return value_of(tree, lambda leaf: ir.FieldRef(leaf, field))
             case ir.UnionStackLastField(stack, position, field):
                 unions = program.union_stacks[stack].unions
                 tree = last_element(union_stack_count(program, stack), unions)
-                members = mapped(tree, lambda union: program.unions[union].headers[position])
-                return read(members, lambda leaf: ir.FieldRef(leaf, field))
+                members = map_tree(tree, lambda union: program.unions[union].headers[position])
+                return value_of(members, lambda leaf: ir.FieldRef(leaf, field))
             case ir.StackSize(stack):
                 return stack_count(program, stack)
             case ir.StackLastIndex(stack):
@@ -167,17 +170,15 @@ class Resolver:
             case ir.DataToBool(ir.BoolToData(operand)):
                 return operand
             case ir.Valid(header):
-                return test(self._headers(header), self._valid)
+                return truth_of(self._headers(header), self._valid)
             case ir.UnionValid(union):
-                return test(self._unions(union), self._union_valid)
+                return truth_of(self._unions(union), self._union_valid)
             case ir.HeaderCompare(operator, left, right):
                 one, other = self._headers(left), self._headers(right)
-                equal = test(one, lambda a: test(other, lambda b: equal_headers(program, a, b)))
-                return equal if operator is ir.Comparison.EQ else ir.Not(equal)
+                return _compare(operator, one, other, partial(equal_headers, program))
             case ir.UnionCompare(operator, left, right):
                 one, other = self._unions(left), self._unions(right)
-                equal = test(one, lambda a: test(other, lambda b: _equal_unions(program, a, b)))
-                return equal if operator is ir.Comparison.EQ else ir.Not(equal)
+                return _compare(operator, one, other, partial(_equal_unions, program))
             case _:
                 return node
 
@@ -189,7 +190,7 @@ class Resolver:
     def _union_valid(self, union: int) -> Any:
         """At most one member of a union is valid, so that nothing else needs to be remembered."""
         members = self.program.unions[union].headers
-        return joined(ir.Connective.OR, [self._valid(member) for member in members])
+        return logical(ir.Connective.OR, [self._valid(member) for member in members])
 
     def _register_element(self, register: int, index: Any) -> Any:
         """A cell in a variable: out of bounds it stays 0."""
@@ -202,34 +203,34 @@ class Resolver:
 
     # ── Headers and unions ──
 
-    def headers(self, expression: ir.HeaderExpression) -> Tree:
+    def headers(self, expression: ir.HeaderExpression) -> InstanceTree:
         """Which header instance is meant."""
         return self._headers(self.resolve(expression))
 
-    def unions(self, expression: ir.UnionExpression) -> Tree:
+    def unions(self, expression: ir.UnionExpression) -> InstanceTree:
         """Which union is meant."""
         return self._unions(self.resolve(expression))
 
-    def _headers(self, node: Any) -> Tree:
+    def _headers(self, node: Any) -> InstanceTree:
         """``node`` with its indices and conditions already resolved."""
         match node:
             case ir.HeaderRef(header):
                 return int(header)
             case ir.StackElement(stack, index):
-                return element(self.position(index), self.program.stacks[stack].headers)
+                return element_of(self.position(index), self.program.stacks[stack].headers)
             case ir.HeaderChoice(condition, left, right):
                 return Branch(condition, self._headers(left), self._headers(right))
             case ir.UnionMember(union, place):
                 unions = self.program.unions
-                return mapped(self._unions(union), lambda leaf: unions[leaf].headers[place])
+                return map_tree(self._unions(union), lambda leaf: unions[leaf].headers[place])
             case _:
                 raise AssertionError(f"{type(node).__name__} is no header")
 
-    def _unions(self, node: Any) -> Tree:
+    def _unions(self, node: Any) -> InstanceTree:
         if isinstance(node, ir.UnionRef):
             return node.union
         unions = self.program.union_stacks[node.union_stack].unions
-        return element(self.position(node.index), unions)
+        return element_of(self.position(node.index), unions)
 
     def position(self, index: Any) -> Any:
         """A resolved index as a constant or a variable that is not negative, modulo 2**64."""
@@ -264,7 +265,7 @@ class Resolver:
 
     # ── Targets ──
 
-    def places(self, target: Any) -> tuple[Tree, int]:
+    def places(self, target: Any) -> tuple[InstanceTree, int]:
         """(which header, field) of a target that is no register cell."""
         match target:
             case ir.FieldRef(header, field):
@@ -280,22 +281,33 @@ class Resolver:
     def store(self, target: Any, write: Callable[[Any], lowered.Body]) -> lowered.Body:
         """The statements that ``write`` gives for the field that is meant."""
         tree, field = self.places(target)
-        return act(tree, lambda header: write(ir.FieldRef(header, field)))
+        return body_of(tree, lambda header: write(ir.FieldRef(header, field)))
 
     def assign(self, target: ir.LValue, value: Any) -> lowered.Body:
         """Write a resolved integer."""
         if isinstance(target, ir.RegisterElement):
             return (lowered.RegisterWrite(target.register, 0, self.resolve(target.index), value),)
         tree, field = self.places(target)
-        found = leaves_of(tree)
+        found = instances_of(tree)
         if len(found) > 1 and not isinstance(value, ir.Const | ir.FieldRef | lowered.Scalar):
             kind = self.program.type_of(found[0]).fields[field]
             if kind.width <= 64 and not (kind.signed or kind.saturating or kind.variable):
                 value = self.named(value, kind.width)
-        return act(tree, lambda header: (lowered.Assign(ir.FieldRef(header, field), value),))
+        return body_of(tree, lambda header: (lowered.Assign(ir.FieldRef(header, field), value),))
 
 
 # ── Comparing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _compare(
+    operator: ir.Comparison,
+    left: InstanceTree,
+    right: InstanceTree,
+    equal: Callable[[int, int], Any],
+) -> Any:
+    """``==`` or ``!=`` of two instances; those that are none are equal to nothing."""
+    same = truth_of(left, lambda a: truth_of(right, lambda b: equal(a, b)))
+    return same if operator is ir.Comparison.EQ else ir.Not(same)
 
 
 def equal_headers(program: ir.Program, left: int, right: int) -> Any:
@@ -309,21 +321,21 @@ def equal_headers(program: ir.Program, left: int, right: int) -> Any:
         ir.Compare(ir.Comparison.EQ, ir.FieldRef(left, field), ir.FieldRef(right, field))
         for field in range(len(program.type_of(left).fields))
     ]
-    return joined(ir.Connective.AND, parts)
+    return logical(ir.Connective.AND, parts)
 
 
 def _equal_unions(program: ir.Program, left: int, right: int) -> Any:
     """The same member is valid in both, with equal fields."""
     members = zip(program.unions[left].headers, program.unions[right].headers, strict=True)
-    return joined(ir.Connective.OR, [equal_headers(program, a, b) for a, b in members])
+    return logical(ir.Connective.OR, [equal_headers(program, a, b) for a, b in members])
 
 
-def joined(connective: ir.Connective, parts: Sequence[Any]) -> Any:
+def logical(connective: ir.Connective, parts: Sequence[Any]) -> Any:
     """All ``parts`` in order; many are nested evenly, since Python limits how deep it parses."""
     if not parts:
         return ir.BoolConst(connective is ir.Connective.AND)
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2 if len(parts) > _FLAT else len(parts) - 1
-    left, right = joined(connective, parts[:middle]), joined(connective, parts[middle:])
+    left, right = logical(connective, parts[:middle]), logical(connective, parts[middle:])
     return ir.Logical(connective, left, right)

@@ -11,8 +11,8 @@ from innet.switch.jit import lowered
 from innet.switch.jit.lower.expressions import (
     Branch,
     Resolver,
-    act,
-    balanced,
+    balanced_tree,
+    body_of,
     stack_count,
     union_stack_count,
 )
@@ -198,7 +198,7 @@ def extract_next(
     kind = program.type_of(elements[0])
     fixed = kind.variable is None
     need = (lowered.RequireBytes(ir.Const(kind.width // 8)),) if fixed else ()
-    taken = act(balanced(count, elements), lambda header: extract(header, fixed))
+    taken = body_of(balanced_tree(count, elements), lambda header: extract(header, fixed))
     return (lowered.If(full, (fail,), ()), *need, *taken, more)
 
 
@@ -238,7 +238,7 @@ def shift(resolver: Resolver, primitive: ir.Push | ir.Pop) -> lowered.Body:
     if isinstance(number, ir.Const):
         return by(min(number.value, size))
     some = ir.Compare(ir.Comparison.LT, number, ir.Const(size))
-    return act(Branch(some, balanced(number, range(size)), size), by)
+    return body_of(Branch(some, balanced_tree(number, range(size)), size), by)
 
 
 def _elements(program: ir.Program, primitive: ir.Push | ir.Pop) -> tuple[int, ...]:

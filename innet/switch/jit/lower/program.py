@@ -11,7 +11,7 @@ from innet.switch.engine import MAX_PARSER_STATES
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.actions import lower_action, lower_primitive
 from innet.switch.jit.lower.control_flow import structure
-from innet.switch.jit.lower.expressions import Resolver, joined
+from innet.switch.jit.lower.expressions import Resolver, logical
 from innet.switch.jit.lower.headers import extract_next, only_member
 from innet.switch.jit.traits import constant_action
 from innet.switch.state.entries import WORD, argument_column, value_set_words
@@ -135,7 +135,7 @@ def select_branches(resolver: Resolver, state: ir.ParserState) -> list[tuple[Any
             branches.append(([condition], transition.next))
     while branches and branches[-1][1] == state.default:
         branches.pop()
-    return [(joined(ir.Connective.OR, parts), following) for parts, following in branches]
+    return [(logical(ir.Connective.OR, parts), following) for parts, following in branches]
 
 
 def _key_part(resolver: Resolver, part: ir.KeyPart) -> Any:
@@ -162,7 +162,7 @@ def _equals(
         if mask & full != full or _is_signed(program, source):
             masked = ir.Binary(ir.DataOperator.AND, source, ir.Const(mask & full))
         conditions.append(ir.Compare(ir.Comparison.EQ, masked, ir.Const(value)))
-    return joined(ir.Connective.AND, conditions)
+    return logical(ir.Connective.AND, conditions)
 
 
 def _is_signed(program: ir.Program, source: Any) -> bool:

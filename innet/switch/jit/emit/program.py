@@ -140,13 +140,10 @@ class _ModuleWriter:
         self.loop = self.queue or PlainLoop(statements, rolled, scratch)
 
     def _hash(self, calculation: int) -> Value:
-        kept = (
-            f"min(size - at, {MAX_LENGTH.name})"
-            if mentions(self.bodies, MAX_LENGTH)
-            else "size - at"
-        )
-        payload = ("base + at", kept)
-        return emit_hash(self.writer, self.expressions, payload, calculation)
+        size = "size - at"
+        if mentions(self.bodies, MAX_LENGTH):
+            size = f"min({size}, {MAX_LENGTH.name})"
+        return emit_hash(self.writer, self.expressions, ("base + at", size), calculation)
 
     def emit(self) -> Emitted:
         """The module."""

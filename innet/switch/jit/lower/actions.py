@@ -153,9 +153,7 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
             return lower_request(primitive, data)
         case ir.Hash(target, base, calculation, size):
-            return resolver.assign(
-                target, _hash(*(_masked(data(each), _UINT64) for each in (base, size)), calculation)
-            )
+            return resolver.assign(target, _hash(data(base), data(size), calculation))
         case _:
             return _lower_header_primitive(resolver, primitive)
 
@@ -219,6 +217,7 @@ def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any
 
 def _hash(base: Any, size: Any, calculation: int) -> Any:
     """``base`` + H mod size, with a size of 0 taken as 1."""
+    base, size = _masked(base, _UINT64), _masked(size, _UINT64)
     positive: Any = ir.Choice(ir.DataToBool(size), size, ir.Const(1))
     if isinstance(size, ir.Const):
         positive = ir.Const(size.value or 1)

@@ -1,4 +1,4 @@
-"""Lowers the expressions and targets of one statement: no parameters, no index into a stack is left.
+"""Lowers expressions and targets: no parameter of an action and no index into a stack is left.
 
 A header that is found at run time becomes a tree of conditions with the instances at its leaves:
 ``stack[i].x`` is ``stack[0].x if i < 1 else stack[1].x``, and a write to it is an ``if``. Trees are

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from innet.core.errors import UnsupportedError
@@ -49,6 +51,7 @@ class Statements:
             lowered.Extract,
             lowered.ExtractVarbit,
         )
+        # A loop that runs once is what ``break`` leaves; blocks are a loop already.
         blocks = len(body) == 1 and isinstance(body[0], lowered.Blocks)
         if may_fail(body):
             self.writer.line(f"{FAILED} = False")
@@ -129,14 +132,14 @@ class Statements:
                 size = self.program.type_of(header).width // 8
                 line(f"# {self.program.headers[header].name}")
                 if not checked:
-                    self._need(str(size))
+                    self._require(str(size))
                 emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")
             case lowered.ExtractVarbit():
                 emit_extract_varbit(self.writer, self.expressions, statement)
             case lowered.RequireBytes(size):
-                self._need(self._bytes(self.expressions.data(size)))
+                self._require(self._bytes(self.expressions.data(size)))
             case lowered.Advance(size):
                 line(f"at += {self.expressions.data(size).text}")
             case lowered.ParserError(code):
@@ -144,7 +147,7 @@ class Statements:
             case _:
                 raise AssertionError(f"{type(statement).__name__} has no source")
 
-    def _need(self, size: str) -> None:
+    def _require(self, size: str) -> None:
         with self.writer.block(f"if size - at < {size}:"):
             self._fail(str(self.program.errors["PacketTooShort"]))
 
@@ -203,26 +206,30 @@ class Statements:
         return value.text if width in (8, 16, 32, 64) else truncated(value, width)
 
     def _register(self, statement: Any) -> None:
-        array = self.program.registers[statement.register]
+        registers = self.expressions.registers
+        register, stride = statement.register, statement.stride
         index = self.expressions.data(statement.index)
         if isinstance(statement, lowered.RegisterRead) and not self._is_live(statement.target):
             return
-        if index.low >= 0 and index.high < array.size:
-            self._access(statement, index.text)
+        with self._in_bounds(index, self.program.registers[register].size) as cell:
+            if isinstance(statement, lowered.RegisterRead):
+                self._store(statement.target, registers.read(register, stride, cell))
+            else:
+                value = self.expressions.data(statement.value)
+                self.writer.line(registers.write(register, stride, cell, value))
+
+    @contextmanager
+    def _in_bounds(self, index: Value, size: int) -> Iterator[str]:
+        """A block for an access that does nothing out of bounds; yields the source of the index.
+
+        There is no check where the range of ``index`` says that it is in bounds.
+        """
+        if index.low >= 0 and index.high < size:
+            yield index.text
             return
         name = self._named(index.text, "index")
-        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
-            self._access(statement, name)
-
-    def _access(self, statement: Any, index: str) -> None:
-        """Read or write a cell whose index is in bounds."""
-        registers = self.expressions.registers
-        register, stride = statement.register, statement.stride
-        if isinstance(statement, lowered.RegisterRead):
-            self._store(statement.target, registers.read(register, stride, index))
-        else:
-            value = self.expressions.data(statement.value)
-            self.writer.line(registers.write(register, stride, index, value))
+        with self.writer.block(f"if {_inside(name, index, size)}:"):
+            yield name
 
     def _named(self, text: str, stem: str) -> str:
         """A variable that holds ``text``, which is a variable itself where it can be."""
@@ -233,19 +240,18 @@ class Statements:
         return name
 
     def _count(self, counter: int, index: Value) -> None:
-        name = self._named(index.text, "index")
-        size = self.program.counters[counter].size
-        with self.writer.block(f"if {_inside(name, index, size)}:"):
+        with self._in_bounds(index, self.program.counters[counter].size) as cell:
+            name = self._named(cell, "index")
             self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
             self.writer.line(f"bump(c{counter}, {name} * 2 + 1, size)")
 
     def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
         array = self.program.meters[meter]
-        name, amount = self._named(index.text, "index"), "size" if array.bytes else "1"
-        with self.writer.block(f"if {_inside(name, index, array.size)}:"):
+        amount = "size" if array.bytes else "1"
+        with self._in_bounds(index, array.size) as cell:
             color = self.writer.fresh("color")
             arrays = f"m{meter}_rates, m{meter}_cells"
-            call = f"execute_meter({arrays}, {array.rates}, {name}, {amount}, clock)"
+            call = f"execute_meter({arrays}, {array.rates}, {cell}, {amount}, clock)"
             self.writer.line(f"{color} = {call}")
             if self._is_live(target):
                 self._store(target, Value(color, 0, array.rates))
@@ -307,6 +313,7 @@ class Statements:
         if index.low >= 0 and index.high < size:
             self._plain_loop(loop)
             return
+        # In bounds the whole loop; out of bounds what is left of it without registers.
         name = self._named(index.text, "index")
         inside = lowered.Scalar(name, 0, size - 1)
         with self.writer.block(f"if {_inside(name, index, size)}:"):
@@ -319,6 +326,7 @@ class Statements:
     def _plain_loop(self, loop: lowered.Loop) -> None:
         with self.writer.lanes(loop.count):
             lanes = {node for node in walk(loop) if isinstance(node, lowered.Lane)}
+            # Variables inside the loop start at 0, as the metadata that they stand for.
             names = sorted(filter(None, map(self.layout.local, lanes)))
             for name in names:
                 self.writer.line(f"{name} = 0")
@@ -335,6 +343,7 @@ class Statements:
         if len(shared) != 1:
             return None
         index, size = shared.pop()
+        # What differs from one repetition to the next, or is not a plain variable.
         varying = (
             lowered.Lane,
             lowered.Affine,
@@ -344,6 +353,7 @@ class Statements:
         )
         if any(isinstance(node, varying) for node in walk(index)):
             return None
+        # What the loop writes: an index that depends on it changes on the way.
         written = {
             node.target
             for node in walk(loop)

@@ -1,4 +1,9 @@
-"""The compiled engine: packets through a program's own machine code."""
+"""The compiled engine: batches of packets through a program's own machine code.
+
+The arguments of the emitted function (``emit.program.argument_types``) lie in a frame
+(``native.Frame``). Written in each call are the packets, the buffers for what leaves, and the time;
+where the control plane changed something, also the arrays of its tables. The rest is written once.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ _Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
 
 #: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
-_POOL = 4
+_POOL_SIZE = 4
 
 
 class JitEngine:
@@ -58,15 +63,16 @@ class JitEngine:
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
         if reasons := self.unsupported(program):
             raise UnsupportedError(refusal("jit", reasons))
-        native = cache.load(program) or _compiled(program)
+        native = cache.load(program) or _compile_and_store(program)
         self.source_path = cache.module_path(program)
         self._growth = native.compiled.growth
         self._frame = native.frame()
         self._queues = needs_queue(program)
         self._program = program
         self._state = state
+        # State that lives as long as the switch and is never moved.
         self._fixed: list[NDArray[Any]] = [
-            *(_integers(group.matrix) for group in state.register_groups),
+            *(_flat_int64(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
             *([state.random_state.view(np.int64)] if uses_random(program) else []),
             *(each.reshape(-1) for meter in state.meters for each in (meter.rates, meter.cells)),
@@ -78,12 +84,14 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
-        # The first arguments are new in each call: packets, and how many of them went through.
+        # Arguments: packets (the plain loop also takes where to begin), from ``_out`` on four
+        # arrays for what leaves, then statistics, the time, and of the plain loop the room that a
+        # packet needs. ``_standing_arguments`` are the last.
         self._out = 3 if self._queues else 4
-        self._outputs = _Outputs(self._frame, self._out)
+        self._buffers = _BufferPool(self._frame, self._out)
         self._statistics = np.zeros(len(STATISTICS), np.int64)
         self._frame.put(self._out + 4, [self._statistics])
-        self._room = _Room()
+        self._estimate = _SizeEstimate()
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
@@ -104,10 +112,10 @@ class JitEngine:
         """
         check_lengths(batch)
         self._refresh()
-        packets = (_trusted(batch.data), _trusted(batch.length), _trusted(batch.port))
+        packets = (_plain(batch.data), _plain(batch.length), _plain(batch.port))
         self._statistics.fill(0)
-        sent = self._queued(packets) if self._queues else self._direct(packets)
-        self._add(self._statistics)
+        sent = self._run_queue_loop(packets) if self._queues else self._run_plain_loop(packets)
+        self._add_statistics(self._statistics)
         return sent
 
     def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
@@ -119,46 +127,46 @@ class JitEngine:
             return None
         return JitInlineSwitch(self, packets)
 
-    def _queued(self, packets: _Received) -> PacketBatch:
-        """For emitted code that makes its buffers larger itself."""
+    def _run_queue_loop(self, packets: _Received) -> PacketBatch:
+        """All at once: the emitted code makes its buffers larger itself, and returns them."""
         count, width = packets[0].shape
-        rows = self._room.rows(count, count, width + self._room.growth)
-        growth = max(self._growth, self._room.growth_of(rows, width))
-        out = self._outputs.take(rows, width + growth)
+        rows = self._estimate.rows(count, count, width + self._estimate.growth)
+        growth = max(self._growth, self._estimate.growth_of(rows, width))
+        out = self._buffers.take(rows, width + growth)
         self._frame.put(0, packets)
         self._frame.write(self._out, out.words)
         self._frame.put(self._out + 5, [self._state.time()])
         returned = self._frame.call(out.arrays)
         produced, data, length, port, origin, *digests = cast("list[Any]", returned)
-        self._learn(digests)
+        self._hand_over_digests(digests)
         # Next time there is as much room at once.
-        self._room.note(count, max(count, produced), data.shape[1], data.shape[1] - width)
-        return _Buffer(data, length, port, origin).batch(produced)
+        self._estimate.note(count, max(count, produced), data.shape[1], data.shape[1] - width)
+        return _Packets(data, length, port, origin).batch(produced)
 
-    def _direct(self, packets: _Received) -> PacketBatch:
-        """For emitted code that fills a buffer as far as it goes."""
+    def _run_plain_loop(self, packets: _Received) -> PacketBatch:
+        """In parts: the emitted code fills a buffer as far as it goes."""
         count = len(packets[1])
         room = max(1, self._replicas.largest)
         stride = packets[0].shape[1] + self._growth
-        rows = self._room.rows(count, count + room, stride)
+        rows = self._estimate.rows(count, count + room, stride)
         parts: list[PacketBatch] = []
         first = 0
         while first < count or not parts:
-            out = self._outputs.take(rows, stride)
+            out = self._buffers.take(rows, stride)
             self._frame.put(0, [*packets, first])
             self._frame.write(self._out, out.words)
             self._frame.put(self._out + 5, [self._state.time(), room])
             first, produced, *digests = cast("list[Any]", self._frame.call({}))
             parts.append(out.batch(produced))
-            self._learn(digests)
+            self._hand_over_digests(digests)
         if len(parts) == 1:
             return parts[0]
         # Multicast needed more rows than packets came in; next time there is room at once.
-        self._room.note(count, sum(map(len, parts)) + room, stride)
+        self._estimate.note(count, sum(map(len, parts)) + room, stride)
         return PacketBatch.concatenate(parts)
 
-    def _standing(self) -> list[Value]:
-        """What outlives a batch, in the order of ``emit_program.argument_types``."""
+    def _standing_arguments(self) -> list[Value]:
+        """What outlives a batch, in the order of ``emit.program.argument_types``."""
         return [
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
             *([self._sessions] if self._queues else []),
@@ -168,8 +176,8 @@ class JitEngine:
             *self._value_sets,
         ]
 
-    def _learn(self, digests: list[NDArray[np.int64]]) -> None:
-        """Take over what emitted code returned besides packets."""
+    def _hand_over_digests(self, digests: list[NDArray[np.int64]]) -> None:
+        """Give the control plane what emitted code returned besides packets."""
         for words in digests:
             self._state.digests.extend(decode_digests(self._program, words))
 
@@ -178,6 +186,7 @@ class JitEngine:
         state = self._state
         if state.generation.value == self._generation:
             return
+        # Only tables that changed are laid out anew; all else costs little.
         for index in self._tables:
             table = state.tables[index]
             if table.version != self._versions[index]:
@@ -189,11 +198,12 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
-        standing = self._standing()
+        # All in one go, since the frame holds addresses, which may have changed.
+        standing = self._standing_arguments()
         self._frame.put(self._frame.count - len(standing), standing)
         self._generation = state.generation.value
 
-    def _add(self, counts: NDArray[np.int64]) -> None:
+    def _add_statistics(self, counts: NDArray[np.int64]) -> None:
         statistics = self._state.statistics
         for name, count in zip(STATISTICS, counts.tolist(), strict=True):
             if count:
@@ -210,7 +220,7 @@ class JitInlineSwitch:
         self._packets = packets
         self._words = engine._frame.words(0, [packets.data, packets.length, packets.port, 0])
         self._starts = np.array(engine._frame.starts)
-        self._out: _Output | None = None
+        self._out: _OutputBuffer | None = None
         # As the compiler: only who runs a program inline waits for Numba.
         module = importlib.import_module("innet.switch.jit.inline")
         self._program_type: type[InlineProgram] = module.InlineProgram
@@ -221,7 +231,7 @@ class JitInlineSwitch:
         engine._refresh()
         frame, room = engine._frame, max(1, engine._replicas.largest)
         if self._out is None or len(self._out.length) < self._rows + room:
-            self._out = _Output(frame, engine._out, self._rows + room, self._stride)
+            self._out = _OutputBuffer(frame, engine._out, self._rows + room, self._stride)
         frame.write(0, self._words)
         frame.write(engine._out, self._out.words)
         frame.put(engine._out + 5, [engine._state.time(), room])
@@ -235,10 +245,10 @@ class JitInlineSwitch:
         """Count the packets that were run, and keep the time that was passed last."""
         engine = self._engine
         engine._state.clock = int(engine._frame.memory[self._starts[engine._out + 5]])
-        engine._add(engine._statistics)
+        engine._add_statistics(engine._statistics)
 
 
-def _compiled(program: ir.Program) -> Native:
+def _compile_and_store(program: ir.Program) -> Native:
     """Compile a program and keep it."""
     compiler = _compiler()
     source = compiler.source_of(program)
@@ -255,7 +265,7 @@ def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int6
     return [value_set_array(described, members) for described, members in sets]
 
 
-def _trusted(array: NDArray[Any]) -> NDArray[Any]:
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
     """The array as emitted code takes it: a plain one, contiguous, aligned, writeable. It is only
     read, but arrays that may not be written are of another type to Numba.
     """
@@ -263,7 +273,7 @@ def _trusted(array: NDArray[Any]) -> NDArray[Any]:
     return plain if plain.flags.carray else plain.copy()
 
 
-def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
+def _flat_int64(matrix: NDArray[Any]) -> NDArray[Any]:
     """The matrix as a flat view; uint64 seen as int64, which emitted code computes in."""
     flat = matrix.reshape(-1)
     return flat.view(np.int64) if flat.dtype == np.uint64 else flat
@@ -273,11 +283,11 @@ def _integers(matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(slots=True)
-class _Room:
-    """How much of it batches took so far that turned out to need more than a row for each packet.
+class _SizeEstimate:
+    """How large output buffers must be, from batches that needed more than a row for each packet.
 
-    Never more memory than one of them needed, lest long packets that come after many short ones, or
-    many after one of which much became, have room for many long ones.
+    Never more memory than one of those batches needed. Otherwise a few long packets, or one that
+    became very many, would make the buffers of all later batches large in both directions.
     """
 
     per_packet: float = 0.0
@@ -300,7 +310,7 @@ class _Room:
 
 
 @dataclass(slots=True)
-class _Buffer:
+class _Packets:
     data: NDArray[np.uint8]
     length: NDArray[np.int32]
     port: NDArray[np.int32]
@@ -312,7 +322,7 @@ class _Buffer:
         )
 
 
-class _Output(_Buffer):
+class _OutputBuffer(_Packets):
     """A buffer for the emitted function: ``words`` are its arguments, ``arrays`` by address."""
 
     def __init__(self, frame: Frame, first: int, rows: int, stride: int) -> None:
@@ -332,7 +342,7 @@ class _Output(_Buffer):
         return self._references() != self._unused
 
 
-class _Outputs:
+class _BufferPool:
     """Gives out buffers, and gives one out again once nobody can see it any more.
 
     Fresh memory for every batch would cost more in page faults than many programs cost per packet.
@@ -341,13 +351,13 @@ class _Outputs:
     def __init__(self, frame: Frame, first: int) -> None:
         self._frame = frame
         self._first = first
-        self._pool: list[_Output] = []
+        self._pool: list[_OutputBuffer] = []
 
-    def take(self, rows: int, stride: int) -> _Output:
+    def take(self, rows: int, stride: int) -> _OutputBuffer:
         for output in self._pool:
             fits = output.data.shape[0] >= rows and output.data.shape[1] == stride
             if fits and not output.is_held():
                 return output
-        output = _Output(self._frame, self._first, rows, stride)
-        self._pool = [*self._pool[-(_POOL - 1) :], output]
+        output = _OutputBuffer(self._frame, self._first, rows, stride)
+        self._pool = [*self._pool[-(_POOL_SIZE - 1) :], output]
         return output

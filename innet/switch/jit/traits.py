@@ -1,4 +1,4 @@
-"""What the emitter and the engine must know of a program alike.
+"""What the emitter and the engine must know of a program alike, so that arguments match.
 
 Nothing here needs Numba, which takes longer to import than a program that was compiled before takes
 to load.

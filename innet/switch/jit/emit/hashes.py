@@ -1,13 +1,15 @@
-"""Calculations: the bytes that are hashed, and the hash.
+"""Writes calculations: the bytes that are hashed, and the hash.
 
-The Internet checksum needs no bytes where each header's share is a whole number of 16-bit words:
-its one's complement sum is the sum of the fields, each shifted to where it stands in its word,
-since 2**16 is 1 modulo 2**16 - 1 (RFC 1071, section 2). Fields that are elements of an array are
-summed in a loop. Everything else is written to a scratch buffer and hashed there.
+The inputs are written to a scratch buffer, which a function of ``runtime.hashes`` hashes. The
+Internet checksum needs no bytes where each header's share is a whole number of 16-bit words: its
+one's complement sum is the sum of the fields, each shifted to where it stands in its word, since
+2**16 is 1 modulo 2**16 - 1 (RFC 1071, section 2). Fields that are elements of an array are summed
+in a loop.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 
 from innet.core.errors import UnsupportedError
@@ -45,6 +47,7 @@ def emit_hash(
         return _sum_of_fields(writer, expressions, inputs)
     if calculation.algorithm not in ALGORITHMS:
         raise UnsupportedError(f"hash algorithm {calculation.algorithm}")
+    # The bytes: what absent headers hold is left out.
     name = writer.fresh("hashed")
     writer.line(f"{name} = 0")
     bits = [part for part in inputs if not isinstance(part, ir.Payload)]
@@ -53,20 +56,27 @@ def emit_hash(
     loose = any(_width(expressions.program, members) % 8 for _, members in groups)
     loose |= any(_is_variable(expressions.program, part) for part in bits)
     for header, members in groups:
-        if header is None or expressions.program.headers[header].metadata:
+        with _where_valid(writer, expressions, header):
             _write(writer, expressions, name, members, loose)
-        else:
-            with writer.block(f"if {expressions.layout.name(header, ir.VALID)}:"):
-                _write(writer, expressions, name, members, loose)
     if loose:
         writer.line(f"{name} = ({name} + 7) >> 3")
     if len(bits) < len(inputs):
         first, count = payload
         writer.line(f"copy(scratch, {name}, data, {first}, {count})")
         writer.line(f"{name} += {count}")
+    # The hash of these bytes.
     result = writer.fresh("hash")
     writer.line(f"{result} = {_call(calculation.algorithm, number, name)}")
     return Value(result, 0, (1 << RESULT_BITS[calculation.algorithm]) - 1)
+
+
+def _where_valid(
+    writer: Writer, expressions: Expressions, header: int | None
+) -> AbstractContextManager[None]:
+    """A block for what is hashed of a header; constants and metadata always are."""
+    if header is None or expressions.program.headers[header].metadata:
+        return nullcontext()
+    return writer.block(f"if {expressions.layout.name(header, ir.VALID)}:")
 
 
 def _call(algorithm: str, number: int, size: str) -> str:
@@ -192,12 +202,8 @@ def _sum_of_fields(writer: Writer, expressions: Expressions, inputs: list[Input]
     name = writer.fresh("sum")
     writer.line(f"{name} = 0")
     for header, group in groupby(inputs, key=_holder):
-        members = tuple(group)
-        if header is None or expressions.program.headers[header].metadata:
-            _add_words(writer, expressions, name, members)
-        else:
-            with writer.block(f"if {expressions.layout.name(header, ir.VALID)}:"):
-                _add_words(writer, expressions, name, members)
+        with _where_valid(writer, expressions, header):
+            _add_words(writer, expressions, name, tuple(group))
     return Value(f"folded({name})", 0, 0xFFFF)
 
 

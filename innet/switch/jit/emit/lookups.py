@@ -1,4 +1,8 @@
-"""Table look-ups: the key's words, the search, and the direct counter."""
+"""Writes table look-ups: the key's words, the search, and the direct counter.
+
+``lookup_arguments`` says which arrays a table has; ``tables.arrays.table_arguments`` makes them, in
+the same order, and ``runtime.lookups`` has the searches.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,13 @@ from innet.switch.state.entries import (
     tables_sharing_profile,
 )
 
+# Arrays of a table by the names of their arguments.
 #: What ``find_prefix`` searches besides the entries.
 _PREFIXES = ("sample", "rows", "parents")
 #: What ``find_by_mask`` searches besides the entries.
 _MASKED = ("masks", "best", "rows")
 #: What ``find_in_boxes`` searches besides the entries.
-_COVERING = ("order", "heads", "bounds")
+_BOXES = ("order", "heads", "bounds")
 #: What holds actions, and rows of tables of few keys.
 _NARROW = ("actions", "places")
 #: What holds rows of other tables or of arrays.
@@ -80,6 +85,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
     """Set ``row`` to the row of the entry that the present key hits, and count it."""
     table = expressions.program.tables[index]
     packing = key_words(table)
+    # The key: its fields, joined to words.
     fields = [
         _field(writer, expressions, key, f"t{index}_field{i}") for i, key in enumerate(table.keys)
     ]
@@ -90,6 +96,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         terms = [f"({text} << {shift})" if shift else text for text, shift in pieces]
         writer.line(f"{name} = {' | '.join(terms) or '0'}")
         words.append(name)
+    # The search, by how the table matches and how ``tables.arrays`` laid it out.
     key = f"({', '.join(words)},)"
     match table.match:
         case ir.MatchKind.LPM:
@@ -99,8 +106,8 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             found = f"find_prefix({arrays}, {key}, {shape})"
         case ir.MatchKind.TERNARY:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
-            covering = _find_in_boxes(index, fields, packing, words)
-            found = f"find_by_mask({arrays}, {key}) if len(t{index}_best) else {covering}"
+            boxes = _find_in_boxes(index, fields, packing, words)
+            found = f"find_by_mask({arrays}, {key}) if len(t{index}_best) else {boxes}"
         case ir.MatchKind.RANGE:
             found = _find_in_boxes(index, fields, packing, words)
         case _ if is_direct(table):
@@ -108,6 +115,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
+    # What belongs to the entry: its index among counters and meters, its counter.
     if has_direct(table):
         moved = f"get(t{index}_indices, {row}) if len(t{index}_indices)"
         writer.line(f"{index_variable(index)} = {moved} else {row} - 1")
@@ -120,7 +128,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
 
 def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
     """Source of a look-up in a tree of entries with masks and ranges."""
-    arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_COVERING))
+    arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_BOXES))
     key = ", ".join([*words, *(_piece(fields, piece) for piece in packing.ranges)])
     starts = (*(True for _ in words), *packing.starts)
     return f"find_in_boxes({arrays}, ({key},), {len(words)}, {starts})"
@@ -141,9 +149,9 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.LPM:
                 names += ["entries", *_PREFIXES]
             case ir.MatchKind.TERNARY:
-                names += ["entries", *_MASKED, *_COVERING]
+                names += ["entries", *_MASKED, *_BOXES]
             case ir.MatchKind.RANGE:
-                names += ["entries", *_COVERING]
+                names += ["entries", *_BOXES]
             case _ if is_direct(table):
                 names += ["places"]
             case _:

@@ -7,7 +7,7 @@ which fields matter. ``emit/`` writes it as Python.
 
 Expressions are those of ``innet.switch.ir`` without ``Local`` and without anything that is found at
 run time, and with the few below. All nodes are immutable and compare by structure, which is what
-recognising a run rests on.
+recognizing a run rests on.
 """
 
 from __future__ import annotations

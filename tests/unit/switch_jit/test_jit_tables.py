@@ -48,7 +48,7 @@ def masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
 
 
 @njit
-def covering(
+def boxes(
     entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: Any, starts: Any
 ) -> Any:
     return lookups.find_in_boxes(entries, order, heads, bounds, key, words, starts)
@@ -73,7 +73,7 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
                 return int(masked(entries, *hashed, words))
             whole = (*words, *map(signed, packing.pack_ranges(key)))
             starts = (*(True for _ in words), *packing.starts)
-            return int(covering(entries, order, heads, bounds, whole, len(words), starts))
+            return int(boxes(entries, order, heads, bounds, whole, len(words), starts))
         case _ if is_direct(state.table):
             return int(rest[0][words[0]])
         case _:

@@ -1,7 +1,7 @@
 """Headers to and from bytes: loads, stores, and loops over arrays of fields.
 
 A field is read by one big-endian load of 1, 2, 4 or 8 bytes that covers it, a shift and a mask. On
-the way out neighbouring fields are joined into groups of whole bytes, at most 8, and each group is
+the way out neighboring fields are joined into groups of whole bytes, at most 8, and each group is
 stored at once.
 """
 

@@ -50,7 +50,7 @@ class ArrayVariable:
 
     @property
     def dtype(self) -> str:
-        """64-bit elements are signed like all integers of emitted code (see ``runtime``)."""
+        """64-bit elements are signed like all integers of emitted code (see ``runtime.core``)."""
         return "int64" if self.item == 64 else f"uint{self.item}"
 
 
@@ -78,7 +78,7 @@ class Layout:
         self.program = program
         self.live = live
         self.passthrough = passthrough
-        #: Signed fields that may hold values above their range (``ranges``), once they are known.
+        #: Signed fields that may hold values above their range (``find_overflowing_fields``).
         self.overflowing: frozenset[ir.FieldRef] = frozenset()
         everything = tuple(bodies)
         self.locals = _loop_locals(program, everything)

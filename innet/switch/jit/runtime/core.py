@@ -1,11 +1,9 @@
-"""What emitted code calls: packet bytes, unsigned comparisons, table look-ups, checksums.
+"""What all emitted code calls: bytes of packets, elements of arrays, integers of 64 bits.
 
 Every integer of emitted code is an int64 that holds a field's value modulo 2**64, so that literals
-need no types. Fields of up to 63 bits are therefore never negative; the few operations for which
-64-bit fields differ (order, right shift, division) are functions here, and those that may overflow
-(``wrapped_add`` and so on), which int64 itself leaves undefined.
-
-The look-ups work on the arrays that ``table_arrays`` builds; row 0 of a table is its default entry.
+need no types. So fields of up to 63 bits are never negative. The few operations for which 64-bit
+fields differ (order, right shift, division) are functions here, and so are those that may overflow
+(``wrapped_add`` and so on), since LLVM takes an overflow of int64 itself for undefined.
 """
 
 from __future__ import annotations
@@ -76,11 +74,26 @@ def inlined(function: Function) -> Function:
     return cast("Function", dispatcher)
 
 
+# ── Bytes of packets ─────────────────────────────────────────────────────────────────────────────
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Where the elements of an array of type ``kind`` are."""
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: int) -> Any:
+    """The byte of an array (the first two arguments) as a place of ``bits`` bits."""
+    data = _data(context, builder, signature.args[0], arguments[0])
+    start = builder.bitcast(data, ir.IntType(8).as_pointer())
+    return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
+
+
 def _loader(bits: int) -> Any:
     """A big-endian load of ``bits`` bits at a byte offset, of any alignment.
 
     An intrinsic, because LLVM turns an unaligned load and ``bswap`` into vector shuffles but does
-    not recognise a byte-wise composition inside a loop.
+    not recognize a byte-wise composition inside a loop.
     """
 
     def load(_typing: Any, array: Any, _offset: Any) -> Any:
@@ -117,44 +130,6 @@ def _storer(bits: int) -> Any:
     return intrinsic(store)
 
 
-def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: int) -> Any:
-    array = context.make_array(signature.args[0])(context, builder, arguments[0])
-    start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
-    return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
-
-
-def _get(_typing: Any, array: Any, _index: Any) -> Any:
-    signature = types.int64(array, types.int64)
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        value = builder.load(builder.gep(data, [arguments[1]]))
-        narrow = signature.args[0].dtype.bitwidth < 64
-        return builder.zext(value, ir.IntType(64)) if narrow else value
-
-    return signature, emit
-
-
-def _put(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
-    signature = types.void(array, types.int64, types.int64)
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        bits = signature.args[0].dtype.bitwidth
-        value = arguments[2]
-        if bits < 64:
-            value = builder.trunc(value, ir.IntType(bits))
-        builder.store(value, builder.gep(data, [arguments[1]]))
-        return context.get_dummy_value()
-
-    return signature, emit
-
-
-# Elements of flat arrays without the case of a negative index, which costs instructions in every
-# access to state: get(array, index), put(array, index, value).
-get: Any = intrinsic(_get)
-put: Any = intrinsic(_put)
-
 load8, store8 = _loader(8), _storer(8)
 load16, store16 = _loader(16), _storer(16)
 load32, store32 = _loader(32), _storer(32)
@@ -171,8 +146,8 @@ def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count:
             (signature.args[0], arguments[0], arguments[1]),
             (signature.args[2], arguments[2], arguments[3]),
         ):
-            start = context.make_array(kind)(context, builder, array).data
-            pointers.append(builder.gep(builder.bitcast(start, byte), [offset]))
+            start = builder.bitcast(_data(context, builder, kind, array), byte)
+            pointers.append(builder.gep(start, [offset]))
         memcpy = builder.module.declare_intrinsic("llvm.memcpy", [byte, byte, ir.IntType(64)])
         builder.call(memcpy, [*pointers, arguments[4], ir.IntType(1)(0)])
         return context.get_dummy_value()
@@ -180,13 +155,53 @@ def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count:
     return signature, emit
 
 
-def _opaque(_typing: Any, _number: Any) -> Any:
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        nothing = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")
-        return builder.call(nothing, arguments)
+# copy(target, at, source, start, count): bytes between arrays that do not overlap.
+copy: Any = intrinsic(_copy)
 
-    return types.int64(types.int64), emit
+
+# ── Elements of flat arrays ──────────────────────────────────────────────────────────────────────
+
+
+def _get(_typing: Any, array: Any, _index: Any) -> Any:
+    signature = types.int64(array, types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = _data(context, builder, signature.args[0], arguments[0])
+        value = builder.load(builder.gep(data, [arguments[1]]))
+        narrow = signature.args[0].dtype.bitwidth < 64
+        return builder.zext(value, ir.IntType(64)) if narrow else value
+
+    return signature, emit
+
+
+def _put(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
+    signature = types.void(array, types.int64, types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = _data(context, builder, signature.args[0], arguments[0])
+        bits = signature.args[0].dtype.bitwidth
+        value = arguments[2]
+        if bits < 64:
+            value = builder.trunc(value, ir.IntType(bits))
+        builder.store(value, builder.gep(data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return signature, emit
+
+
+# get(array, index), put(array, index, value). Without the case of a negative index, which costs
+# instructions in every access to state.
+get: Any = intrinsic(_get)
+put: Any = intrinsic(_put)
+
+
+@inlined
+def bump(array: Any, index: int, by: int) -> None:
+    """Add to an element."""
+    put(array, index, get(array, index) + by)
+
+
+# ── Integers ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _wrapped(operation: str) -> Any:
@@ -208,19 +223,19 @@ def _wrapped(operation: str) -> Any:
 wrapped_add, wrapped_subtract = _wrapped("add"), _wrapped("sub")
 wrapped_multiply = _wrapped("mul")
 
+
+def _opaque(_typing: Any, _number: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        nothing = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0")
+        return builder.call(nothing, arguments)
+
+    return types.int64(types.int64), emit
+
+
 # opaque(number): the number, without the compiler knowing it. A short loop of known length is
-# unrolled into scalar code before the vectoriser sees it; one of unknown length is not.
+# unrolled into scalar code before the vectorizer sees it; one of unknown length is not.
 opaque: Any = intrinsic(_opaque)
-
-
-# copy(target, at, source, start, count): bytes between arrays that do not overlap.
-copy: Any = intrinsic(_copy)
-
-
-@inlined
-def bump(array: Any, index: int, by: int) -> None:
-    """Add to an element."""
-    put(array, index, get(array, index) + by)
 
 
 @inlined
@@ -277,6 +292,11 @@ def modulo(left: int, right: int) -> Any:
     return int64(uint64(left) % uint64(right))
 
 
+# ── Bits at any position: lookahead, varbit fields, inputs of hashes ─────────────────────────────
+#
+# ``place`` is the position of a first bit, in bits; a negative one stands for bits that are all 0.
+
+
 @inlined
 def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
     """``width`` bits that begin ``offset`` bits after byte ``start``; 0 from byte ``end`` on."""
@@ -287,11 +307,6 @@ def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
         if byte < end:
             value |= (load8(data, byte) >> (7 - (bit & 7))) & 1
     return value
-
-
-# ── Bits at any position: varbit fields, hash inputs ─────────────────────────────────────────────
-#
-# ``place`` is the position of a first bit, in bits; a negative one stands for bits that are all 0.
 
 
 @inlined

@@ -43,14 +43,14 @@ _KEY = (1 << PREFIX_SHIFT) - 1
 
 @inlined
 def _mixed(state: int, word: int) -> Any:
-    """A hash that took one more word, as ``hash_index`` computes it."""
+    """A hash that took one more word, as ``state.hash_index`` computes it."""
     state = wrapped_multiply(state ^ word, MULTIPLIER)
     return state ^ ((state >> 32) & 0xFFFFFFFF)
 
 
 @inlined
 def hash_key(key: Any, seed: int) -> Any:
-    """A hash of a tuple of words, as ``hash_index`` computes it."""
+    """A hash of a tuple of words, as ``state.hash_index`` computes it."""
     state = seed
     for word in key:
         state = _mixed(state, word)
@@ -59,7 +59,7 @@ def hash_key(key: Any, seed: int) -> Any:
 
 @inlined
 def slot_of(state: int, slots: int) -> int:
-    """Where a hash leads to among so many slots, as ``hash_index`` computes it."""
+    """Where a hash leads to among so many slots, as ``state.hash_index`` computes it."""
     return ((state & 0xFFFFFFFF) * slots) >> 32
 
 

@@ -2,7 +2,8 @@
 
 ``bits`` is a multiple of 64 from 128 on. A value is ``bits`` bits without a sign of its own, one
 LLVM integer; ``+ - * & | ^ ~ ==`` and ``!=`` are the operators of Python, modulo 2**bits, and the
-order of ``< <= > >=`` is that of two's complement. ``wide_functions`` has the rest.
+order of ``< <= > >=`` is that of two's complement. Functions have the rest; those whose names say
+``unsigned`` take the bits as a number without a sign.
 
 A *word* is an int64 with 64 of the bits; words are listed with the most significant one first. That
 is also how wide registers and arguments of actions lie in memory.

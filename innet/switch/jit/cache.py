@@ -24,7 +24,7 @@ import numpy as np
 
 from innet.core.errors import ProgramError
 from innet.switch import engine, ir
-from innet.switch.jit.native import MachineCode, Native
+from innet.switch.jit.native import MachineCode, NativeProgram
 
 
 def directory() -> Path:
@@ -117,26 +117,26 @@ def module_path(program: ir.Program) -> Path:
     return directory() / f"innet_switch_{key[:32]}.py"
 
 
-_loaded: dict[Path, Native] = {}
+_loaded: dict[Path, NativeProgram] = {}
 
 
-def load(program: ir.Program) -> Native | None:
+def load(program: ir.Program) -> NativeProgram | None:
     """A program that was compiled before; None when nobody did so, or something was damaged."""
     path = module_path(program)
     if path not in _loaded:
         source, code = _read(path), _read(path.with_suffix(".code"))
         if source is None or code is None:
             return None
-        _loaded[path] = Native(deserialize(code))
+        _loaded[path] = NativeProgram(deserialize(code))
     return _loaded[path]
 
 
-def store(program: ir.Program, source: str, compiled: MachineCode) -> Native:
+def store(program: ir.Program, source: str, compiled: MachineCode) -> NativeProgram:
     """Store a program for other processes and load it into this one."""
     path = module_path(program)
     _write(path, source.encode())
     _write(path.with_suffix(".code"), serialize(compiled))
-    _loaded[path] = Native(compiled)
+    _loaded[path] = NativeProgram(compiled)
     return _loaded[path]
 
 

@@ -44,7 +44,7 @@ def source_of(program: ir.Program) -> str:
     return _emitted(_ByFingerprint(program)).source
 
 
-def compiled(source: str, path: Path) -> MachineCode:
+def compile_source(source: str, path: Path) -> MachineCode:
     """The machine code of a module that is, or would be, at ``path``.
 
     Raises:

@@ -21,7 +21,7 @@ from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import SwitchState, check_lengths, refusal
 from innet.switch.jit import cache
-from innet.switch.jit.native import Frame, Native, Value, address_of
+from innet.switch.jit.native import Frame, NativeProgram, Value, address_of
 from innet.switch.jit.tables.arrays import (
     Argument,
     replica_arrays,
@@ -248,11 +248,11 @@ class JitInlineSwitch:
         engine._add_statistics(engine._statistics)
 
 
-def _compile_and_store(program: ir.Program) -> Native:
+def _compile_and_store(program: ir.Program) -> NativeProgram:
     """Compile a program and keep it."""
     compiler = _compiler()
     source = compiler.source_of(program)
-    return cache.store(program, source, compiler.compiled(source, cache.module_path(program)))
+    return cache.store(program, source, compiler.compile_source(source, cache.module_path(program)))
 
 
 def _compiler() -> Any:

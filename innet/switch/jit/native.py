@@ -65,7 +65,7 @@ def word_count(kind: Kind) -> int:
     return _HEADER + 2 * dimensions if dimensions else 1
 
 
-class Native:
+class NativeProgram:
     """A compiled program in memory.
 
     Attributes:
@@ -104,7 +104,7 @@ class Frame:
         starts: where in it each argument begins, and last what is returned.
     """
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: NativeProgram) -> None:
         self._native = native
         compiled = native.compiled
         self.count = len(compiled.arguments)
@@ -205,7 +205,7 @@ def address_of(array: NDArray[Any]) -> int:
 class _Memory:
     """Memory that a compiled program had and returned; given back with the last view of it."""
 
-    def __init__(self, native: Native, owner: int, address: int, size: int) -> None:
+    def __init__(self, native: NativeProgram, owner: int, address: int, size: int) -> None:
         self._native = native
         self._owner = owner
         self.__array_interface__ = {

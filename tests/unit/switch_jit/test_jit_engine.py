@@ -406,5 +406,5 @@ def test_tracebacks_show_the_source(tables: ir.Program, tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text("import numpy as np\n\nGROWTH = undefined\n")
     with pytest.raises(NameError) as raised:
-        compiler.compiled(path.read_text(), path)
+        compiler.compile_source(path.read_text(), path)
     assert str(raised.traceback[-1].path) == str(path)

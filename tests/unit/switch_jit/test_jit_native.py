@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from innet.switch.jit import cache, codegen, compiler
-from innet.switch.jit.native import MachineCode, Native, address_of
+from innet.switch.jit.native import MachineCode, NativeProgram, address_of
 
 SOURCE = """
 import numpy as np
@@ -33,7 +33,7 @@ PASSED = {address_of(each): each for each in (GIVEN, BYTES)}
 
 @pytest.fixture(scope="module")
 def made() -> MachineCode:
-    return compiler.compiled(SOURCE, Path("made.py"))
+    return compiler.compile_source(SOURCE, Path("made.py"))
 
 
 def test_what_is_known_of_it(made: MachineCode) -> None:
@@ -45,7 +45,7 @@ def test_what_is_known_of_it(made: MachineCode) -> None:
 
 
 def test_arrays_that_were_passed_come_back(made: MachineCode) -> None:
-    frame = Native(made).frame()
+    frame = NativeProgram(made).frame()
     frame.put(0, [GIVEN, 0, BYTES])
     number, array, matrix = frame.call(PASSED)
     assert number == 0
@@ -54,7 +54,7 @@ def test_arrays_that_were_passed_come_back(made: MachineCode) -> None:
 
 
 def test_arrays_of_its_own(made: MachineCode) -> None:
-    frame = Native(made).frame()
+    frame = NativeProgram(made).frame()
     frame.put(0, [GIVEN, 4, BYTES])
     number, array, matrix = frame.call(PASSED)
     frame.put(1, [5])
@@ -70,7 +70,7 @@ def test_arrays_of_its_own(made: MachineCode) -> None:
 
 
 def test_memory_is_given_back(made: MachineCode) -> None:
-    frame = Native(made).frame()
+    frame = NativeProgram(made).frame()
     frame.put(0, [GIVEN, 1 << 20, BYTES])
     for round_ in range(100):
         frame.call(PASSED)
@@ -80,7 +80,7 @@ def test_memory_is_given_back(made: MachineCode) -> None:
 
 
 def test_memory_that_cannot_be_had(made: MachineCode) -> None:
-    frame = Native(made).frame()
+    frame = NativeProgram(made).frame()
     frame.put(0, [GIVEN, 1 << 58, BYTES])
     with pytest.raises(MemoryError, match="the compiled program"):
         frame.call(PASSED)
@@ -99,15 +99,15 @@ def test_memory_that_cannot_be_had(made: MachineCode) -> None:
 )
 def test_wrong_arguments_go_no_further(made: MachineCode, wrong: list[int]) -> None:
     with pytest.raises(TypeError, match="the compiled program takes"):
-        Native(made).frame().put(0, wrong)
+        NativeProgram(made).frame().put(0, wrong)
 
 
 def test_calls_into_a_runtime_unknown_to_innet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a version of Numba may make it that has the memory of arrays in another way."""
     monkeypatch.setattr(codegen, "_OWN_RUNTIME", frozenset())
-    made = compiler.compiled(SOURCE, Path("made.py"))
+    made = compiler.compile_source(SOURCE, Path("made.py"))
     assert made.needs_numba
-    frame = Native(made).frame()
+    frame = NativeProgram(made).frame()
     frame.put(0, [GIVEN, 4, BYTES])
     array = frame.call(PASSED)[1]
     assert isinstance(array, np.ndarray)

@@ -12,7 +12,7 @@ from innet.switch.ir.tree import rebuild, walk
 from innet.switch.jit import lowered
 from innet.switch.jit.compiler import structural_reasons
 from innet.switch.jit.lower.program import lower_program
-from innet.switch.jit.lower.vectorize import instantiate, roll
+from innet.switch.jit.lower.vectorize import instantiate, reroll
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = [
@@ -54,11 +54,11 @@ def test_rolled_up_means_the_same(path: Path) -> None:
     program = load_program(path)
     assert not structural_reasons(program)
     for body in lower_program(program).bodies:
-        assert unrolled(roll(program, body)) == body
+        assert unrolled(reroll(program, body)) == body
 
 
 def loops(program: ir.Program) -> list[lowered.Loop]:
-    rolled = [roll(program, body) for body in lower_program(program).bodies]
+    rolled = [reroll(program, body) for body in lower_program(program).bodies]
     return [node for node in walk(tuple(rolled)) if isinstance(node, lowered.Loop)]
 
 
@@ -98,11 +98,11 @@ def test_short_and_broken_runs_stay() -> None:
     program = load_program(ROOT / "tests/programs/jit_runs.json")
     header = next(i for i, each in enumerate(program.headers) if each.name == "v")
     seven = assignments([(header, i) for i in range(7)])
-    assert roll(program, seven) == seven
+    assert reroll(program, seven) == seven
     gap = assignments([(header, i) for i in (0, 1, 2, 3, 5, 6, 7, 8, 9)])
-    assert not any(isinstance(each, lowered.Loop) for each in roll(program, gap))
+    assert not any(isinstance(each, lowered.Loop) for each in reroll(program, gap))
     eight = assignments([(header, i) for i in range(8)])
-    assert roll(program, eight) == (
+    assert reroll(program, eight) == (
         lowered.Loop(8, (lowered.Assign(lowered.Lane(header, 0, 1), ir.Const(7)),)),
     )
 
@@ -111,4 +111,4 @@ def test_fields_of_other_widths_are_no_run() -> None:
     program = load_program(ROOT / "tests/programs/jit_expressions.json")
     header = next(i for i, each in enumerate(program.headers) if each.name == "x")
     body = assignments([(header, i) for i in range(15)])
-    assert roll(program, body) == body
+    assert reroll(program, body) == body

@@ -46,12 +46,12 @@ class Value:
         return _whole_words(self.high.bit_length() if self.low >= 0 else _signed_bits(self))
 
     @property
-    def signed(self) -> bool:
+    def fits_int64(self) -> bool:
         """int64 holds it exactly."""
         return self.low >= _LOWEST and self.high <= _HIGHEST
 
     @property
-    def constant(self) -> bool:
+    def is_constant(self) -> bool:
         """It can only be one number."""
         return self.low == self.high
 
@@ -87,7 +87,7 @@ def literal(value: int) -> str:
     return str(wrapped) if -10 < wrapped < 256 else hex(wrapped)
 
 
-def counting(first: int, step: int) -> str:
+def affine(first: int, step: int) -> str:
     """``first + step * k`` as an index, k being the variable of a loop."""
     text = "k" if step == 1 else f"{step} * k"
     return f"{text} + {first}" if first else text
@@ -125,7 +125,7 @@ def _computed(text: str, bits: int, low: int, high: int) -> Value:
     return Value(text if bits == 64 else f"low_word({text})", low, high, modulo)
 
 
-def together(*values: Value) -> tuple[int, bool]:
+def common_width(*values: Value) -> tuple[int, bool]:
     """The fewest bits in which all are exact in one way, and whether that way has a sign."""
     with_sign = _whole_words(max(_signed_bits(value) for value in values))
     if all(value.low >= 0 for value in values):
@@ -147,7 +147,7 @@ def truncated(value: Value, width: int) -> str:
 
 def compare(operator: str, left: Value, right: Value) -> str:
     """A boolean expression; ``operator`` is Python's."""
-    bits, with_sign = together(left, right)
+    bits, with_sign = common_width(left, right)
     one, other = left.at(bits), right.at(bits)
     if with_sign or operator in ("==", "!="):
         return f"({one} {operator} {other})"
@@ -168,7 +168,7 @@ def choice(condition: str, left: Value, right: Value) -> Value:
 
 def invert(value: Value) -> Value:
     """``-value - 1``"""
-    if value.constant:
+    if value.is_constant:
         return constant(~value.low)
 
     def at(bits: int) -> str:
@@ -179,7 +179,7 @@ def invert(value: Value) -> Value:
 
 def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # noqa: PLR0911
     """An operation of two integers."""
-    if left.constant and right.constant:
+    if left.is_constant and right.is_constant:
         # Python itself would compute it while it reads the source, and not modulo 2**64.
         return constant(OPERATORS[operator](left.low, right.low))
     match operator:
@@ -199,13 +199,13 @@ def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # no
         case _KIND.DIV | _KIND.MOD:
             return _divide(operator, left, right)
         case _:
-            assert right.constant, "the width of a cast is a constant"
+            assert right.is_constant, "the width of a cast is a constant"
             return cast(operator, left, right.low)
 
 
 def _joined(symbol: str, left: Value, right: Value, low: int, high: int) -> Value:
     """An operation whose low bits depend on the operands' low bits only."""
-    exact = left.signed and right.signed and low >= _LOWEST and high <= _HIGHEST
+    exact = left.fits_int64 and right.fits_int64 and low >= _LOWEST and high <= _HIGHEST
 
     def at(bits: int) -> str:
         if bits == 64 and symbol in _WRAPPED and not exact:
@@ -219,7 +219,7 @@ def _bitwise(operator: ir.DataOperator, left: Value, right: Value) -> Value:
     symbol = operator.value
     if operator is _KIND.AND:
         for mask, other in ((left, right), (right, left)):
-            if mask.constant and mask.low >= 0 and _is_ones(mask.low):
+            if mask.is_constant and mask.low >= 0 and _is_ones(mask.low):
                 if other.low >= 0 and other.high <= mask.low:
                     return other  # every bit that can be set passes
                 return _low_bits(other, mask.low)
@@ -273,9 +273,9 @@ def _leaves(value: Value) -> bool:
 
 
 def _shift_left(left: Value, right: Value) -> Value:
-    if left.constant and left.low == 0:
+    if left.is_constant and left.low == 0:
         return left
-    if right.constant and not _leaves(right):
+    if right.is_constant and not _leaves(right):
         return constant(0)
     least, most = _amounts(right)
     nothing = () if _leaves(right) else (0,)
@@ -285,7 +285,7 @@ def _shift_left(left: Value, right: Value) -> Value:
     def at(bits: int) -> str:
         if bits > 64:
             return f"wide_shift_left({left.at(bits)}, {_amount(right, bits)})"
-        if right.constant:
+        if right.is_constant:
             return f"({left.text} << {least})" if least < 64 else "0"
         return f"shift_left({left.text}, {_amount(right, bits)})"
 
@@ -301,9 +301,9 @@ def _shift_right(left: Value, right: Value) -> Value:
     if left.bits > 64:
         name = "wide_shift_right" if left.low < 0 else "wide_shift_right_unsigned"
         return _computed(f"{name}({left.at(left.bits)}, {amount})", left.bits, low, high)
-    if not left.signed:
+    if not left.fits_int64:
         return Value(f"shift_right_unsigned({left.text}, {amount})", low, high)
-    if right.constant:
+    if right.is_constant:
         shift = min(least, 63) if _leaves(right) else 63
         return Value(f"({left.text} >> {shift})", low, high)
     return Value(f"shift_right({left.text}, {amount})", low, high)
@@ -317,13 +317,13 @@ def _divide(operator: ir.DataOperator, left: Value, right: Value) -> Value:
     if left.low < 0 or right.low < 0:
         return _divide_signed(name, left, right)
     high = left.high if name == "divide" else max(min(left.high, right.high - 1), 0)
-    bits, _ = together(left, right)
+    bits, _ = common_width(left, right)
     if bits > 64:
         text = f"wide_{name}_unsigned({left.at(bits)}, {right.at(bits)})"
         return _computed(text, bits, 0, high)
-    if left.signed and right.signed and right.low > 0:
+    if left.fits_int64 and right.fits_int64 and right.low > 0:
         symbol = "//" if name == "divide" else "%"
-        if right.constant and right.low & (right.low - 1) == 0:
+        if right.is_constant and right.low & (right.low - 1) == 0:
             shift = right.low.bit_length() - 1
             mask = literal(right.low - 1)
             text = f"{left.text} >> {shift}" if symbol == "//" else f"{left.text} & {mask}"

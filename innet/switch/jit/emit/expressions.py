@@ -10,7 +10,7 @@ from innet.switch import ir
 from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
-from innet.switch.jit.emit.arithmetic import Value, counting, literal, truncated
+from innet.switch.jit.emit.arithmetic import Value, affine, literal, truncated
 from innet.switch.jit.emit.layout import Layout, RegisterLayout
 from innet.switch.jit.lowered import WIDTH
 from innet.switch.state.entries import (
@@ -22,7 +22,7 @@ from innet.switch.state.entries import (
 )
 from innet.switch.state.hashes import RESULT_BITS
 
-__all__ = ["Expressions", "Value", "counting", "literal", "truncated"]
+__all__ = ["Expressions", "Value", "affine", "literal", "truncated"]
 
 
 #: A varbit field that may have more bits cannot be computed with, which P4 never does.
@@ -66,7 +66,7 @@ class Expressions:
             case lowered.Scalar(name, low, high):
                 return arithmetic.variable(name, low, high)
             case lowered.Affine(first, step, last):
-                return Value(f"({counting(first, step)})", min(first, last), max(first, last))
+                return Value(f"({affine(first, step)})", min(first, last), max(first, last))
             case lowered.Peek(offset, width):
                 return _peek(offset, width)
             case lowered.VarbitOffset(header, field):
@@ -156,7 +156,7 @@ class Expressions:
         """The array element of a lane."""
         array = self.layout.array(lane.header, lane.first)
         assert array is not None, lane
-        return f"{array.name}[{counting(lane.first - array.first, lane.stride)}]"
+        return f"{array.name}[{affine(lane.first - array.first, lane.stride)}]"
 
     def field_range(self, reference: ir.FieldRef) -> tuple[int, int]:
         """The values that a field may have."""
@@ -227,7 +227,7 @@ class Expressions:
         wrapped = arithmetic.cast(ir.DataOperator.TWO_COMP_MOD, value, field.width)
         if reference not in self.layout.overflowing:
             return wrapped.at(bits)
-        if bits == 64 and value.signed:
+        if bits == 64 and value.fits_int64:
             inside = f"{literal(low)} <= {value.text} <= {literal(high)}"
             return f"({value.text} if {inside} else {wrapped.text})"
         bounds = ("<=", arithmetic.constant(high)), (">=", arithmetic.constant(low))

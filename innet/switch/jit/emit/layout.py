@@ -21,7 +21,7 @@ from innet.switch import ir
 from innet.switch.engine import dtype_of
 from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
-from innet.switch.jit.emit.arithmetic import Value, counting, truncated
+from innet.switch.jit.emit.arithmetic import Value, affine, truncated
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.state.entries import word_count
 
@@ -323,7 +323,7 @@ class RegisterLayout:
         if column:
             place += f" + {column}"
         if stride:
-            place += f" + {counting(0, stride)}"
+            place += f" + {affine(0, stride)}"
         words = word_count(self.program.registers[register].width)
         if words > 1:
             place = f"({place}) * {words} + {word}"

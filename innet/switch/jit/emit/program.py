@@ -40,7 +40,7 @@ from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import MAX_LENGTH
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import lower_program
-from innet.switch.jit.lower.vectorize import roll
+from innet.switch.jit.lower.vectorize import reroll
 from innet.switch.jit.lowered import WIDTH
 from innet.switch.jit.runtime import (
     core,
@@ -106,7 +106,7 @@ def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
-    rolled = lowered.Program(*(roll(program, body) for body in lower_program(program).bodies))
+    rolled = lowered.Program(*(reroll(program, body) for body in lower_program(program).bodies))
     return _ModuleWriter(program, rolled, groups).emit()
 
 

@@ -406,7 +406,7 @@ class Rows:
 # words.
 
 
-class Kind(enum.Enum):
+class Form(enum.Enum):
     """How a variable becomes words."""
 
     NUMBER = enum.auto()
@@ -424,7 +424,7 @@ class Variable:
     """``words`` words of a row from ``column`` on."""
 
     name: str
-    kind: Kind
+    form: Form
     column: int
     words: int
 
@@ -479,15 +479,15 @@ class PacketRow:
         if self.loop.counts_length:
             used.append(PACKET_LENGTH)
         for scalar in (*used, *packet_scalars(self.program, self.loop.lowered.bodies)):
-            self._add(scalar.name, Kind.NUMBER)
+            self._add(scalar.name, Form.NUMBER)
 
     def _header(self, header: int) -> None:
         layout = self.layout
-        self._add(layout.name(header, ir.VALID), Kind.FLAG)
+        self._add(layout.name(header, ir.VALID), Form.FLAG)
         if header in layout.passthrough:
-            self._add(layout.name(header, START), Kind.BYTE)
+            self._add(layout.name(header, START), Form.BYTE)
         if self.program.type_of(header).variable is not None:
-            self._widths[header] = self._add(layout.name(header, WIDTH), Kind.NUMBER).column
+            self._widths[header] = self._add(layout.name(header, WIDTH), Form.NUMBER).column
         self._header_fields(header)
 
     def _header_fields(self, header: int) -> None:
@@ -497,16 +497,16 @@ class PacketRow:
             array = layout.array(header, field)
             if array is not None:
                 if array.name not in done:
-                    done[array.name] = self._add(array.name, Kind.ARRAY, array.count)
+                    done[array.name] = self._add(array.name, Form.ARRAY, array.count)
                 self._fields[header, field] = self._element(done[array.name], array, field)
             elif ir.FieldRef(header, field) in layout.live:
                 words = layout.limbs(header, field)
-                kind = Kind.BIT if spec.variable else Kind.NUMBER if words == 1 else Kind.WIDE
+                form = Form.BIT if spec.variable else Form.NUMBER if words == 1 else Form.WIDE
                 name = layout.name(header, field)
-                self._fields[header, field] = self._add(name, kind, words)
+                self._fields[header, field] = self._add(name, form, words)
 
-    def _add(self, name: str, kind: Kind, words: int = 1) -> Variable:
-        variable = Variable(name, kind, self.width, words)
+    def _add(self, name: str, form: Form, words: int = 1) -> Variable:
+        variable = Variable(name, form, self.width, words)
         self.variables.append(variable)
         self.width += words
         return variable
@@ -515,25 +515,25 @@ class PacketRow:
     def _element(whole: Variable, array: ArrayVariable, field: int) -> Variable:
         """One field of an array."""
         position = field - array.first
-        return Variable(f"{whole.name}[{position}]", Kind.NUMBER, whole.column + position, 1)
+        return Variable(f"{whole.name}[{position}]", Form.NUMBER, whole.column + position, 1)
 
 
 def emit_save(writer: Writer, rows: str, place: str, variables: Iterable[Variable]) -> None:
     """Write variables to the row that starts at word ``place`` of ``rows``."""
     for each in variables:
         cell = f"{rows}, {place} + {each.column}"
-        match each.kind:
-            case Kind.NUMBER:
+        match each.form:
+            case Form.NUMBER:
                 writer.line(f"put({cell}, {each.name})")
-            case Kind.WIDE:
+            case Form.WIDE:
                 writer.line(f"put_words({cell}, {each.name})")
-            case Kind.FLAG:
+            case Form.FLAG:
                 writer.line(f"put({cell}, 1 if {each.name} else 0)")
-            case Kind.BYTE:
+            case Form.BYTE:
                 writer.line(f"put({cell}, {each.name} - base)")
-            case Kind.BIT:
+            case Form.BIT:
                 writer.line(f"put({cell}, {each.name} - 8 * base if {each.name} >= 0 else -1)")
-            case Kind.ARRAY:
+            case Form.ARRAY:
                 with writer.lanes(each.words):
                     writer.line(f"put({cell} + k, int64({each.name}[k]))")
 
@@ -542,19 +542,19 @@ def emit_load(writer: Writer, rows: str, place: str, variables: Sequence[Variabl
     """Read variables back, for the packet whose first byte is ``base`` now."""
     for each in variables:
         cell = f"{rows}, {place} + {each.column}"
-        match each.kind:
-            case Kind.NUMBER:
+        match each.form:
+            case Form.NUMBER:
                 writer.line(f"{each.name} = get({cell})")
-            case Kind.WIDE:
+            case Form.WIDE:
                 writer.line(f"{each.name} = get_words({cell}, {each.words})")
-            case Kind.FLAG:
+            case Form.FLAG:
                 writer.line(f"{each.name} = get({cell}) != 0")
-            case Kind.BYTE:
+            case Form.BYTE:
                 writer.line(f"{each.name} = get({cell}) + base")
-            case Kind.BIT:
+            case Form.BIT:
                 writer.line(f"{each.name} = get({cell})")
                 with writer.block(f"if {each.name} >= 0:"):
                     writer.line(f"{each.name} += 8 * base")
-            case Kind.ARRAY:
+            case Form.ARRAY:
                 with writer.lanes(each.words):
                     writer.line(f"{each.name}[k] = get({cell} + k)")

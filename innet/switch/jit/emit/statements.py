@@ -153,7 +153,7 @@ class Statements:
 
     def _bytes(self, value: Value) -> str:
         """A number of bytes; a negative one is more than there are."""
-        if value.low >= 0 and value.signed:
+        if value.low >= 0 and value.fits_int64:
             return value.text
         limited = arithmetic.cast(ir.DataOperator.SAT_CAST, value, 63)
         name = self._named(limited.text, "bytes")

@@ -1,4 +1,7 @@
-"""Headers and unions as wholes: made valid and invalid, copied, swapped."""
+"""Lowers operations on whole headers, unions and stacks to statements about fields.
+
+Setting valid and invalid, copies, extraction to the next element of a stack, push and pop.
+"""
 
 from __future__ import annotations
 
@@ -97,6 +100,7 @@ def invalidate(headers: Sequence[int]) -> lowered.Body:
 def rotate(program: ir.Program, headers: Sequence[int]) -> lowered.Body:
     """Each header goes to the place of the one after it, the last to that of the first."""
     statements: list[lowered.Statement] = []
+    # Validity first, by a flag that is put aside; then field by field, by an integer put aside.
     flag = "valid_kept"
     statements.append(lowered.SetFlag(flag, ir.Valid(ir.HeaderRef(headers[-1]))))
     for to, origin in _backwards(headers):
@@ -158,7 +162,7 @@ def _lengthen(program: ir.Program, header: int, sign: int) -> lowered.Statement:
     return lowered.Assign(PACKET_LENGTH, grown)
 
 
-# ── Header stacks ────────────────────────────────────────────────────────────────────────────────
+# ── Stacks ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def packet_scalars(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> list[lowered.Scalar]:
@@ -170,9 +174,6 @@ def packet_scalars(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> lis
     counts += [union_stack_count(program, i) for i in range(len(program.union_stacks))]
     used = {node for node in walk(bodies) if isinstance(node, lowered.Scalar)}
     return [count for count in counts if count in used]
-
-
-# ── Parser ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def extract_next(
@@ -200,9 +201,6 @@ def extract_next(
     need = (lowered.RequireBytes(ir.Const(kind.width // 8)),) if fixed else ()
     taken = body_of(balanced_tree(count, elements), lambda header: extract(header, fixed))
     return (lowered.If(full, (fail,), ()), *need, *taken, more)
-
-
-# ── Whole stacks ─────────────────────────────────────────────────────────────────────────────────
 
 
 def copy_stack(program: ir.Program, target: int, source: int) -> lowered.Body:

@@ -1,4 +1,4 @@
-"""Recognizes runs: like statements over consecutive fields and registers become one loop.
+"""Loop rerolling: like statements over consecutive fields and registers become one loop.
 
 A program that handles 64 values says everything 64 times, since P4 has no arrays of fields:
 
@@ -43,7 +43,7 @@ class _UnlikeError(Exception):
     """Two statements differ in more than numbers that advance."""
 
 
-def roll(program: ir.Program, body: lowered.Body) -> lowered.Body:
+def reroll(program: ir.Program, body: lowered.Body) -> lowered.Body:
     """``body`` with its runs rolled up, in nested bodies too."""
     statements = tuple(_roll_inside(program, statement) for statement in body)
     if len(statements) < SHORTEST:
@@ -66,11 +66,11 @@ def roll(program: ir.Program, body: lowered.Body) -> lowered.Body:
 def _roll_inside(program: ir.Program, statement: Any) -> Any:
     match statement:
         case lowered.If(condition, then, otherwise):
-            return lowered.If(condition, roll(program, then), roll(program, otherwise))
+            return lowered.If(condition, reroll(program, then), reroll(program, otherwise))
         case lowered.Dispatch(table, bodies):
-            return lowered.Dispatch(table, tuple(roll(program, body) for body in bodies))
+            return lowered.Dispatch(table, tuple(reroll(program, body) for body in bodies))
         case lowered.Blocks(first, blocks):
-            rolled = tuple((number, roll(program, body)) for number, body in blocks)
+            rolled = tuple((number, reroll(program, body)) for number, body in blocks)
             return lowered.Blocks(first, rolled)
         case _:
             return statement

@@ -12,7 +12,7 @@ from innet.switch.ir.tree import walk
 from innet.switch.jit import JitEngine, lowered
 from innet.switch.jit.emit.program import emit
 from innet.switch.jit.lower.program import lower_program
-from innet.switch.jit.lower.vectorize import roll
+from innet.switch.jit.lower.vectorize import reroll
 
 
 def engines(program: ir.Program) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _loops(program: ir.Program) -> list[dict[str, Any]]:
     return [
         _described(program, region, node)
         for region in ("parser", "verify", "ingress", "egress", "update")
-        for node in walk(roll(program, getattr(bodies, region)))
+        for node in walk(reroll(program, getattr(bodies, region)))
         if isinstance(node, lowered.Loop)
     ]
 

@@ -306,7 +306,7 @@ def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, byte
 def _print(number: int, told: list[Event]) -> None:
     out.print(f"packet {number}", style="bold", highlight=False)
     for event in told:
-        deeper = event.kind in _DEEPER or event.kind.startswith("ask_")
+        deeper = event.kind in _DEEPER or event.kind.startswith("request_")
         depth = 1 if event.kind in _STARTS else 3 if deeper else 2
         style = _STYLES.get(event.kind)
         line = "  " * depth + str(event)

@@ -41,7 +41,7 @@ def inputs_of(captures: Sequence[Path], ports: Sequence[str]) -> list[Input]:
 
 
 class Progress:
-    """A bar on a terminal, nothing elsewhere; pass it as the ``watch`` of a replay."""
+    """A bar on a terminal, nothing elsewhere; pass it as the ``progress`` of a replay."""
 
     def __init__(self, console: Console, inputs: Sequence[Input]) -> None:
         sizes = [each.path.stat().st_size for each in inputs if each.path.is_file()]

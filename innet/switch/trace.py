@@ -45,14 +45,14 @@ FORMATS = {
     "counter": "counter {counter}[{index}] now {packets} packets, {bytes} bytes",
     "meter": "meter {meter}[{index}] {color}",
     "out_of_bounds": "{array}[{index}] out of bounds",
-    # What a primitive asks for, which the switch does at the end of the pipeline
-    "ask_clone": "asks for a clone (session {session}, field list {field_list})",
-    "ask_resubmit": "asks for resubmission (field list {field_list})",
-    "ask_recirculate": "asks for recirculation (field list {field_list})",
-    "ask_digest": "asks for a digest (learn list {learn_list})",
-    "ask_truncate": "asks for truncation (length {length})",
-    "ask_drop": "asks for dropping",
-    "ask_exit": "asks for the pipeline's end",
+    # Requests of primitives, handled at the end of the pipeline
+    "request_clone": "requests a clone (session {session}, field list {field_list})",
+    "request_resubmit": "requests resubmission (field list {field_list})",
+    "request_recirculate": "requests recirculation (field list {field_list})",
+    "request_digest": "requests a digest (learn list {learn_list})",
+    "request_truncate": "requests truncation (length {length})",
+    "request_drop": "requests drop",
+    "request_exit": "requests the end of the pipeline",
     # What the switch does
     "clone": "clone to session {session}",
     "unknown_session": "clone to unknown session {session}",
@@ -77,15 +77,15 @@ _MAC_NAME = re.compile(r"mac|addr|eth|src|dst|source|dest|sha|tha|sender|target"
 _TIME_NAME = re.compile(r"time|stamp", re.IGNORECASE)
 
 _REQUESTS: dict[type, tuple[str, dict[str, str]]] = {
-    ir.Clone: ("ask_clone", {"session": "clone_session", "field_list": "clone_field_list"}),
-    ir.Resubmit: ("ask_resubmit", {"field_list": "resubmit"}),
-    ir.Recirculate: ("ask_recirculate", {"field_list": "recirculate"}),
-    ir.Digest: ("ask_digest", {"learn_list": "learn_list"}),
-    ir.Truncate: ("ask_truncate", {"length": "truncated"}),
-    ir.MarkToDrop: ("ask_drop", {}),
-    ir.Exit: ("ask_exit", {}),
+    ir.Clone: ("request_clone", {"session": "clone_session", "field_list": "clone_field_list"}),
+    ir.Resubmit: ("request_resubmit", {"field_list": "resubmit"}),
+    ir.Recirculate: ("request_recirculate", {"field_list": "recirculate"}),
+    ir.Digest: ("request_digest", {"learn_list": "learn_list"}),
+    ir.Truncate: ("request_truncate", {"length": "truncated"}),
+    ir.MarkToDrop: ("request_drop", {}),
+    ir.Exit: ("request_exit", {}),
 }
-"""Primitives that ask for something: the event, and the attribute of ``Packet`` with each value."""
+"""Primitives that request something: the event, and the attribute of ``Packet`` with each value."""
 
 
 class MacAddress(int):
@@ -170,7 +170,7 @@ class Trace:
     def changes(
         self, run: Callable[Concatenate[Packet, Rest], Result], primitive: object = None
     ) -> Callable[Concatenate[Packet, Rest], Result]:
-        """``run``, followed by events for what it asked for, and for what it changed."""
+        """``run``, followed by events for its request and its changes."""
         kind, attributes = _REQUESTS.get(type(primitive), ("", {}))
 
         def traced(packet: Packet, /, *args: Rest.args, **kwargs: Rest.kwargs) -> Result:

@@ -1,8 +1,8 @@
 """Would a compiled program fit one pipe of a Tofino 1? An estimate, with its reasons.
 
-``estimate`` reads p4c's JSON for BMv2. Amounts are those that papers and public talks give; the
-vendor's compiler has rules that are not public, so that it may refuse what passes here, and find
-ways that are not looked for here.
+``estimate`` reads p4c's JSON for BMv2. Amounts come from papers and public talks. The
+vendor's compiler has rules that are not public: it may refuse what passes here, or fit what fails
+here.
 """
 
 from __future__ import annotations

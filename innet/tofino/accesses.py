@@ -20,7 +20,7 @@ from innet.tofino.report import PIPE
 
 
 class ControlFlow:
-    """One pipeline. Steps are numbered in an order in which none comes before one it follows."""
+    """One pipeline as a graph. Steps are numbered in topological order."""
 
     def __init__(self, program: ir.Program, pipeline: ir.Pipeline) -> None:
         self.program = program
@@ -41,7 +41,7 @@ class ControlFlow:
         return step.successors
 
     def _sorted(self, initial: ir.Node | None) -> tuple[ir.Node, ...]:
-        """Depth first, each step after all that it leads to; then turned round."""
+        """The nodes in topological order: a depth-first postorder, reversed."""
         done: dict[ir.Node, None] = {}
         pending: list[tuple[ir.Node | None, bool]] = [(initial, False)]
         while pending:
@@ -60,7 +60,7 @@ class ControlFlow:
         return self.program.step(self.nodes[step]).name
 
     def actions(self, step: int) -> tuple[int, ...]:
-        """What a step may run: one of these."""
+        """The actions that a step may run."""
         match self.program.step(self.nodes[step]):
             case ir.Table(actions=actions, default=default):
                 return tuple(dict.fromkeys((*actions, *([default.action] if default else ()))))
@@ -71,7 +71,7 @@ class ControlFlow:
 
     @cached_property
     def followers(self) -> tuple[frozenset[int], ...]:
-        """For each step, all that may come after it for the same packet."""
+        """For each step, those that may follow it for the same packet."""
         found: list[frozenset[int]] = [frozenset()] * len(self.nodes)
         for step in reversed(range(len(self.nodes))):
             after: set[int] = set()
@@ -96,7 +96,7 @@ class ControlFlow:
         )
 
     def _avoidable(self, start: int, step: int) -> bool:
-        """Whether a way from ``start`` to the end leaves ``step`` out."""
+        """Whether a path from ``start`` to the end avoids ``step``."""
         pending, seen = [start], {step}
         while pending:
             for each in self.next[pending.pop()]:
@@ -112,7 +112,7 @@ class ControlFlow:
 # The two 32-bit words of what a cell holds or gets, each as an expression of its own.
 #
 # p4c writes a pair as one integer: ``high << 32 & mask | low & mask``. A stateful ALU has two
-# words, so what it is given, compares and gives is told apart here by words, without the masks.
+# words, so its inputs, comparisons and outputs are split into words here, without the masks.
 
 _BITS = PIPE.alu_word_bits
 _ONES = (1 << _BITS) - 1
@@ -123,7 +123,7 @@ _CONDITIONS = (ir.Compare, ir.Logical, ir.Not, ir.DataToBool, ir.BoolChoice, ir.
 def word(  # noqa: PLR0911 - one line for each kind of expression
     program: ir.Program, item: Any, which: int
 ) -> Any:
-    """Word ``which`` (0: the low one) of an expression, as simple as can be; None: not known."""
+    """Word ``which`` (0: the low one) of an expression, simplified; None: not known."""
     match item:
         case ir.Const(value):
             return ir.Const(value >> _BITS * which & _ONES)
@@ -247,7 +247,7 @@ class RegisterAccess:
 
 
 def register_accesses(program: ir.Program, flow: ControlFlow) -> list[RegisterAccess]:
-    """All of one pipeline, in its order."""
+    """All register accesses of one pipeline, in its order."""
     return [
         each
         for step in range(len(flow.nodes))
@@ -404,7 +404,7 @@ Place = tuple[int, int]
 
 
 def reads(program: ir.Program, item: Any) -> frozenset[Place]:
-    """The fields that evaluating ``item`` looks at; of stacks and unions, all that may be meant."""
+    """The fields that evaluating ``item`` reads; of stacks and unions, all that it may read."""
     places: set[Place] = set()
     for node in walk(item):
         match node:

@@ -96,7 +96,7 @@ def _times(program: ir.Program, operation: ir.ParserOperation) -> int:
 
 
 # ----------------------------------------------------------------------------
-# All resources of one program.
+# The estimate.
 
 
 def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
@@ -183,7 +183,7 @@ def _total(placed: Placement, what: str) -> int:
 def _used(
     program: ir.Program, flows: Sequence[ControlFlow], found: Sequence[RegisterAccess]
 ) -> set[Place]:
-    """Fields that pipelines look at or write, but for metadata inside of a stateful ALU."""
+    """Fields that pipelines read or write, except metadata inside of a stateful ALU."""
     used: set[Place] = set()
     inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
     for each in found:
@@ -208,7 +208,7 @@ def _used(
     return used
 
 
-# ── What is exceeded, and what would help ──
+# ── What is exceeded, and remedies ──
 
 
 def _exceeded(
@@ -255,7 +255,7 @@ def _too_deep(
     usage: Usage,
     placed: Placement,
 ) -> Finding:
-    """The longest chain of dependencies, and whether it or room is what is wanting."""
+    """The longest chain of dependencies, and whether it or space is the limit."""
     steps = {each.name for each in placed.chain if each.register is not None or each.steps}
     names = [name for name in dict.fromkeys(piece.name for piece in placed.chain) if name in steps]
     shown = names if len(names) <= 14 else [*names[:13], "...", names[-1]]
@@ -315,7 +315,7 @@ def _where(
 def _carried(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
-    """Fields that one action changes again and again, each time by what it was before."""
+    """Fields that one action changes several times, each time by the value before."""
     for action in dict.fromkeys(each.action for each in found):
         again: Counter[Place] = Counter()
         line: dict[Place, str] = {}
@@ -375,7 +375,7 @@ def _unparsed(program: ir.Program) -> Iterator[Finding]:
 
 
 def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
-    """Checksums are no tables; those over what egress does not parse need a place."""
+    """Checksums in egress over headers that it does not parse otherwise."""
     parsed = extracted_headers(program)
     for checksum in program.checksums:
         inputs = program.calculations[checksum.calculation].inputs

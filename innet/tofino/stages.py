@@ -49,7 +49,7 @@ def _sram(entries: int, bits: int) -> int:
 
 
 # ----------------------------------------------------------------------------
-# What has to be placed in stages, and which piece waits for which.
+# The pieces to be placed in stages, and their dependencies.
 #
 # A piece is a register array with all that its stateful ALU does, or one other statement of an
 # action, or the match of a table. Dependencies are those of Jose et al. (NSDI 2015): what is
@@ -177,7 +177,7 @@ class Pieces:
         return self._new(piece)
 
     def _between(self) -> None:
-        """What steps hand to later ones."""
+        """Dependencies between steps."""
         readers: dict[Place, list[_Use]] = defaultdict(list)
         writers: dict[Place, list[_Use]] = defaultdict(list)
         for use in self._uses:
@@ -203,7 +203,7 @@ class Pieces:
 
 
 # ----------------------------------------------------------------------------
-# Places pieces in stages: the first stage that is late enough and has room.
+# Placement: each piece goes to the first stage that is late enough and has room.
 
 _Table = tuple[str, int]
 """A pipeline's name, and the step that the table is."""
@@ -211,7 +211,7 @@ _Table = tuple[str, int]
 
 @dataclass(slots=True)
 class Stage:
-    """What is taken of one stage, by ingress and egress together."""
+    """What ingress and egress together use of one stage."""
 
     registers: list[str] = field(default_factory=list)
     tables: dict[_Table, str] = field(default_factory=dict)
@@ -256,7 +256,7 @@ def place(pipelines: Sequence[Pieces]) -> Placement:
 
 
 def _ordered(pieces: Sequence[Piece]) -> tuple[list[int], list[int]]:
-    """(order, pieces that wait for each other): what most others wait for comes first."""
+    """(order, pieces in a cycle): pieces with the longest chain after them come first."""
     followers: list[list[tuple[int, int]]] = [[] for _ in pieces]
     waiting = [len(piece.after) for piece in pieces]
     for number, piece in enumerate(pieces):
@@ -309,7 +309,7 @@ def _stage(stages: list[Stage], number: int) -> Stage:
 
 def _has_numbers(stage: Stage, tables: dict[_Table, str]) -> bool:
     """Each table takes one of the stage's. Those of one array, if they are more than a stage has,
-    get one to themselves: that they are too many for its stateful ALU is told elsewhere.
+    get one to themselves; another finding says that they are too many for its stateful ALU.
     """
     return len(stage.tables.keys() | tables.keys()) <= max(PIPE.logical_tables, len(tables))
 
@@ -321,7 +321,7 @@ def _has_blocks(stage: Stage, piece: Piece) -> bool:
 
 
 def _fill(stages: list[Stage], number: int, piece: Piece, tables: dict[_Table, str]) -> int:
-    """Takes the blocks, of the next stages too, with a table in each; the stage of the last."""
+    """Take blocks, of the next stages too, with a table in each; returns the last stage."""
     sram, tcam = piece.sram, piece.tcam
     while True:
         stage = _stage(stages, number)

@@ -37,7 +37,7 @@ _SIMPLE = (
 
 
 def most_accesses(flow: ControlFlow, found: Sequence[RegisterAccess], register: int) -> int:
-    """The most that one packet can make to a register array on any way through one pipeline."""
+    """The most accesses of one packet to a register array, on any path through a pipeline."""
     weight = [0] * len(flow.nodes)
     for access in found:
         if access.register == register and access.flow is flow:
@@ -82,7 +82,7 @@ def repeated_accesses(
 def unsupported_updates(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
-    """What an ALU cannot compute in one go."""
+    """Updates that an ALU cannot compute at once."""
     for access in found:
         name = program.registers[access.register].name
         where = source.primitive(access.action, access.first)
@@ -112,7 +112,7 @@ def unsupported_updates(
 def too_many_instructions(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
-    """Register arrays with which more is done than a stateful ALU has instructions for."""
+    """Register arrays that need more instructions than a stateful ALU has."""
     users: dict[int, dict[tuple[int, int], RegisterAccess]] = defaultdict(dict)
     for access in found:
         users[access.register].setdefault((id(access.flow), access.action), access)
@@ -226,7 +226,7 @@ def _condition(condition: Any, held: int) -> set[str]:
 
 
 # ----------------------------------------------------------------------------
-# What no table of a pipe computes, and second passes through it.
+# Arithmetic that no stage has, and extra passes through the pipe.
 
 _NEVER = (ir.DataOperator.MUL, ir.DataOperator.DIV, ir.DataOperator.MOD)
 _SHIFTS = (ir.DataOperator.SHIFT_LEFT, ir.DataOperator.SHIFT_RIGHT)
@@ -235,7 +235,7 @@ _SHIFTS = (ir.DataOperator.SHIFT_LEFT, ir.DataOperator.SHIFT_RIGHT)
 def unsupported_arithmetic(
     program: ir.Program, source: Source, flow: ControlFlow
 ) -> Iterator[Finding]:
-    """Multiplication, division, and shifts by what a packet says."""
+    """Multiplication, division, and shifts by amounts that are not constant."""
     for item, where in _statements(program, source, flow):
         names = dict.fromkeys(
             node.operator.value
@@ -284,7 +284,7 @@ def _statements(
 def extra_passes(
     program: ir.Program, source: Source, flow: ControlFlow
 ) -> tuple[int, list[Finding]]:
-    """(how many statements send a packet round again, what there is to say of them)."""
+    """(how many statements resubmit or recirculate, findings about them)."""
     count, findings = 0, []
     lists = {each.id: each for each in program.field_lists}
     for statement, where in _statements(program, source, flow):
@@ -328,7 +328,7 @@ _OUTPUTS_RESOURCE = "output words per stateful ALU"
 def output_words(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> tuple[int, list[Finding]]:
-    """The most words that a packet takes out of one cell, what there is to say of it."""
+    """(the most words that a packet takes out of one cell, findings about it)."""
     most, many, beside = 0, [], []
     for access in found:
         if not access.reads:

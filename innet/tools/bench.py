@@ -1,7 +1,7 @@
 """How fast a program runs: the engines side by side, and simple_switch where it is installed.
 
-All get the same packets. Times are those of this process on this machine; simple_switch's is what
-passes by its own clock between the first and the last packet that it sends.
+All get the same packets. Times are measured in this process, on this machine. The time of
+simple_switch is that between its first and last packet sent, by its own clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Rate:
     Attributes:
         name: of the engine or tool.
         packets: how many were timed.
-        seconds: how long they took; None where that cannot be told.
+        seconds: how long they took; None where that is not known.
         note: why not.
     """
 
@@ -62,8 +62,8 @@ class StartTimes:
     """A new process that loads the program on the compiled engine and runs one packet.
 
     Attributes:
-        cold: seconds, imports included, when nobody has compiled the program before.
-        warm: when somebody has.
+        cold: seconds, imports included, when the program is not in the cache.
+        warm: the same when it is.
         memory: bytes by which the (warm) process grew from the program's loading on.
     """
 
@@ -94,7 +94,7 @@ class Measurement:
 
 
 def fuzzed_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
-    """Random packets for which the parser goes ways that the program foresees."""
+    """Random packets that take the parser's paths."""
     rng = np.random.default_rng(seed)
     fuzzer = Fuzzer(program, rng)
     distinct = [(int(rng.integers(_PORTS)), fuzzer.packet()) for _ in range(min(count, _DISTINCT))]
@@ -168,7 +168,7 @@ def _ready(program: ir.Program, engine: EngineName, commands: Commands) -> Switc
 
 
 def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
-    """The best of some rounds over all batches; the first round warms up."""
+    """The best of several rounds over all batches, after a first round as warm-up."""
     best = float("inf")
     for repeat in range(_REPEATS + 1):
         begun = time.perf_counter()
@@ -196,7 +196,7 @@ def _simple_switch(
     commands: Commands,
     reference: Switch,
 ) -> Rate:
-    """``reference``: tells by which ports packets leave; what has none is lost in simple_switch."""
+    """``reference`` finds the ports by which packets leave; simple_switch needs them beforehand."""
     try:
         name = f"simple_switch {simple_switch.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
@@ -212,7 +212,7 @@ def _simple_switch(
 
 
 def state_size(state: SwitchState) -> StateSize:
-    """What a switch's state takes."""
+    """The memory of a switch's state."""
     return StateSize(
         registers=sum(group.matrix.nbytes for group in state.register_groups),
         counters=sum(counter.nbytes for counter in state.counters),

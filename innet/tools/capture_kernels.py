@@ -1,4 +1,4 @@
-"""Capture files at the speed of memory: find records in bytes, gather packets, lay records out.
+"""Kernels for capture files: find records in bytes, gather packets, write records.
 
 Compiled by Numba, whose compiled code is cached on disk. Positions are bytes from the start of the
 array given; times are nanoseconds.
@@ -87,7 +87,7 @@ def scan_pcapng(
     latest: int,
     found: NDArray[np.int64],
 ) -> tuple[int, int, int]:
-    """The same for the packet blocks of a pcapng, up to a block that is none.
+    """The same for the packet blocks of a pcapng, up to the first other block.
 
     ``interfaces``: shape (n, 4), one row for each interface of the section so far: decimal digits
     of its clock's resolution or -1, binary digits or -1, seconds to add, and snapped length (0: no
@@ -222,5 +222,5 @@ def _put_u32(out: NDArray[np.uint8], at: int, word: int) -> None:
 
 
 def room_for(data: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Room for what a scan of ``data`` may find, however small its packets are."""
+    """Room for all packets that a scan of ``data`` may find."""
     return np.empty((data.size // 12 + 1, 5), np.int64)

@@ -133,7 +133,7 @@ class CaptureReader:
     # ── The beginning ──
 
     def _header(self) -> bytes:
-        """Read what stands before the first packet; returns bytes that were read too far."""
+        """Read the file header; returns the bytes that were read after it."""
         head = self._read(CHUNK)
         if not head:
             raise PacketError(f"{self.path} is empty, so it is no capture.")
@@ -370,11 +370,11 @@ class Source:
 
     @property
     def known_until(self) -> int:
-        """Nothing that has not been read yet is earlier than this."""
+        """The time up to which all packets have been read."""
         return int(self._clock[-1])
 
     def advance(self) -> None:
-        """Read the next block, once the packets of the last were taken."""
+        """Read the next block, after the packets of the last were taken."""
         self._block = next(self._blocks, None)
         self._next = 0
         if self._block is not None:
@@ -405,7 +405,7 @@ class Source:
 
     @property
     def exhausted(self) -> bool:
-        """Everything that was read has been taken."""
+        """Whether all packets that were read have been taken."""
         return self._block is not None and self._next == len(self._block)
 
     def _ports(self, interface: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -441,7 +441,7 @@ def merge(sources: list[Source], most: int) -> Iterator[Timed]:
         open_sources = [source for source in sources if not source.ended]
         known_until = min(source.known_until for source in open_sources)
         limiting = next(source for source in open_sources if source.known_until == known_until)
-        # At the horizon itself, only what no source before the limiting one can still add to.
+        # At the limit itself, take only from sources that come before the limiting one.
         last = sources.index(limiting)
         pieces = [
             piece

@@ -40,7 +40,7 @@ def open_program(name: str | Path) -> ir.Program:
 
 
 def program_in(document: dict[str, Any], name: str | Path) -> ir.Program:
-    """The program that the JSON in a file states; what is wrong with it is told with the file."""
+    """The program in a file's JSON; errors name the file."""
     try:
         return load_program(document)
     except ProgramError as error:

@@ -27,12 +27,12 @@ class Fuzzer:
         self.members: list[list[int]] = [[] for _ in program.value_sets]
 
     def packet(self) -> bytes:
-        """A packet for which the parser goes some way that the program foresees."""
+        """A packet that takes a random path of the parser."""
         walk = ParserWalk(self.program, self.rng, self.known, self.members)
         return walk.run() + self.rng.bytes(int(self.rng.integers(0, 20)))
 
     def mutate(self, packet: bytes) -> bytes:
-        """``packet`` as it may arrive: whole, cut short, longer, or with bytes changed."""
+        """``packet`` as it may arrive: unchanged, truncated, longer, or with bytes changed."""
         choice = self.rng.integers(0, 8)
         if choice == 0:
             return packet[: self.rng.integers(0, len(packet) + 1)]
@@ -122,7 +122,7 @@ class ParserWalk:
         return (value << (-total % 8)).to_bytes((total + 7) // 8, "big")
 
     def _flush(self) -> None:
-        """What a lookahead wants to find, where nothing was extracted there."""
+        """Append what a lookahead wants to find, where nothing was extracted."""
         if self.ahead is not None:
             value, width = self.ahead
             self.ahead = None

@@ -51,15 +51,15 @@ def reads_clock(program: ir.Program) -> bool:
 
 
 # ----------------------------------------------------------------------------
-# Captures through a switch: packets in as they were captured, a capture for each port out.
+# The replay.
 #
 # The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
-# that leaves bears the time of the one that caused it.
+# that leaves has the time of the packet that caused it.
 
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 
 Progress = Callable[[int, int], None]
-"""Told of progress: packets so far, and bytes of the captures that were read."""
+"""Called with progress: packets so far, and bytes of the captures that were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,20 @@ class Summary:
 
 
 class Replay:
-    """Captures about to be played.
+    """A replay of captures.
 
         with Replay(inputs, folder) as replay:
             summary = replay.run(switch)
 
-    Captures are opened and the folder is made at once, so that what is wrong with them is told
-    before a program is compiled.
+    Captures are opened and the folder is made at once, so that an error is found before a program
+    is compiled.
 
     Args:
         inputs: at least one; merged in order of time stamps.
         out: a folder that is empty or not there yet, for p3_out.pcap and so on.
 
     Raises:
-        InputError: a file cannot be read, holds no packets, or nobody says where they arrive; the
+        InputError: a file cannot be read, holds no packets, or has no port; the
             folder cannot be written or is not empty.
         PacketError: a file is no capture, or damaged.
     """
@@ -144,13 +144,13 @@ class Replay:
     ) -> None:
         self._open.close()
 
-    def run(self, switch: Switch, batch: int = 4096, watch: Progress | None = None) -> Summary:
+    def run(self, switch: Switch, batch: int = 4096, progress: Progress | None = None) -> Summary:
         """Play everything through ``switch``, whose control plane is in place.
 
         Args:
             switch: its clock is set and its statistics grow.
             batch: packets in one call of the switch, at most.
-            watch: told of progress after each batch.
+            progress: called after each batch.
 
         Raises:
             InputError: a file cannot be written.
@@ -164,9 +164,9 @@ class Replay:
         with closing(player):
             for timed in merge(self.sources, batch):
                 player.play(timed)
-                if watch is not None:
+                if progress is not None:
                     read = sum(each.position for each in captures)
-                    watch(player.summary.total("packets_in"), read)
+                    progress(player.summary.total("packets_in"), read)
         player.summary.seconds = time.perf_counter() - begun
         player.summary.cut = sum(source.cut for source in self.sources)
         return player.summary
@@ -177,7 +177,7 @@ def open_sources(inputs: Sequence[Input]) -> Iterator[list[Source]]:
     """The captures, open, each with the port at which its packets arrive.
 
     Raises:
-        InputError: a file cannot be read, holds no packets, or nobody says where they arrive.
+        InputError: a file cannot be read, holds no packets, or has no port.
         PacketError: a file is no capture, or damaged.
     """
     with ExitStack() as stack:
@@ -251,7 +251,7 @@ class _Player:
         self._write(left, timed.time)
 
     def _steps(self, clock: NDArray[np.int64]) -> Iterator[slice]:
-        """What may run in one call: everything, or what arrives in the same microsecond."""
+        """The packets of one call: all, or those of the same microsecond."""
         if not self._stepwise:
             yield slice(0, len(clock))
             return

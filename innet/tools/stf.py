@@ -3,7 +3,7 @@
 What p4c's own runner does with simple_switch decides what a test means: packets are compared in
 order, port by port, with what each port was expected to send; a port that takes part in the test
 and of which nothing is expected must stay silent; what leaves at other ports is not looked at.
-Different from there, counters are really checked, and a command that the switch refuses fails the
+Unlike there, counters are checked, and a command that the switch refuses fails the
 test.
 """
 
@@ -21,7 +21,7 @@ from innet.tools.stf_syntax import number
 
 
 class Names:
-    """What the names in a test mean."""
+    """Finds what the names in a test stand for."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -326,7 +326,7 @@ Failure = WrongPacket | Refused | WrongCounter
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a test.
+    """The outcome of a test.
 
     Attributes:
         test: its name.

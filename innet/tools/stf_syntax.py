@@ -3,8 +3,8 @@
 One statement a line; ``#`` begins a comment. Keywords are the same in either case. Beside p4c's own
 grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5..9``.
 
-Statements are read by the grammar below, a line at a time, as a statement of another keyword is a
-command of simple_switch_CLI, whose own parser reads it.
+The grammar below reads one line at a time. A line with another keyword is a command of
+simple_switch_CLI, which has a parser of its own.
 
 Source: p4c's ``tools/stf``, and what ``backends/bmv2/bmv2stf.py`` adds to it.
 """
@@ -280,7 +280,7 @@ def _statement(line: str, number: int) -> Statement | None:
 
 
 def _expected(terminals: set[str], found: str, keyword: str) -> str:
-    """What a problem at a place is; ``terminals`` could have stood there."""
+    """The message for an unexpected ``found``, where one of ``terminals`` is allowed."""
     order = [*_TERMINALS, *sorted(terminals)]
     texts = dict.fromkeys(map(_terminal, sorted(terminals, key=order.index)))
     *others, last = texts
@@ -297,7 +297,7 @@ def _terminal(name: str) -> str:
 
 @v_args(inline=True)
 class _Statements(Transformer[Token, Any]):
-    """Makes statements of what the grammar found; a ValueError says what is wrong."""
+    """Turns parse trees into statements; a ValueError says what is wrong with one."""
 
     def __init__(self, line: int) -> None:
         super().__init__()

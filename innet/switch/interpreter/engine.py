@@ -37,8 +37,8 @@ class InterpretEngine:
     """An ``engine.Engine`` that walks the program for every packet.
 
     Args:
-        trace: told of everything that happens. It takes time: ``Switch`` makes a second interpreter
-            over the same state for the packets that it traces.
+        trace: called for every event. It costs time, so ``Switch`` makes a second interpreter over
+            the same state for the packets that it traces.
     """
 
     def __init__(self, program: ir.Program, state: SwitchState, trace: Trace | None = None) -> None:
@@ -108,7 +108,7 @@ class InterpretEngine:
         """Compiled code cannot run what is not compiled."""
 
     def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
-        """Everything that one packet from outside leads to."""
+        """Run one packet, and all that it causes; returns what leaves."""
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)
@@ -155,7 +155,7 @@ class InterpretEngine:
             self._drop("ingress", _FAILED_ASSERTION)
             return
         packet.exit = False
-        # The program's wishes are read before clones are made, and served in this order.
+        # Requests are read before clones are made, and handled in this order.
         egress_spec, group = standard.egress_spec_of(packet), standard.mcast_grp_of(packet)
         if packet.clone_session is not None:
             self._clone_ingress(packet, received, received_length)
@@ -215,7 +215,7 @@ class InterpretEngine:
         return True
 
     def _requested_clone(self, packet: Packet) -> tuple[MirrorSession | None, int]:
-        """The session and the field list of a clone that was asked for; None: there is none."""
+        """Session and field list of a requested clone; None: no such session, or too many loops."""
         number, field_list = packet.clone_session or 0, packet.clone_field_list
         packet.clone_session, packet.clone_field_list = None, 0
         session = self.state.replication.sessions.get(number)
@@ -368,8 +368,8 @@ class InterpretEngine:
 
 
 class _StandardFields:
-    """Writers and readers of the metadata that the switch itself uses; those that the program does
-    not have do nothing.
+    """Writers and readers of the metadata that the switch itself uses; fields that the program does
+    not have are ignored.
     """
 
     def __init__(

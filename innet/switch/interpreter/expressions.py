@@ -95,7 +95,7 @@ class ExpressionCompiler:
     """Makes closures of expressions over a program's layout and registers.
 
     Args:
-        trace: told of registers that are read and written.
+        trace: called for registers that are read and written.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class ExpressionCompiler:
     # ── Headers and unions ──
 
     def header(self, node: ir.HeaderExpression) -> Find:
-        """The header instance that is meant."""
+        """Finds the header instance of an expression."""
         if isinstance(node, ir.HeaderRef):
             known = node.header
             return lambda _: known
@@ -330,7 +330,7 @@ class ExpressionCompiler:
         return member
 
     def union(self, node: ir.UnionExpression) -> Find:
-        """The union that is meant."""
+        """Finds the union of an expression."""
         if isinstance(node, ir.UnionRef):
             known = node.union
             return lambda _: known

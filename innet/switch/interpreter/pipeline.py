@@ -399,7 +399,7 @@ class ActionCompiler:
 
         return check
 
-    # ── What the switch does with the packet later ──
+    # ── Requests to the switch ──
 
     @step.register
     def _(self, primitive: ir.MarkToDrop) -> Step:

@@ -37,7 +37,7 @@ _EVERY = (1 << WORD) - 1
 
 
 def word_count(width: int) -> int:
-    """How many 64-bit words hold a number of ``width`` bits; at least one."""
+    """The number of 64-bit words that hold ``width`` bits; at least one."""
     return max(1, (width + 63) // 64)
 
 
@@ -114,7 +114,7 @@ class KeyWords:
             piece.put(word, values)
 
     def range_columns(self) -> list[list[int]]:
-        """Of each range field, which of ``ranges`` are its own."""
+        """The positions in ``ranges`` of each range field."""
         fields = [piece.field for piece in self.ranges]
         return [
             [i for i, each in enumerate(fields) if each == field] for field in dict.fromkeys(fields)
@@ -127,7 +127,7 @@ class KeyWords:
 
     @property
     def starts(self) -> tuple[bool, ...]:
-        """Which of ``ranges`` are not the rest of a field that began before."""
+        """Which of ``ranges`` begin a field."""
         fields = [piece.field for piece in self.ranges]
         return tuple(i == 0 or fields[i - 1] != field for i, field in enumerate(fields))
 
@@ -260,7 +260,7 @@ class ActionRows:
         self._used = self._left = 0  # words of ``data`` where there are places
 
     def resize(self, rows: int) -> None:
-        """Room for so many rows, of which those that were there stay; others run nothing."""
+        """Make room for so many rows. Old rows stay, new ones run nothing."""
         had = len(self.actions)
         self.actions = resized(self.actions, rows)
         self.actions[had:] = NO_ACTION
@@ -272,7 +272,7 @@ class ActionRows:
             self.data = resized(self.data, rows * self._words)
 
     def move(self, rows: NDArray[np.int64], to: NDArray[np.int64], room: int) -> None:
-        """Some rows have other numbers now, and there is room for so many."""
+        """Renumber rows: ``rows`` become ``to``, with room for so many."""
         had, places, data = self.actions, self.places, self.data
         self.actions = mapped_zeros((room,), np.uint16)
         self.actions[:] = NO_ACTION
@@ -295,7 +295,7 @@ class ActionRows:
         return ir.ActionEntry(action, unpack_arguments(self._actions[action], words))
 
     def set(self, row: int, entry: ir.ActionEntry | None) -> None:
-        """Say what a row runs."""
+        """Set what a row runs."""
         position, words = NO_ACTION, list[int]()
         if entry is not None:
             position = self._positions[entry.action]
@@ -318,7 +318,7 @@ class ActionRows:
         return 0 if position == NO_ACTION else int(self._lengths[position])
 
     def _leave(self, row: int, words: int) -> None:
-        """What a row had is no longer used; as soon as that is much, it is given back."""
+        """Free the words of a row; compact the array once many are free."""
         self.actions[row] = NO_ACTION
         self._left += words
         if self._left > 16 + self._used // 8:
@@ -415,13 +415,13 @@ class EntryColumns:
     def _empty_index(self) -> HashIndex | DirectIndex:
         if is_direct(self._table):
             return DirectIndex(sum(key.width for key in self._table.keys))
-        # What is searched besides for packets is in ``jit.prefix_arrays`` and its like.
+        # What compiled look-ups search in addition is in ``jit.tables``.
         return HashIndex(SLACK_FOR_CONTROL if self._lpm or self.has_masks else SLACK_FOR_PACKETS)
 
     # ── Rows ──
 
     def rows(self) -> NDArray[np.int64]:
-        """Those of entries, by index."""
+        """The rows of entries, ordered by index."""
         rows = np.flatnonzero(self.live)
         if self._indices is None or self._ascending == self._lowest_free:
             return rows
@@ -450,7 +450,7 @@ class EntryColumns:
         return self._ascending + int(found[0]) if len(found) else 0
 
     def ordered(self) -> NDArray[np.int64]:
-        """The rows of entries so that the first that matches is the one that is hit."""
+        """The rows of entries in matching order: the first that matches is hit."""
         rows = self.rows()
         if self._lpm:
             return rows[np.argsort(-self.prefixes(rows), kind="stable")]
@@ -463,7 +463,7 @@ class EntryColumns:
         return self.index.find(self.words, words)
 
     def insert(self, words: Sequence[int]) -> int:
-        """A new row with these words, which no other has, for the lowest index that is free."""
+        """Add a row with these words, which no other has, at the lowest free index."""
         if self._indices is not None and 16 * self.count > 15 * self._highest:
             self._spread()
         if self._indices is not None and self._lowest_free == self._table.max_size + 1:
@@ -483,7 +483,7 @@ class EntryColumns:
         return row
 
     def remove(self, row: int) -> None:
-        """Take an entry out; whoever gets its row has the next version."""
+        """Remove an entry; the next entry of its row has the next version."""
         self.live[row] = False
         self.index.remove(self.words, row, self.live)
         if self._simple:
@@ -502,17 +502,17 @@ class EntryColumns:
             self._shrink()
 
     def _free_from(self, row: int) -> int:
-        """The first row from ``row`` on that no entry has."""
+        """The first free row from ``row`` on."""
         if row < len(self.live) and self.live[row]:
             row += int(np.argmin(self.live[row:]))
         return row if row < len(self.live) and not self.live[row] else len(self.live)
 
     def version(self, index: int) -> int:
-        """What an entry's handle has above its index."""
+        """The version of an entry, the upper bits of its handle."""
         return int(self.versions[index]) if index < len(self.versions) else 0
 
     def compact(self) -> None:
-        """Make the order of rows that of indices."""
+        """Order rows by index."""
         if self._indices is not None and self._ascending < self._lowest_free:
             self._compact()
 
@@ -526,7 +526,7 @@ class EntryColumns:
             self._resize(last + 1)
 
     def _compact(self) -> None:
-        """Move entries to the first rows, by index."""
+        """Move entries to the first rows, ordered by index."""
         rows = self.rows()
         indices = rows - 1 if self._indices is None else self._indices[rows]
         to = np.arange(1, self.count + 1)
@@ -546,7 +546,7 @@ class EntryColumns:
         self._move(rows, to)
 
     def _move(self, rows: NDArray[np.int64], to: NDArray[np.int64]) -> None:
-        """Give all entries other rows."""
+        """Move all entries to other rows."""
         last = int(to.max(initial=0))
         room = min(last + last // 16 + _MORE_ROWS, self._table.max_size + 1)
         rows, to = np.append(rows, 0), np.append(to, 0)  # the default stays
@@ -564,7 +564,7 @@ class EntryColumns:
         self.index.rebuild(self.words, self.live)
 
     def _free_index(self) -> int:
-        """Take the lowest index that no entry has."""
+        """Take the lowest free index."""
         if not self._free_indices:
             assert self._indices is not None
             taken = self._indices[self.live]
@@ -575,7 +575,7 @@ class EntryColumns:
         return self._free_indices.pop()
 
     def _resize(self, rows: int) -> None:
-        """Room for so many rows, of which those that were there stay."""
+        """Make room for so many rows; old rows stay."""
         self.words = resized(self.words, rows)
         self.live = resized(self.live, rows)
         if self._indices is not None:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-#: Smaller arrays are the allocator's.
+#: Smaller arrays come from the allocator.
 _LARGE = 1 << 18
 
 
 def mapped_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Zeros in an array of its own, C-contiguous."""
+    """A C-contiguous array of zeros; large ones have memory of their own."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < _LARGE:
@@ -28,7 +28,7 @@ def mapped_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """An array of so many rows, of which those that were there stay; zeros follow."""
+    """A copy with so many rows: the old ones, then zeros."""
     kept = min(rows, len(array))
     longer = mapped_zeros((rows, *array.shape[1:]), array.dtype)
     longer[:kept] = array[:kept]
@@ -51,14 +51,14 @@ _HALF = (1 << 32) - 1
 _FEWEST_SLOTS = 16
 _SEEDS = 32
 
-#: Quarters of a slot for each row, where packets ask.
+#: Quarters of a slot for each row of an index that packets search.
 SLACK_FOR_PACKETS = 11
-#: The same where the control plane and the interpreter do.
+#: The same for an index that only the control plane and the interpreter search.
 SLACK_FOR_CONTROL = 8
 
 #: So few rows get eight slots each.
 _ROOMY = 32
-#: So few rows get the best of some seeds.
+#: Up to so many rows, the best of several seeds is taken.
 _SMALL = 512
 
 Words = NDArray[np.uint64]
@@ -114,7 +114,7 @@ class HashIndex:
         while int(self.slots[slot]) != row:
             slot = slot + 1 if slot < last else 0
         self.slots[slot] = 0
-        # What follows up to a free slot may have been put there because this one was taken.
+        # Rows up to the next free slot may be there because this slot was taken.
         slot = slot + 1 if slot < last else 0
         while moved := int(self.slots[slot]):
             self.slots[slot] = 0
@@ -122,7 +122,7 @@ class HashIndex:
             slot = slot + 1 if slot < last else 0
 
     def compact(self, matrix: Words, live: NDArray[np.bool_]) -> None:
-        """Before many look-ups: few rows that changed are placed anew, by that of several seeds by
+        """Prepare for many look-ups: few rows are placed again, by that of several seeds by
         which they collide least, since a processor mispredicts collisions.
         """
         if self._changed and self._count <= _SMALL:
@@ -130,7 +130,7 @@ class HashIndex:
             self._changed = False
 
     def rebuild(self, matrix: Words, live: NDArray[np.bool_], seeds: int = 1) -> None:
-        """Place all rows anew."""
+        """Place all rows again."""
         rows = np.flatnonzero(live)
         self._count = len(rows)
         slots = slots_for(len(rows), self._quarters)
@@ -174,7 +174,7 @@ class DirectIndex:
         self.slots[int(matrix[row, 0])] = 0
 
     def rebuild(self, matrix: Words, live: NDArray[np.bool_]) -> None:
-        """Note all rows anew."""
+        """Store all rows again."""
         rows = np.flatnonzero(live)
         self.slots[:] = 0
         self.slots[matrix[rows, 0].astype(np.int64)] = rows
@@ -199,7 +199,7 @@ def all_hashed(words: Words, seed: int) -> Words:
 
 
 def slots_for(rows: int, quarters: int = SLACK_FOR_PACKETS) -> int:
-    """How many slots so many rows get; more where they are few."""
+    """The number of slots for so many rows; few rows get more each."""
     return max(_FEWEST_SLOTS, 8 * rows if rows <= _ROOMY else quarters * rows // 4)
 
 
@@ -234,11 +234,11 @@ def slots_with_rows(rows: NDArray[np.int64], wanted: Words, slots: int) -> NDArr
         return slots_with_rows
     order = np.argsort(wanted, kind="stable")
     steps = np.arange(len(rows))
-    # In the order of what they want, each takes that or the next after the one before.
+    # In the order of their wanted slots, each row takes its own or the next free one.
     places = steps + np.maximum.accumulate(wanted[order].astype(np.int64) - steps)
     beyond = places >= slots
     slots_with_rows[places[~beyond]] = rows[order][~beyond]
-    # The few that reach the end go on at the start.
+    # Rows that reach the end continue at the start.
     slot = 0
     for row in rows[order][beyond].tolist():
         while slots_with_rows[slot]:

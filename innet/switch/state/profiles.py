@@ -139,7 +139,7 @@ class Groups(Mapping[int, list[int]]):
         return group
 
     def delete(self, group: int) -> None:
-        """Remove a group; its handle is free."""
+        """Remove a group and free its handle."""
         for member in self[group]:
             self.remove(group, member)
         self._exist[group] = False
@@ -150,7 +150,7 @@ class Groups(Mapping[int, list[int]]):
             self.starts = resized(self.starts, self._handles + 1)
 
     def add(self, group: int, member: int) -> None:
-        """Put a member that is not in a group into it."""
+        """Add a member to a group that it is not in."""
         total = int(self.starts[self._handles])
         if total == len(self.listed):
             self.listed = resized(self.listed, total + total // 16 + _MORE)
@@ -160,7 +160,7 @@ class Groups(Mapping[int, list[int]]):
         self.starts[group + 1 : self._handles + 1] += np.uint32(1)
 
     def remove(self, group: int, member: int) -> None:
-        """Take a member that is in a group out of it."""
+        """Remove a member from a group that it is in."""
         total = int(self.starts[self._handles])
         place = self._place(group, member)
         self.listed[place : total - 1] = self.listed[place + 1 : total]
@@ -217,7 +217,7 @@ class ProfileState:
     members: Members
     groups: Groups = field(init=False, default_factory=Groups)
 
-    # ── What the data plane asks ──
+    # ── For the data plane ──
 
     def resolve(self, table: ir.Table, member: int) -> ir.ActionEntry:
         """What ``table`` runs for a member."""
@@ -225,11 +225,11 @@ class ProfileState:
         return ir.ActionEntry(self.own_actions[table.name][entry.action], entry.arguments)
 
     def choose(self, group: int, hashed: int) -> int:
-        """The member of a group that is not empty, for a hash of which 32 bits count."""
+        """The member of a non-empty group that the lower 32 bits of a hash select."""
         members = self.groups[group]
         return members[(hashed & 0xFFFFFFFF) % len(members)]
 
-    # ── What the control plane asks ──
+    # ── For the control plane ──
 
     def create_member(self, entry: ir.ActionEntry) -> int:
         """Add a member whose action and arguments were checked; returns its handle."""
@@ -266,7 +266,7 @@ class ProfileState:
         self._changed()
 
     def add_to_group(self, member: int, group: int) -> None:
-        """Put a member into a group."""
+        """Add a member to a group."""
         self.require_member(member)
         if member in self.require_group(group):
             raise ControlError(f"member {member} is in group {group} of {self._name} already")
@@ -274,7 +274,7 @@ class ProfileState:
         self._changed()
 
     def remove_from_group(self, member: int, group: int) -> None:
-        """Take a member out of a group, which may be in use and become empty."""
+        """Remove a member from a group, which may be in use and become empty."""
         self.require_member(member)
         if member not in self.require_group(group):
             raise ControlError(f"member {member} is not in group {group} of {self._name}")
@@ -292,7 +292,7 @@ class ProfileState:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
         return self.groups[group]
 
-    # ── Inside ──
+    # ── Helpers ──
 
     @property
     def _name(self) -> str:
@@ -304,7 +304,7 @@ class ProfileState:
             table.touch()
 
     def _users(self, reference: Reference) -> list[str]:
-        """Who refers to a member or group, for people."""
+        """What refers to a member or group, for messages."""
         users = []
         for table in self.tables:
             users += [

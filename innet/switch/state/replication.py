@@ -46,7 +46,7 @@ class MirrorSession:
 class Replication:
     """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions.
 
-    Numbers were checked by the control plane, and ports and lags are in ascending order; what
+    The control plane has checked numbers and sorted ports and lags. A group, node or session that
     does not exist is refused here. Every change bumps ``generation``.
     """
 
@@ -59,7 +59,7 @@ class Replication:
     """A heap of the handles below the greatest ever given that no node has."""
 
     def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
-        """(port, rid) of each copy, in the order in which they leave; nothing for no such group."""
+        """(port, rid) of each copy, in the order in which they leave; none for an unknown group."""
         nodes = (self.nodes[handle] for handle in self.groups.get(group, ()))
         return tuple((port, node.rid) for node in nodes for port in self._ports_of(node))
 
@@ -78,7 +78,7 @@ class Replication:
         self.generation.bump()
 
     def destroy_group(self, group: int) -> None:
-        """Its nodes stay, without a group."""
+        """Remove a group; its nodes stay, without a group."""
         self._group(group)
         for handle in self.groups.pop(group):
             self.nodes[handle].group = None
@@ -122,7 +122,7 @@ class Replication:
         self.generation.bump()
 
     def destroy_node(self, handle: int) -> None:
-        """Take a node out of its group, if any, and forget it."""
+        """Remove a node, also from its group."""
         node = self._node(handle)
         if node.group is not None:
             self.groups[node.group].remove(handle)
@@ -136,7 +136,7 @@ class Replication:
         self.generation.bump()
 
     def delete_session(self, session: int) -> None:
-        """Clones of ``session`` go nowhere from now on."""
+        """Remove ``session``: clones to it are no longer made."""
         self.session(session)
         del self.sessions[session]
         self.generation.bump()
@@ -162,6 +162,6 @@ class Replication:
 
 
 def _listed(known: Collection[int]) -> str:
-    """For messages: the first ten."""
+    """The first ten, for messages."""
     more = f", ... ({len(known)} in all)" if len(known) > 10 else ""
     return (", ".join(map(str, sorted(known)[:10])) or "none") + more

@@ -1,7 +1,7 @@
 """Match-action tables at run time: entries, their handles, and how a key finds one.
 
-Both engines read the same ``TableState``. The interpreter asks ``lookup``; a compiled engine reads
-``columns``, and makes what it searches besides anew whenever ``version`` has moved.
+Both engines read the same ``TableState``. The interpreter calls ``lookup``. A compiled engine reads
+``columns`` and rebuilds its own search structures whenever ``version`` has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_HIT = 8
 
 @dataclass(slots=True)
 class Generation:
-    """A number that grows whenever the control plane changes what packets meet."""
+    """A number that grows with every change by the control plane that packets can notice."""
 
     value: int = 0
 
@@ -120,10 +120,10 @@ class TableState:
             except ControlError as error:
                 raise ProgramError(f"among the program's own entries: {error}") from error
 
-    # ── What the data plane asks ──
+    # ── For the data plane ──
 
     def lookup(self, key: Sequence[int]) -> RuntimeEntry | None:
-        """The entry that ``key`` (field values without sign, in the order of the keys) hits."""
+        """The entry that ``key`` (unsigned field values, in the order of the keys) hits."""
         masked = tuple(
             value if part.mask is None else value & part.mask
             for value, part in zip(key, self.table.keys, strict=True)
@@ -144,14 +144,14 @@ class TableState:
         return entry
 
     def next_node(self, action: int | None, hit: bool) -> ir.Node | None:
-        """Where the pipeline goes on after ``action`` ran (None: a miss without default action)."""
+        """The node after the table when ``action`` ran (None: a miss without default action)."""
         if self.table.by_hit:
             return self.table.hit if hit else self.table.miss
         if action is None:
             return self.table.base_default_next
         return self.table.next[self.table.actions.index(action)]
 
-    # ── What the control plane asks ──
+    # ── For the control plane ──
 
     def __len__(self) -> int:
         return self.columns.count
@@ -161,7 +161,7 @@ class TableState:
         return map(self._entry, self.columns.rows().tolist())
 
     def ordered(self) -> list[RuntimeEntry]:
-        """Entries so that the first that matches is the one that is hit."""
+        """Entries in matching order: the first that matches is hit."""
         return list(map(self._entry, self.columns.ordered().tolist()))
 
     def get(self, handle: int) -> RuntimeEntry:
@@ -225,11 +225,11 @@ class TableState:
         self.touch()
 
     def reset_default(self) -> None:
-        """Back to the default entry that the program states."""
+        """Restore the default entry of the program."""
         self._use_default(self.table.default)
         self.touch()
 
-    # ── Inside ──
+    # ── Helpers ──
 
     def compact(self) -> None:
         """Make the rows of ``columns`` ascend by index, as emitted searches for the best entry need
@@ -239,7 +239,7 @@ class TableState:
         self._hit.clear()
 
     def touch(self) -> None:
-        """Make engines look at the table anew."""
+        """Make engines read the table again."""
         self.version += 1
         self.generation.bump()
         self._hit.clear()
@@ -337,7 +337,7 @@ class TableState:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Storage that a program asks for; ProgramError when there is not so much memory."""
+    """Zeroed storage for a program; ProgramError when there is not enough memory."""
     try:
         return np.zeros(shape, dtype)
     except (MemoryError, ValueError):

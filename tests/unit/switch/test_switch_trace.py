@@ -112,7 +112,7 @@ def test_the_way_of_a_packet(tour):
     assert event("if", name="node_4", condition=condition, result=True) in told
     assert event("set_valid", header="extra") in told
     assert event("egress", instance_type="normal", port=3) in told
-    assert event("ask_truncate", length=3) in told
+    assert event("request_truncate", length=3) in told
     deparsed, sent = told[-2:]
     assert deparsed["headers"] == ("base", "extra")
     assert (deparsed["payload"], deparsed["data"][-3:]) == (3, b"abc")
@@ -149,7 +149,7 @@ def test_misses_and_drops(tour):
     told = tour.trace(0, b"\x00\x00")
     assert [each.kind for each in of(told, "hit", "miss") if each["key"]] == ["miss"]
     assert told[-1] == event("drop", pipeline="ingress", reason="marked to drop")
-    assert event("ask_drop") in told
+    assert event("request_drop") in told
     told = tour.trace(0, bytes([9, 4]))
     assert told[-1] == event("drop", pipeline="egress", reason="marked to drop")
 

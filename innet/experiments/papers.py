@@ -19,7 +19,7 @@ from innet.core.settings import CodecDescription, Settings, validate
 
 Workers = Annotated[int, Field(ge=1, le=64)]
 Counts = Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
-Several = Annotated[dict[str, CodecDescription], Field(min_length=1)]
+Codecs = Annotated[dict[str, CodecDescription], Field(min_length=1)]
 
 
 class Training(Settings):
@@ -60,11 +60,11 @@ class BuildUp(Settings):
     kind: Literal["build-up"]
     model: str
     counts: Counts
-    codecs: Several
+    codecs: Codecs
     constant: str
 
 
-class Share(Settings):
+class SelectionRatio(Settings):
     """How much a selector selects of what it should, while a model trains.
 
     Attributes:
@@ -76,15 +76,15 @@ class Share(Settings):
             second half of the training is off by at most this factor either way.
     """
 
-    kind: Literal["share"]
+    kind: Literal["selection-ratio"]
     model: str
     workers: Workers = 4
-    codecs: Several
+    codecs: Codecs
     targets: Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
     within: Annotated[float, Field(gt=1)]
 
 
-class Speed(Settings):
+class SelectionTime(Settings):
     """Time to select, and to keep the rest, of a gradient with Laplace's distribution.
 
     Attributes:
@@ -96,7 +96,7 @@ class Speed(Settings):
     """
 
     kind: Literal["selection-time"]
-    codecs: Several
+    codecs: Codecs
     elements: Annotated[int, Field(ge=1000)]
     subject: str
     min_ratio: dict[str, float] = Field(default_factory=dict)
@@ -116,7 +116,7 @@ class Aggregation(Settings):
     """
 
     kind: Literal["aggregation"]
-    codecs: Several
+    codecs: Codecs
     elements: Annotated[int, Field(ge=1000)]
     workers: Annotated[int, Field(ge=1, le=32)] = 4
     density: Annotated[float, Field(gt=0, le=1)]
@@ -140,12 +140,13 @@ class Traffic(Settings):
     counts: Annotated[
         tuple[Annotated[int, Field(ge=1, le=32)], ...], Field(strict=False, min_length=1)
     ]
-    codecs: Several
+    codecs: Codecs
     constant: str
 
 
 Measure = Annotated[
-    Training | BuildUp | Share | Speed | Aggregation | Traffic, Field(discriminator="kind")
+    Training | BuildUp | SelectionRatio | SelectionTime | Aggregation | Traffic,
+    Field(discriminator="kind"),
 ]
 
 

@@ -520,7 +520,7 @@ def _draw_times(axes: Axes, curves: Sequence[_Curve]) -> None:
         widest = max(widest, left)
     axes.set_xlim(0, widest * 1.3 or 1)
     axes.set_title("Time of one all-reduce", loc="left", fontsize=10)
-    axes.set_xlabel("milliseconds; encode and decode: one worker")
+    axes.set_xlabel("milliseconds, codec of one worker")
     if curves:
         axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.16))
     _name_bars(axes, curves)

@@ -27,8 +27,8 @@ from innet.experiments.papers import (
     BuildUp,
     Measure,
     Paper,
-    Share,
-    Speed,
+    SelectionRatio,
+    SelectionTime,
     Traffic,
     Training,
     paper_of,
@@ -84,7 +84,7 @@ def run(
     paper = paper_of(codec)
     path = folder_for(out_dir, [f"reproduce-{codec}.json"]) / f"reproduce-{codec}.json"
     for claim in paper.claims:  # what is missing is told before hours of work
-        if not isinstance(claim.measure, Speed | Aggregation):
+        if not isinstance(claim.measure, SelectionTime | Aggregation):
             model_of(claim.measure.model)
     trained = _Trainings(paper, effort, Store(path.parent / RUNS, watch))
     findings = []
@@ -114,10 +114,10 @@ def _measure(measure: Measure, trained: _Trainings, effort: Effort) -> Finding:
         return trained.finding(measure)
     if isinstance(measure, BuildUp):
         return build_up(measure, seed=seed, quick=quick)
-    if isinstance(measure, Share):
-        return share(measure, seed=seed, quick=quick)
-    if isinstance(measure, Speed):
-        return speed(measure, seed=seed, quick=quick)
+    if isinstance(measure, SelectionRatio):
+        return selection_ratio(measure, seed=seed, quick=quick)
+    if isinstance(measure, SelectionTime):
+        return selection_time(measure, seed=seed, quick=quick)
     if isinstance(measure, Aggregation):
         return aggregation(measure, seed=seed, quick=quick)
     return traffic(measure, seed=seed, quick=quick)
@@ -265,10 +265,8 @@ def _curve(label: str, runs: list[Run], metric: Metric) -> Series:
 
 
 # ----------------------------------------------------------------------------
-# What can be measured of a claim, without training over the switch; see ``papers`` for the terms.
-#
-# Each function returns a ``Finding`` without the paper's words. ``quick`` makes all of it small: to
-# see that it runs, not to judge by.
+# Measurements without a training over the switch; ``papers`` says what each measures. They return a
+# ``Finding`` without the paper's words. ``quick`` makes them small, and judges nothing.
 
 _STEPS = 24  # of trainings without a network; the second half counts
 _REPEATS = 5  # of what is timed: the median counts
@@ -309,8 +307,8 @@ def build_up(measure: BuildUp, *, seed: int, quick: bool) -> Finding:
     )
 
 
-def share(measure: Share, *, seed: int, quick: bool) -> Finding:
-    """Selected / wanted, for each selector and target."""
+def selection_ratio(measure: SelectionRatio, *, seed: int, quick: bool) -> Finding:
+    """Selected / target, for each selector and target."""
     model, data = _model(measure.model)
     steps = 8 if quick else 4 * _STEPS
     series, worst = [], 1.0
@@ -344,12 +342,12 @@ def share(measure: Share, *, seed: int, quick: bool) -> Finding:
         holds=_judged(worst <= measure.within, quick),
         numbers={each.label: dict(zip(map(str, each.x), each.y, strict=True)) for each in series},
         series=tuple(series),
-        axes=("share that is wanted", "selected / wanted"),
+        axes=("target ratio", "selected / target"),
         logarithmic=("x",),
     )
 
 
-def speed(measure: Speed, *, seed: int, quick: bool) -> Finding:
+def selection_time(measure: SelectionTime, *, seed: int, quick: bool) -> Finding:
     """Seconds of error feedback and selection, side by side in this process."""
     size = measure.elements // (10 if quick else 1)
     gradient = np.random.default_rng(seed).laplace(size=size).astype(np.float32)
@@ -535,19 +533,17 @@ def _measured(
     seconds = []
     for _ in range(repeats + 1):
         _, report = summing.all_reduce(tensors)
-        seconds.append(report.seconds.encode + report.seconds.network + report.seconds.decode)
+        codecs = report.workers * (report.seconds.encode + report.seconds.decode)
+        seconds.append(codecs + report.seconds.network)
     return report, statistics.median(seconds[1:])
 
 
 # ----------------------------------------------------------------------------
-# Codecs without a network: the words of all workers combined on the spot.
-#
-# For what a training over the switch would tell as well, but not for so many workers: how
-# selections grow together.
+# Codecs without a network, for more workers than a switch program serves.
 
 
 class OfflineReducer:
-    """A reducer for ``training.train`` that remembers what was selected.
+    """A reducer that combines the workers' words itself, and remembers what was selected.
 
     Args:
         codec: what all workers use.

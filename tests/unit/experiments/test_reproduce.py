@@ -24,8 +24,8 @@ from innet.experiments.papers import (
     Aggregation,
     BuildUp,
     Paper,
-    Share,
-    Speed,
+    SelectionRatio,
+    SelectionTime,
     Traffic,
     Training,
     paper_of,
@@ -159,37 +159,37 @@ def test_the_union_of_topk_builds_up_and_a_shared_one_does_not(monkeypatch):
 
 def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
     monkeypatch.setattr(reproduce, "_STEPS", 1)
-    measure = Share(
-        kind="share",
+    measure = SelectionRatio(
+        kind="selection-ratio",
         model="digits-cnn",
         workers=2,
         codecs={"topk": TOPK},
         targets=(0.01, 0.1),
         within=1.01,
     )
-    found = reproduce.share(measure, seed=0, quick=False)
+    found = reproduce.selection_ratio(measure, seed=0, quick=False)
     assert found.holds is True  # top-k selects exactly what is wanted, rounded down
     assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
     threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
-    assert reproduce.share(threshold, seed=0, quick=False).holds is False
+    assert reproduce.selection_ratio(threshold, seed=0, quick=False).holds is False
     monkeypatch.setattr(reproduce, "_selections", lambda *_, **__: ([1], [1]))  # far too few
-    assert reproduce.share(measure, seed=0, quick=False).holds is False
+    assert reproduce.selection_ratio(measure, seed=0, quick=False).holds is False
 
 
 def test_times_are_of_the_same_gradient_side_by_side():
     codecs = {"topk": TOPK, "shared": SHARED, "threshold": "threshold"}
-    measure = Speed(
+    measure = SelectionTime(
         kind="selection-time",
         codecs=codecs,
         elements=20000,
         subject="topk",
         min_ratio={"threshold": 1e9},
     )
-    found = reproduce.speed(measure, seed=0, quick=False)
+    found = reproduce.selection_time(measure, seed=0, quick=False)
     assert found.holds is False
     assert found.numbers["ratios"]["topk"] == 1
     assert all(seconds > 0 for seconds in found.numbers["seconds"].values())
-    assert reproduce.speed(measure, seed=0, quick=True).setup.startswith("2,000 elements")
+    assert reproduce.selection_time(measure, seed=0, quick=True).setup.startswith("2,000 elements")
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -278,7 +278,7 @@ class TestComparing:
             lines, bars = reproduction_figure(record).axes
             assert len(lines.lines) == 2
             assert len(bars.patches) == 1
-            assert lines.get_title(loc="left") == "holds here: it learns"
+            assert lines.get_title(loc="left") == "Holds here: it learns"
 
     @pytest.mark.parametrize(
         ("preset", "selector", "most"),

@@ -18,7 +18,7 @@ from innet import Collective
 from innet.core.errors import CompositionError
 from innet.network import Faults
 from innet.protocol import Timing
-from innet.topology.hashed import Hashed
+from innet.topology.hashed import HashedAggregation
 
 LOSS = (0.0, 0.001, 0.01, 0.1, 0.5)
 DUPLICATE = (0.0, 0.1)
@@ -100,7 +100,7 @@ def test_the_sample_has_every_pair() -> None:
 
 
 def test_codecs_that_wrap_are_refused_where_sums_saturate(monkeypatch) -> None:
-    monkeypatch.setattr(Hashed, "saturates", True)
+    monkeypatch.setattr(HashedAggregation, "saturates", True)
     with pytest.raises(CompositionError, match="hashed stay at the ends of int32"):
         sums("hashed", 2, "lhc", None)
 

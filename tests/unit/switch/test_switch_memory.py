@@ -358,7 +358,7 @@ def test_a_process_with_many_exact_entries() -> None:
 
 @pytest.mark.parametrize("shape", [(10,), (100_000, 3), (0, 4), (40_000, 0)])
 def test_fresh_memory(shape: tuple[int, ...]) -> None:
-    array = hash_index.fresh(shape, np.uint64)
+    array = hash_index.mapped_zeros(shape, np.uint64)
     assert (array.shape, array.dtype) == (shape, np.uint64)
     assert array.flags.carray
     assert not array.any()

@@ -136,7 +136,7 @@ class CliProcess:
 
     Raises:
         StalledError: no answer in ``ANSWER_SECONDS``.
-        ControlError: simple_switch_CLI ended; says what it said.
+        ControlError: simple_switch_CLI ended; quotes its output.
     """
 
     def __init__(self, cli: Path, port: int, prefix: Sequence[str] = ()) -> None:
@@ -177,8 +177,8 @@ class CliProcess:
         """What stands before each of the next ``count`` prompts."""
         assert self._process.stdout is not None
         end = time.monotonic() + ANSWER_SECONDS
-        said = b""
-        while said.count(_PROMPT) < count:
+        output = b""
+        while output.count(_PROMPT) < count:
             if not self._selector.select(max(0.0, end - time.monotonic())):
                 raise StalledError(
                     f"simple_switch_CLI did not answer {what} in {ANSWER_SECONDS:g} s."
@@ -186,10 +186,10 @@ class CliProcess:
             read = os.read(self._process.stdout.fileno(), 1 << 16)
             if not read:
                 raise ControlError(
-                    f"simple_switch_CLI ended: {said.decode(errors='replace').strip()[-500:]}"
+                    f"simple_switch_CLI ended: {output.decode(errors='replace').strip()[-500:]}"
                 )
-            said += read
-        return [part.decode(errors="replace") for part in said.split(_PROMPT)[:count]]
+            output += read
+        return [part.decode(errors="replace") for part in output.split(_PROMPT)[:count]]
 
     def close(self) -> None:
         self._selector.close()

@@ -1,8 +1,8 @@
-"""One running simple_switch: packets and commands in any order, and when it has done all of them.
+"""One running simple_switch: packets and commands in any order, and when all of them are done.
 
-simple_switch reads its packets from capture files, in the order of their time stamps. Here the
-files are pipes: it waits at each for the next packet that arrives there, so that a packet is
-handed over by writing its successor at the same port, and commands may come between any two.
+simple_switch reads packets from capture files, in the order of their time stamps. It takes a packet
+only when it knows the next one at the same port. Here the files are pipes: writing the next packet
+of a port makes simple_switch take the one before. So commands may come between any two packets.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Session:
     """A fresh simple_switch that plays ``packets``; a context manager, which starts and ends it.
 
     Args:
-        switch, cli: the executables; without simple_switch_CLI, Thrift's library does its work.
+        switch, cli: the executables; without simple_switch_CLI, commands go over Thrift.
         program: p4c's JSON, as text.
         packets: (port, bytes), all that will arrive, in order. ``play`` says when.
-        ports: where packets may leave too; simple_switch sends only to ports that it has.
+        ports: more ports where packets may leave; simple_switch sends only to ports that it has.
         deadline: seconds for the whole session.
         thrift: commands go over Thrift, although simple_switch_CLI is there.
 
     Raises:
         ControlError: a command was refused; says why.
         ProgramError: simple_switch ended, because it refuses the program or by an assertion of its
-            own; says what it said.
+            own; quotes its output.
         StalledError: the deadline passed; says what it waited for.
     """
 

@@ -1,8 +1,8 @@
-"""Packets through an installed simple_switch: the reference that the built-in switch is held to.
+"""Run packets through an installed simple_switch, the reference for the built-in switch.
 
 simple_switch reads its packets from capture files and writes what it sends into others, so neither
-root nor network interfaces are needed. ``run`` starts a fresh switch, loads its control plane,
-plays the packets and reads registers and counters back; ``open_session`` takes turns with it.
+root nor network interfaces are needed. ``run`` starts a fresh switch, runs commands, plays the
+packets and reads registers back; ``open_session`` lets the caller alternate packets and commands.
 
 Source: BMv2's docs/simple_switch.md and docs/runtime_CLI.md.
 """
@@ -35,8 +35,7 @@ _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "m
 """Commands whose arguments from the second on are ports."""
 
 MAX_READ = (1 << 63) - 1
-"""simple_switch's control plane hands out cells as signed integers of 64 bits: larger ones read so.
-"""
+"""Larger cells read as this: simple_switch's control plane has signed integers of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,9 @@ def find_simple_switch(
     """simple_switch and simple_switch_CLI on PATH; None for the latter where Thrift's library is.
 
     Args:
-        path: rather this simple_switch.
-        checked: rather the ``simple_switch_checked`` on PATH, if there is one: people call so a
-            build whose assertions are on.
+        path: of another simple_switch than the one on PATH.
+        checked: prefer ``simple_switch_checked`` where it is on PATH: by convention a build with
+            assertions.
 
     Raises:
         MissingToolError: something is not there; says how to get it.

@@ -373,9 +373,9 @@ class ThriftClient:
         into = self._protocol
         _, kind, _ = into.readMessageBegin()
         if kind == TMessageType.EXCEPTION:
-            said = _read(into, Struct({1: ("message", TEXT)}))
+            found = _read(into, Struct({1: ("message", TEXT)}))
             into.readMessageEnd()
-            raise ControlError(f"{name}: {said.get('message', 'refused without a word')}")
+            raise ControlError(f"{name}: {found.get('message', 'refused without a message')}")
         gives = {} if call.gives is None else {0: ("answer", call.gives)}
         found = _read(into, Struct({**gives, 1: ("refusal", _REFUSAL)}))
         into.readMessageEnd()

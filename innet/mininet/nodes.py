@@ -440,7 +440,11 @@ class Bmv2Switch(P4Switch):
         self.check()
         if self._control is None:
             raise NetworkError(f"{self.name} is not ready.")
-        answer = self._control.run([line])[0]
+        try:
+            answer = self._control.run([line])[0]
+        except ControlError as error:  # the connection is gone
+            self.check()
+            raise ControlError(f"{self.name}: {line}: {error}") from error
         if refused(answer):
             raise ControlError(f"{self.name}: {line}: {answer.strip()}")
         return answer.strip()

@@ -25,6 +25,7 @@ from innet.records import Report, Seconds
 from innet.records.throughput import Point
 
 Watch = Callable[[str], None]
+_SWEEP_TIMEOUT = 1.0  # seconds: packets that are only late are not sent again
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +191,8 @@ def packets(net: Any) -> int:
     )
 
 
-# ----------------------------------------------------------------------------
-# Points of a throughput sweep on a Mininet network.
-
-_TIMEOUT = 1.0  # seconds: packets that are only late are not sent again
-
-
 def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
-    """The all-reduces of a point; see ``innet.experiments.throughput.Measure``."""
+    """The all-reduces of a point of a sweep; see ``innet.experiments.throughput.Measure``."""
     gradients = all_reduce_settings(point, settings)
     result = run(
         NetSettings.model_validate(
@@ -212,7 +207,7 @@ def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
                 "seed": settings.seed,
                 "rounds": 1 + settings.rounds,
                 "framing": settings.framing,
-                "timeout": _TIMEOUT,
+                "timeout": _SWEEP_TIMEOUT,
                 "topology": point.topology,
             }
         )

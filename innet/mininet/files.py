@@ -1,6 +1,16 @@
-"""Table entries as p4lang's tutorials write them (runtime_json), as commands of simple_switch_CLI.
+"""Networks for P4 programs that are not innet's: a star, or a topology file of p4lang's tutorials.
 
-Source: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py describes the format.
+    {"hosts": {"h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["..."]}},
+     "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
+     "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
+
+A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s, at most
+1,000. A switch may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json,
+"cli_input": a file of simple_switch_CLI's commands. Files are looked for beside the topology, and
+in the folders above it, as the tutorials name them.
+
+Source of runtime_json, which becomes commands of simple_switch_CLI: p4lang/tutorials,
+utils/p4runtime_lib/simple_controller.py.
 """
 
 from __future__ import annotations
@@ -26,6 +36,9 @@ from innet.tools.files import open_document, program_in
 from innet.wire import Endpoint
 
 _LARGEST_PRIORITY = 1 << 30
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
+_FASTEST = 1000  # Mbit/s, what Mininet's links can have
+_PREFIX = 16
 
 
 def commands(path: Path, program: Mapping[str, Any]) -> list[str]:
@@ -154,22 +167,6 @@ def _take(kind: str, name: str, given: dict[str, Any], of: str) -> Any:
 def _nothing_left(kind: str, given: Mapping[str, Any], known: list[str]) -> None:
     for name in given:
         raise UnknownNameError(kind, name, known)
-
-
-# ----------------------------------------------------------------------------
-# Topologies in the JSON of p4lang's tutorials: hosts, switches and links, with their tables.
-#
-#     {"hosts": {"h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["..."]}},
-#      "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
-#      "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
-#
-# A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s, at most
-# 1,000. A switch may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json,
-# "cli_input": a file of simple_switch_CLI's commands. Files are looked for beside the topology, and
-# in the folders above it, as the tutorials name them.
-
-_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
-_FASTEST = 1000  # Mbit/s, what Mininet's links can have
 
 
 def _link(words: Any) -> tuple[Any, ...]:
@@ -356,12 +353,6 @@ def _limits(link: LinkWords) -> dict[str, Any]:
     if len(link) > 3:
         options |= {"bw": float(link[3]), "use_tbf": True}
     return options
-
-
-# ----------------------------------------------------------------------------
-# Networks for P4 programs that are not innet's: a star or a topology file, and Mininet's CLI.
-
-_PREFIX = 16
 
 
 class ProgramStar(Topo):

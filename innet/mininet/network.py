@@ -1,4 +1,7 @@
-"""Links with a rate, a delay or a loss, or an error: never links without what was asked for."""
+"""A Mininet network that is up while a context is open, and leaves nothing behind.
+
+Its links have the rate, delay and loss that were asked for, or there is an error.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from innet.core.errors import InnetError, InputError, NetworkError
 from innet.mininet.debian import Link, Mininet, TCIntf, Topo, setLogLevel
 from innet.mininet.nodes import P4Switch
 
+_PREFIX = "innet-net-"
 _REMEDY = (
     "`innet doctor` says what this kernel has. Leave out what it lacks; a delay can be made by "
     "innet's workers instead (--delay-by workers)."
@@ -60,12 +64,6 @@ class LimitedLink(Link):
         options.setdefault("cls1", LimitedInterface)
         options.setdefault("cls2", LimitedInterface)
         super().__init__(*ends, **options)
-
-
-# ----------------------------------------------------------------------------
-# A Mininet network that is up while a context is open, and leaves nothing behind.
-
-_PREFIX = "innet-net-"
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
-"""Into another network namespace and back, and what is set there without a tool.
+"""Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch.
 
-Sources: setns(2), network_namespaces(7), netdevice(7), linux/ethtool.h.
+Sources for what is set in their network namespaces: setns(2), network_namespaces(7), netdevice(7),
+linux/ethtool.h.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ from innet.core import child_process
 from innet.core.child_process import ChildProcess
 from innet.core.errors import ControlError, InputError, NetworkError, StalledError
 from innet.mininet.debian import Host, Switch, log_error
+
+_READY_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+_QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
+_QUEUE = 1 << 20  # packets; simple_switch's own 64 drop what two workers send at once
 
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFMTU = 0x8922
@@ -117,15 +123,6 @@ def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.2)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-# ----------------------------------------------------------------------------
-# Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch.
-
-_READY_SECONDS = 60.0
-_ANSWER_SECONDS = 10.0
-_QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
-_QUEUE = 1 << 20  # packets; simple_switch's own 64 drop what two workers send at once
 
 
 class P4Host(Host):

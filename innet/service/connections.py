@@ -1,4 +1,7 @@
-"""Clients of a service over TCP: lines in, lines out, and nobody waits for anybody."""
+"""Control connections over TCP: the service's end, which never waits for a client, and a client's.
+
+``Observer`` is a client that takes no part in a job and reads statistics.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +105,7 @@ class Connections:
             return
         sock.setblocking(False)
         _keep_alive(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
         hello = greeting()
         client = Client(self._next, sock, hello["nonce"], now + _GREETED_SECONDS)
         self._next += 1
@@ -197,11 +201,6 @@ def _keep_alive(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15000)
-
-
-# ----------------------------------------------------------------------------
-# A client's end of the control connection.
 
 
 def resolve(switch: str) -> Address:
@@ -247,11 +246,7 @@ class Channel:
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+        _keep_alive(sock)
         sock.setblocking(False)
         self._socket = sock
         self._owner = os.getpid()
@@ -336,10 +331,6 @@ class Channel:
             read = b""
         self._arrived += read
         self._ended = not read
-
-
-# ----------------------------------------------------------------------------
-# A look at a running service from elsewhere: its statistics over the control connection.
 
 
 class Observer:

@@ -1,4 +1,7 @@
-"""What a service has done and what its jobs wait for: counted as it runs, told as one document."""
+"""Statistics of a service: counted as it runs, given as one document or to Prometheus over HTTP.
+
+``docs/service.md`` lists the names.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ from innet.service.hosted_switch import HostedSwitch
 from innet.service.slot_partition import plan_of
 from innet.transport.peers import Address, PeerPorts
 
+Document = dict[str, Any]
+
 _PORTS = 512
+_REMEDY = "Install it with `pip install 'innet[metrics]'`."
 
 REFUSALS = (
     "foreign",
@@ -219,14 +225,6 @@ def _job(parts: Parts, job: JobCoordinator, now: float) -> dict[str, Any]:
         "missing": list(held.missing),
         "members": members,
     }
-
-
-# ----------------------------------------------------------------------------
-# A service's statistics for Prometheus, over HTTP. ``docs/service.md`` lists the names.
-
-Document = dict[str, Any]
-
-_REMEDY = "Install it with `pip install 'innet[metrics]'`."
 
 
 class Collector:

@@ -7,6 +7,7 @@ workers of a job put in the same all-reduces in the same order.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import queue
 import threading
@@ -17,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet import kernels
+from innet.allreduce.warm_up import warm_up
 from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
+from innet.codecs.compose import normalise
 from innet.core.errors import (
     InnetError,
     MembershipError,
@@ -32,6 +35,8 @@ from innet.topology import Plan, check_codec
 from innet.torch.preflight import PreflightResult, preflight
 
 Vector = NDArray[np.float32]
+_SAMPLE = 4096  # elements of the gradient that a codec is compiled with
+_compiled: set[str] = set()
 
 
 class Member(Protocol):
@@ -246,6 +251,19 @@ class CommThread:
             return self._reducer.diagnose(self._member.read_register)
         except (InnetError, OSError):  # a switch that is gone cannot say more
             return None
+
+
+def compile_codec(spec: CodecSpec) -> None:
+    """Compile what a codec takes, once in a process: in the first iteration the others would wait.
+
+    A codec that cannot be run by itself is compiled when it is used.
+    """
+    described = repr(normalise(spec))
+    if described not in _compiled:
+        _compiled.add(described)
+        gradient = np.linspace(-1, 1, _SAMPLE, dtype=np.float32)
+        with contextlib.suppress(InnetError):
+            warm_up(spec, gradient, [gradient.shape])
 
 
 def _loaded(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:

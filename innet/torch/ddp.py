@@ -30,7 +30,7 @@ from innet.torch.bucket_reduction import (
     numel,
     spec_of_unit,
 )
-from innet.torch.comm_thread import CommThread
+from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.rendezvous import Settings, is_positive, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
@@ -92,6 +92,7 @@ class HookState:
             raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
         self.codec = normalize(codec)
         settings_of(self.codec)
+        compile_codec(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb
         self.seed = check_seed(seed)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from innet.codecs import Codec, CodecSpec, build_codec
 from innet.core.errors import InputError
 from innet.records import Report
-from innet.torch.comm_thread import CommThread
+from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.rendezvous import Settings, join_group
 from innet.torch.tensors import DTYPES, kernels_for, torch
 
@@ -94,6 +94,7 @@ class SwitchReduceScatter(ReduceScatter):
             )
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         build_codec(codec, seed=seed)  # one that cannot be is told now, not in the first backward
+        compile_codec(codec)
         member, _ = join_group(process_group, settings)
         comm_thread = CommThread(member, deadline=deadline, seed=seed)
         made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]

@@ -23,7 +23,7 @@ from innet.codecs import Codec, build_codec
 from innet.codecs.parts import LEAVES_RESIDUAL
 from innet.core.errors import CompositionError
 from innet.records import Report
-from innet.torch.comm_thread import CommThread
+from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.rendezvous import Settings, join_store
 from innet.torch.tensors import DTYPES, torch
@@ -67,6 +67,7 @@ class SwitchGroup(dist.ProcessGroup):
         self.reports: deque[Report] = deque(maxlen=100)
         self._comm_thread: CommThread | None = None
         if size > 1:
+            compile_codec(codec)
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
             # The job's name is new; the store may hold where a group before had its connections.

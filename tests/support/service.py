@@ -1,10 +1,12 @@
-"""A switch service in a thread of the test, and workers in others."""
+"""A switch service in a thread of the test or in a process, and workers in threads."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import subprocess
+import sys
 import threading
 import time
 
@@ -17,6 +19,7 @@ from innet.service import join
 from innet.service.server import ServiceSettings, SwitchService
 from innet.transport.peers import Address
 
+SERVE = (sys.executable, "-m", "innet", "switch", "serve")
 LOOPBACK = Address("127.0.0.1", 0)
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=60.0)
 SECONDS = 60.0  # for all to join, on a machine that is busy with other tests
@@ -35,6 +38,24 @@ def serving(**settings):
         service.stop()
         thread.join(60)
         assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def service_process(*options, command=SERVE):
+    """A service in a process of its own, and where it listens."""
+    running = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "--values", "32", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with running:
+        try:
+            said = running.stdout.readline()
+            assert said.startswith("listening at "), running.stderr.read()
+            yield running, said.removeprefix("listening at ").strip()
+        finally:
+            running.kill()
 
 
 def wait_until_empty(service):

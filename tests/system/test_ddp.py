@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.service import service_process
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -137,11 +138,7 @@ def test_several_machines(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         rendezvous = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "innet", "switch", "serve", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*command, "--key-file", str(key), "--jobs", "1"], stdout=subprocess.PIPE, text=True
-    ) as switch:
-        address = switch.stdout.readline().split()[-1]
+    with service_process("--key-file", str(key), "--jobs", "1") as (_, address):
         environment = {**os.environ, "INNET_SWITCH": address, "INNET_KEY_FILE": str(key)}
         options = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
         options += ["--rdzv-endpoint", rendezvous, "--local-addr", "127.0.0.1"]
@@ -153,7 +150,6 @@ def test_several_machines(tmp_path):
             for _ in range(2)
         ]  # fmt: skip
         said = [machine.communicate(timeout=100) for machine in machines]
-        switch.terminate()
     assert [machine.returncode for machine in machines] == [0, 0], said
     assert sum("epoch 3" in out for out, _ in said) == 1
 

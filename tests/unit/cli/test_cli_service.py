@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from support.service import SECONDS, make_workers
+from support.service import SECONDS, SERVE, make_workers, service_process
 
 from innet.core.errors import InputError
 from innet.service import join
 from innet.service.process import key_of
-
-SERVE = (sys.executable, "-m", "innet", "switch", "serve")
-
-
-@contextlib.contextmanager
-def process(*options, command=SERVE):
-    """A service in a process of its own, and where it listens."""
-    running = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--values", "32", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with running:
-        try:
-            said = running.stdout.readline()
-            assert said.startswith("listening at "), running.stderr.read()
-            yield running, said.removeprefix("listening at ").strip()
-        finally:
-            running.kill()
 
 
 def wrong(*options, status=2):
@@ -49,7 +28,7 @@ def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")
     command = SERVE if number == signal.SIGTERM else (sys.executable, "-m", "workers.service")
     options = ("--key-file", str(tmp_path / "key"), "--metrics", "127.0.0.1:0", "--window", "8")
-    with process(*options, command=command) as (running, address):
+    with service_process(*options, command=command) as (running, address):
         with join(address, job="a", worker=0, workers=1, key="secret", deadline=SECONDS) as member:
             assert member.plan.window == 8
             (end,) = make_workers([member])
@@ -73,7 +52,7 @@ def test_addresses_of_ipv6_are_told_so(address):
 def test_what_cannot_be_served():
     assert "without a key" in wrong("--listen", "0.0.0.0:0")
     assert "the window is 12 packets; choose a power of two" in wrong("--window", "12")
-    with process() as (_, address):
+    with service_process() as (_, address):
         said = wrong("--listen", address, status=1)
         assert f"cannot listen at {address}: Address already in use" in said
 

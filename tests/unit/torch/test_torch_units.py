@@ -23,7 +23,7 @@ from innet.core.errors import (  # noqa: E402
     StateError,
     UnknownNameError,
 )
-from innet.torch import DDPHook, HookState, ddp_hook  # noqa: E402
+from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
 from innet.torch.bucket_reduction import cut, layers, spec_of_unit  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
@@ -156,3 +156,23 @@ def test_what_a_tensor_is_to_be_converted_by_works_for_every_dtype(dtype):
         check_floats(tensor)
     (hint,) = re.findall(r"tensor\..*\(\)", str(caught.value))
     check_floats(eval(hint, {"tensor": tensor}))
+
+
+def test_a_codec_is_compiled_once_and_before_the_first_iteration(monkeypatch):
+    run = []
+    monkeypatch.setattr(comm_thread, "warm_up", lambda spec, gradient, layers: run.append(spec))
+    monkeypatch.setattr(comm_thread, "_compiled", set())
+    for _ in range(2):
+        state = HookState("topk")
+    assert run == [state.codec]
+    HookState("dense")
+    assert len(run) == 2
+
+
+def test_what_cannot_be_compiled_ahead_is_no_error(monkeypatch):
+    def refuse(*_):
+        raise CompositionError("not by itself")
+
+    monkeypatch.setattr(comm_thread, "warm_up", refuse)
+    monkeypatch.setattr(comm_thread, "_compiled", set())
+    assert HookState("topk").units == []

@@ -21,7 +21,7 @@ from innet import kernels
 from innet.allreduce.warm_up import warm_up
 from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
-from innet.codecs.compose import normalise
+from innet.codecs.build import normalize
 from innet.core.errors import (
     InnetError,
     MembershipError,
@@ -258,7 +258,7 @@ def compile_codec(spec: CodecSpec) -> None:
 
     A codec that cannot be run by itself is compiled when it is used.
     """
-    described = repr(normalise(spec))
+    described = repr(normalize(spec))
     if described not in _compiled:
         _compiled.add(described)
         gradient = np.linspace(-1, 1, _SAMPLE, dtype=np.float32)

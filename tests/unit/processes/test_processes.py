@@ -125,7 +125,7 @@ def test_interfaces_that_no_switch_can_have(words, why, capsys, monkeypatch):
     assert switch.main([program, *options]) == 1
     assert why in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["innet", "switch", "run", program, *options])
-    assert app.run() == 1
+    assert app.run() == 2
     assert why in " ".join(capsys.readouterr().err.split())
 
 

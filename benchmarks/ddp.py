@@ -41,7 +41,7 @@ HOOKS: dict[str, CodecSpec] = {
 }
 GROUP = "process group, exact"
 QUEUE = 16_000_000  # bytes that may wait at a link: more than are under way
-WAYS = ("compute", "gloo", *HOOKS, GROUP)
+METHODS = ("compute", "gloo", *HOOKS, GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +74,32 @@ def _run(told: Connection, task: _Rank) -> None:
     )
     reports: dict[str, Callable[[], list[Report]]] = {}
 
-    def model(way: str) -> Any:
+    def model(method: str) -> Any:
         torch.manual_seed(0)
         layers = (torch.nn.Linear(task.width, task.width) for _ in range(task.layers))
         net = torch.nn.Sequential(*layers)
-        if way == GROUP:
-            os.environ["INNET_SWITCH"], os.environ["INNET_KEY"] = task.switches[way], KEY
+        if method == GROUP:
+            os.environ["INNET_SWITCH"], os.environ["INNET_KEY"] = task.switches[method], KEY
             group: Any = distributed.new_group(backend="innet")
-            reports[way] = lambda: list(group.reports)[-task.layers :]  # a bucket for each layer
+            reports[method] = lambda: list(group.reports)[-task.layers :]  # a bucket for each layer
             return DistributedDataParallel(net, process_group=group)
         wrapped = DistributedDataParallel(net)
-        if way in HOOKS:
-            state = HookState(HOOKS[way], switch=task.switches[way], key=KEY)
+        if method in HOOKS:
+            state = HookState(HOOKS[method], switch=task.switches[method], key=KEY)
             wrapped.register_comm_hook(state, ddp_hook)
-            reports[way] = lambda: list(state.reports.values())
+            reports[method] = lambda: list(state.reports.values())
         return wrapped
 
-    models = {way: model(way) for way in WAYS}
+    models = {method: model(method) for method in METHODS}
     batch = torch.randn(32, task.width, generator=torch.Generator().manual_seed(task.rank))
     told.send(None)
-    while (way := told.recv()) is not None:
+    while (method := told.recv()) is not None:
         distributed.barrier()
         begun = time.perf_counter()
-        with models[way].no_sync() if way == "compute" else contextlib.nullcontext():
-            models[way](batch).square().mean().backward()
+        with models[method].no_sync() if method == "compute" else contextlib.nullcontext():
+            models[method](batch).square().mean().backward()
         spent = time.perf_counter() - begun
-        told.send((spent, reports[way]() if way in reports else []))
+        told.send((spent, reports[method]() if method in reports else []))
     told.send(None)
     distributed.destroy_process_group()
 
@@ -116,30 +116,30 @@ def _iterations(  # noqa: PLR0917 - options of the command
         store = f"{stack.enter_context(tempfile.TemporaryDirectory())}/store"
         serving = Serving(values, workers=ranks, place=places[-1] if places else None)
         switches = {}
-        for way in (*HOOKS, GROUP):
+        for method in (*HOOKS, GROUP):
             where = stack.enter_context(running(serve, serving)).address
-            switches[way] = f"{where.ip}:{where.udp_port}"
+            switches[method] = f"{where.ip}:{where.udp_port}"
         tasks = [
             _Rank(rank, ranks, layers, width, switches, store, places[rank] if places else None)
             for rank in range(ranks)
         ]
         ends = stack.enter_context(ranks_of(_run, tasks))
-        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-        reports: dict[str, list[list[Report]]] = {way: [] for way in WAYS}
+        seconds: dict[str, list[float]] = {method: [] for method in METHODS}
+        reports: dict[str, list[list[Report]]] = {method: [] for method in METHODS}
         for repeat in range(repeats + 3):
-            for way, measured in seconds.items():
+            for method, measured in seconds.items():
                 for here in ends:
-                    here.send(way)
+                    here.send(method)
                 answers = heard(ends)
                 if repeat >= 3:  # before, buckets are made anew and codecs begin to remember
                     measured.append(max(spent for spent, _ in answers))
-                    reports[way] += [each for _, each in answers if each]
+                    reports[method] += [each for _, each in answers if each]
         dismiss(ends)
     gloo = statistics.median(seconds["gloo"])
     rows = []
-    for way, measured in seconds.items():
+    for method, measured in seconds.items():
         spent = statistics.median(measured)
-        rows.append(Row(way, 1e3 * spent, "ms", _parts(reports[way]), gloo / spent))
+        rows.append(Row(method, 1e3 * spent, "ms", _parts(reports[method]), gloo / spent))
     return rows
 
 

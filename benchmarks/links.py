@@ -29,8 +29,10 @@ from innet.core.errors import InnetError
 from innet.experiments.plots import hide_frame, log_scale, new_figure, save, style
 
 # The bitmap that is the faster index at loopback is more bytes than a filter.
-WAYS = {name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None}
-WAYS["exact"] = Case("exact")  # what the process group does unless told otherwise
+METHODS = {
+    name: case for name, case in CASES.items() if "bitmap" not in name and case.values is None
+}
+METHODS["exact"] = Case("exact")  # what the process group does unless told otherwise
 
 
 def _draw(found: dict[float, list[Row]], path: str) -> None:
@@ -54,7 +56,7 @@ def main(  # noqa: PLR0917 - options of a command
         1_000.0,
         10_000.0,
     ],
-    way: Annotated[list[str], typer.Option(help="Only these, by name.")] = [],  # noqa: B006
+    method: Annotated[list[str], typer.Option(help="Only these, by name.")] = [],  # noqa: B006
     workers: Annotated[int, typer.Option(min=2, max=32, help="How many processes.")] = 4,
     elements: Annotated[int, typer.Option(help="Of each gradient; 25 MiB.")] = 25 * (1 << 20) // 4,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 256,
@@ -69,11 +71,13 @@ def main(  # noqa: PLR0917 - options of a command
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""
-    if unknown := set(way) - set(WAYS):
-        raise typer.BadParameter(f"no such way: {', '.join(unknown)}; there are {', '.join(WAYS)}.")
+    if unknown := set(method) - set(METHODS):
+        raise typer.BadParameter(
+            f"no such method: {', '.join(unknown)}; there are {', '.join(METHODS)}."
+        )
     if window is not None and (window < 1 or window & (window - 1)):
         raise typer.BadParameter(f"a window of {window} packets; choose a power of two.")
-    cases = {name: WAYS[name] for name in way or WAYS}
+    cases = {name: METHODS[name] for name in method or METHODS}
     found: dict[float, list[Row]] = {}
     with (
         tempfile.TemporaryDirectory() as folder,

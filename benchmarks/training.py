@@ -70,7 +70,7 @@ def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> Non
 
 
 def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Method]:
-    """The settings, and the way to sum, of a cell of the tables."""
+    """The settings, and the method, of a cell of the tables."""
     description = _description(codec, model)
     of_model = model_of(model)
     settings = TrainSettings(

@@ -19,13 +19,13 @@ from innet.core.files import atomic_write
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
-from innet.experiments.tables import several, training_notes
+from innet.experiments.tables import plural, training_notes
 from innet.experiments.training import (
     MakeAllReducer,
     Method,
     Schedule,
     Trial,
-    collective,
+    make_collective,
     one_thread,
     run_method,
     shards,
@@ -93,8 +93,8 @@ def run(
         DivergedError: a training diverged; says which. Those before it are in the record.
         KeyboardInterrupt: it was interrupted; a note says where those before are. So does one of
             any other error that comes of a training, as of a codec.
-        UnknownNameError, ConfigError, CompositionError: as ``ways``, or the model, before anything
-            is trained.
+        UnknownNameError, ConfigError, CompositionError: as ``methods``, or the model, before
+            anything is trained.
         MissingToolError: the framework or the data is not installed.
     """
     model = model_of(settings.model, settings.framework)
@@ -135,7 +135,7 @@ def run(
 
 
 def _named(method: Method, trial: Trial) -> Run:
-    """``run_of_seed``; if it diverges, the error says what did."""
+    """``run_seed``; if it diverges, the error says what did."""
     try:
         return run_seed(method, trial)
     except DivergedError as error:
@@ -184,7 +184,7 @@ def make_trial(
         seed=seed,
         model=model,
         data=data,
-        make=make or collective,
+        make=make or make_collective,
         watch=watch or (lambda _: None),
     )
 
@@ -290,7 +290,7 @@ class Store:
             return None
 
         self._told += 1
-        number, about = self._told, f"{model.name}, {several(workers, 'worker')}"
+        number, about = self._told, f"{model.name}, {plural(workers, 'worker')}"
 
         def tell(event: Progress) -> None:
             run, title = f"{number}-{event.run}", f"{about}, {event.title}"

@@ -21,7 +21,7 @@ from innet.experiments.training import (
     Method,
     Schedule,
     Trial,
-    collective,
+    make_collective,
     one_thread,
     run_method,
 )
@@ -87,7 +87,7 @@ def run(
         seed=settings.seed,
         model=model,
         data=data_of(model, "test"),
-        make=make or collective,
+        make=make or make_collective,
         watch=watch or (lambda _: None),
     )
     runs, frames = [], list[Frame]()
@@ -95,7 +95,7 @@ def run(
         for method in methods(settings):
             done, seen = run_method(method, trial)
             runs.append(done)
-            frames = seen or frames  # the capture shows the last way that sends packets
+            frames = seen or frames  # the capture shows the last method that sends packets
     record = record_of(DEMO, settings.model_dump(mode="json"), runs, created)
     made = saved(record, folder / RECORD, folder / PLOT, draw)
     _save_capture(folder / CAPTURE, frames)

@@ -253,7 +253,7 @@ def demo_figure(record: TrainingRecord) -> Figure:
     workers = record.settings.get("workers")
     _head(
         figure,
-        f"{tables.several(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
+        f"{tables.plural(workers, 'worker')} {'learns' if workers == 1 else 'learn'} handwritten "
         f"digits; the switch sums {'its' if workers == 1 else 'their'} gradients "
         f"({exact:,} of {steps:,} integer sums exact)",
         curves,
@@ -840,7 +840,7 @@ _SWITCH, _WORKER, _SERVER, _IDLE = COLORS[0], COLORS[2], COLORS[1], "#aaaaaa"
 
 def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
     """Draw a plan's network into a PNG file: the root above, hosts below. What no job
-    uses is grey and thin.
+    uses is gray and thin.
 
     Raises:
         MissingToolError: matplotlib is not installed.

@@ -33,7 +33,7 @@ from innet.experiments.papers import (
     Training,
     paper_of,
 )
-from innet.experiments.training import Schedule, collective, one_thread, plain_sum, train
+from innet.experiments.training import Schedule, make_collective, one_thread, plain_sum, train
 from innet.records import Finding, Machine, Metric, Report, ReproductionRecord, Run, Series, Watcher
 
 RUNS = "runs"  # folder of the trainings in the output folder
@@ -443,11 +443,11 @@ def traffic(measure: Traffic, *, seed: int, quick: bool) -> Finding:
     for label, codec in measure.codecs.items():
         sent = []
         for count in counts:
-            summing = collective(
+            collective = make_collective(
                 workers=count, codec=codec, layers=tuple(model.shapes.values()), seed=seed
             )
             for _ in range(2):  # a codec may know more about the union from the second time on
-                _, report = summing.all_reduce(gradients[:count])
+                _, report = collective.all_reduce(gradients[:count])
             sent.append(float(report.bytes_sent))
         series.append(Series(label=label, x=counts, y=tuple(sent)))
     growth = {each.label: each.y[-1] / each.y[0] for each in series}
@@ -529,10 +529,10 @@ def _measured(
     codec: CodecSpec, tensors: list[NDArray[np.float32]], seed: int, repeats: int
 ) -> tuple[Report, float]:
     """The last report, and the median of the seconds after the first all-reduce, which compiles."""
-    summing = collective(workers=len(tensors), codec=codec, seed=seed)
+    collective = make_collective(workers=len(tensors), codec=codec, seed=seed)
     seconds = []
     for _ in range(repeats + 1):
-        _, report = summing.all_reduce(tensors)
+        _, report = collective.all_reduce(tensors)
         codecs = report.workers * (report.seconds.encode + report.seconds.decode)
         seconds.append(codecs + report.seconds.network)
     return report, statistics.median(seconds[1:])

@@ -30,7 +30,7 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def several(number: object, noun: str) -> str:
+def plural(number: object, noun: str) -> str:
     """A number of things: 1 worker, 4 workers; what a record does not say: ? workers."""
     said = count(number) if isinstance(number, int) else "?"
     return f"{said} {noun}" + ("" if number == 1 else "s")
@@ -110,7 +110,7 @@ _NOT_SENT = "-"
 
 def demo_table(record: TrainingRecord) -> Table:
     """The runs of a demonstration side by side, one column for each."""
-    workers = several(record.settings.get("workers"), "worker")
+    workers = plural(record.settings.get("workers"), "worker")
     table = Table(
         title=f"Training on handwritten digits, {workers}",
         caption=_explanation(record),
@@ -261,7 +261,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
 
 
 # ----------------------------------------------------------------------------
-# The table of ``innet train``: all seeds of each way to sum.
+# The table of ``innet train``: all seeds of each method.
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class MethodRuns:
 
 
 def methods_of(record: TrainingRecord) -> list[MethodRuns]:
-    """The record's runs by their way to sum, in order of appearance."""
+    """The record's runs by their method, in order of appearance."""
     groups: dict[str, list[Run]] = {}
     for run in record.runs:
         groups.setdefault(str(run.settings.get("method", run.title)), []).append(run)
@@ -353,7 +353,7 @@ def training_notes(record: TrainingRecord) -> tuple[str, ...]:
 
 
 def training_table(record: TrainingRecord) -> Table:
-    """Score, loss and traffic of each way in the record."""
+    """Score, loss and traffic of each method in the record."""
     methods = methods_of(record)
     last = int(record.settings.get("iterations_per_epoch", 1))
     part = "validation set" if record.settings.get("evaluate") == "validation" else "test set"
@@ -379,7 +379,7 @@ def training_table(record: TrainingRecord) -> Table:
 
 
 def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
-    """Score, loss, bytes, compression and exact sums of one way, for people."""
+    """Score, loss, bytes, compression and exact sums of one method, for people."""
     learned = (
         spread_of_scores(method.scores(), method.metric),
         spread(method.losses(last), _loss, lambda around: f"{around:.1g}"),
@@ -433,7 +433,7 @@ def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
     seeds = max(len(method.runs) for method in methods)
     return (
         f"{settings.get('title', 'a CNN learns handwritten digits')}: "
-        f"{several(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
+        f"{plural(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
         f"seeds: {seeds}"
     )
 

@@ -257,7 +257,7 @@ def batches(
 
 
 # ----------------------------------------------------------------------------
-# One run of a training, its gradients summed in one way.
+# One run of a training, its gradients summed by one method.
 
 Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
 
@@ -294,7 +294,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What runs that are compared have in common: all but the way to sum.
+    """What runs that are compared have in common: all but the method.
 
     Attributes:
         settings: of the network.
@@ -345,13 +345,13 @@ class NetworkReducer:
         ]
         trial.make(**arguments).all_reduce(rehearsal)
         compile_repairs(codec)
-        self._summing = trial.make(**arguments)
+        self._collective = trial.make(**arguments)
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
         if self.frames:
-            return self._summing.all_reduce(gradients)
-        with self._summing.record_packets() as frames:
-            total, report = self._summing.all_reduce(gradients)
+            return self._collective.all_reduce(gradients)
+        with self._collective.record_packets() as frames:
+            total, report = self._collective.all_reduce(gradients)
         self.frames = frames
         self.codec = report.codec
         return total, report
@@ -395,7 +395,7 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
     return done, network.frames if network else []
 
 
-def collective(**arguments: Any) -> AllReducer:
+def make_collective(**arguments: Any) -> AllReducer:
     """The built-in switch with ``slots.p4``."""
     from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
 

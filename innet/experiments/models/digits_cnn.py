@@ -1,6 +1,6 @@
 """Handwritten digits that need no download, learnt by a small convolutional network.
 
-The images are those inside scikit-learn: 1,797 grey images of 8 × 8 pixels by 43 people (UCI
+The images are those inside scikit-learn: 1,797 gray images of 8 × 8 pixels by 43 people (UCI
 Machine Learning Repository, "Optical Recognition of Handwritten Digits", test part).
 
 The network is written twice: in NumPy with its gradient written out, because PyTorch is optional

@@ -65,7 +65,7 @@ def test_the_table_has_a_row_for_each_way(result):
         assert (" all " in row) == (name != "plain float32")
 
 
-def test_a_codec_with_momentum_has_none_in_the_optimiser():
+def test_a_codec_with_momentum_has_none_in_the_optimizer():
     methods = comparison.methods(TrainSettings(codecs=("topk", "dgc")))
     assert [method.codec_momentum for method in methods] == [False, False, True]
 

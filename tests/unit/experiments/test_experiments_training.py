@@ -119,7 +119,7 @@ class TestTraining:
         assert len(computed) == 20
         assert all(left is right for left, right in zip(computed, reduced, strict=True))
 
-    def test_the_optimiser_uses_what_the_reducer_answers(self, digits: Data) -> None:
+    def test_the_optimizer_uses_what_the_reducer_answers(self, digits: Data) -> None:
         seen = []
 
         def gradient(flat: np.ndarray, *_: np.ndarray) -> tuple[float, np.ndarray]:

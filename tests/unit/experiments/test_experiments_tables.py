@@ -78,7 +78,7 @@ class TestNumbers:
     def test_the_rest(self) -> None:
         assert tables.count(1234567) == "1,234,567"
         assert tables.percent(0.9777) == "97.8 %"
-        said = [tables.several(each, "worker") for each in (1, 4, 1024, None)]
+        said = [tables.plural(each, "worker") for each in (1, 4, 1024, None)]
         assert said == ["1 worker", "4 workers", "1,024 workers", "? workers"]
         assert [tables.times(x) for x in (0.987, 11.04, 1234.0)] == [
             f"0.99{TIMES}",

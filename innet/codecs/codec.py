@@ -130,9 +130,9 @@ class Codec(NotCopyable):
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
-        self._told = f"seed {context.seed}"
+        self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
-            self._told += f", layers {context.layers}"
+            self._seed_and_layers += f", layers {context.layers}"
         self._composition = " + ".join(part.describe() for part in self._parts().values())
         self._description = description or self._composition
 
@@ -213,7 +213,7 @@ class Codec(NotCopyable):
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         seen: GradientStats | None = None
-        if not checked and self.error_feedback.notices(self.selector):
+        if not checked and self.error_feedback.checks_finite(self.selector):
             check_form(gradient, self._context.worker)
         elif not checked:
             one_in = self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
@@ -325,11 +325,11 @@ class Codec(NotCopyable):
 
     def _common(self, size: int, workers: int) -> str:
         """What all workers must have in common, for one all-reduce."""
-        said = [f"{self._composition}, {size} elements, {workers} workers", self._told]
+        config = [f"{self._composition}, {size} elements, {workers} workers", self._seed_and_layers]
         for kind, part in self._parts().items():
             if state := part.common():
-                said.append(f"state of the {kind} {state}")
-        return ", ".join(said)
+                config.append(f"state of the {kind} {state}")
+        return ", ".join(config)
 
     def _stages(
         self, gradient: Floats, seen: GradientStats | None, workers: int, watch: Stopwatch

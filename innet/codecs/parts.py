@@ -286,8 +286,8 @@ class Selector(Part[P]):
     Attributes:
         local: ``select`` is all there is.
         verbatim: the values sent are those of x, so that nothing of them stays behind.
-        notices: ``select_from_sum`` takes a NaN for larger than anything, and what it selects has
-            the largest element.
+        selects_nonfinite: what ``select_from_sum`` selects includes the largest element, and it
+            takes a NaN for larger than anything.
         rank: this worker's place among those who take part in the all-reduce under way, from 0 on;
             None where the workers' numbers are their places. The codec sets it.
     """
@@ -295,7 +295,7 @@ class Selector(Part[P]):
     kind = "selector"
     local: ClassVar[bool] = True
     verbatim: ClassVar[bool] = True
-    notices: ClassVar[bool] = False
+    selects_nonfinite: ClassVar[bool] = False
     rank: int | None = None
 
     def check(self, gradient: Floats) -> None:
@@ -470,7 +470,7 @@ class ErrorFeedback(Part[P]):
             GradientError, StateError: what is wrong with the gradient, or with what was held back.
         """
 
-    def notices(self, selector: Selector[Any]) -> bool:
+    def checks_finite(self, selector: Selector[Any]) -> bool:
         """Whether ``choose`` refuses a gradient that is not finite, by a ``GradientError``, before
         anything has changed: then nobody has to read it for that.
         """

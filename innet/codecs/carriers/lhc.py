@@ -20,8 +20,8 @@ from collections.abc import Generator
 import numpy as np
 
 from innet.codecs.carriers.dense import sum_dense
-from innet.codecs.carriers.sketch_sizing import LhcSettings, Plan, plan
-from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, nothing
+from innet.codecs.carriers.sketch_sizing import LhcSettings, SketchSizing, size_sketch
+from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, zero_total
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
@@ -66,8 +66,8 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
     ) -> CarrySteps:
         size, support_size = contribution.size, self.support_size(contribution, answers, workers)
         if not support_size.summed:
-            return nothing()
-        chosen = self.plan(support_size)
+            return zero_total()
+        chosen = self.sizing(support_size)
         listed = self._listed(contribution)
         least = min(size if chosen is None else chosen.words, size if listed is None else listed)
         if listed == least:
@@ -80,9 +80,9 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         self._overlap = int(np.count_nonzero(total)) / support_size.summed
         return Total(total, details)
 
-    def plan(self, support_size: SupportSize) -> Plan | None:
+    def sizing(self, support_size: SupportSize) -> SketchSizing | None:
         """Size and hashes of the next sketch; None where the dense form takes no more words."""
-        return plan(
+        return size_sketch(
             self.expected_union(support_size), support_size.size, self.parameters, self.seed()
         )
 
@@ -98,7 +98,11 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         return Total(summed, {"form": "list", "items": summed.size}, contribution.indices)
 
     def _carry_sketch(
-        self, contribution: Contribution, support_size: SupportSize, chosen: Plan, watch: Stopwatch
+        self,
+        contribution: Contribution,
+        support_size: SupportSize,
+        chosen: SketchSizing,
+        watch: Stopwatch,
     ) -> CarrySteps:
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         bitmap, sketch = kernels.lhc_encode(
@@ -144,7 +148,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         found: tuple[Ints, Ints],
         missing: Ints,
         summed: Ints,
-        chosen: Plan,
+        chosen: SketchSizing,
     ) -> Generator[list[Segment], list[Ints], int]:
         """Ask for as many of the missing items as it takes to peel the others; fill them in.
 

@@ -79,7 +79,7 @@ class LhcSettings(SupportSizeSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SketchSizing:
     """A sketch and its index.
 
     Attributes:
@@ -93,7 +93,7 @@ class Plan:
     words: int
 
 
-def plan(items: int, size: int, settings: LhcSettings, seed: int) -> Plan | None:
+def size_sketch(items: int, size: int, settings: LhcSettings, seed: int) -> SketchSizing | None:
     """The sketch and the index of the fewest words; None where they take ``size`` words or more.
 
     Args:
@@ -102,14 +102,14 @@ def plan(items: int, size: int, settings: LhcSettings, seed: int) -> Plan | None
         settings: what may be chosen.
         seed: of this sketch.
     """
-    plans = []
+    sizings = []
     if settings.index != "bloom" and (layout := sketch_layout(items, settings, seed)):
-        plans.append(Plan(layout, None, layout.cells + -(-size // 32)))
+        sizings.append(SketchSizing(layout, None, layout.cells + -(-size // 32)))
     if settings.index != "bitmap" and (filtered := bloom_filter(items, size, seed, _CELLS)):
         shape, candidates = filtered
         if layout := sketch_layout(candidates, settings, seed):
-            plans.append(Plan(layout, shape, layout.cells + shape.words))
-    least = min(plans, key=lambda each: each.words, default=None)
+            sizings.append(SketchSizing(layout, shape, layout.cells + shape.words))
+    least = min(sizings, key=lambda each: each.words, default=None)
     return least if least is not None and least.words < size else None
 
 

@@ -108,7 +108,7 @@ class SupportSizeCarrier(Carrier[S]):
         self._overlap, self._sketches = overlap, sketches
 
 
-def nothing() -> Total:
+def zero_total() -> Total:
     """The sum where all elements of all workers are zero. Most quantizers know, and need no carrier
     then; those with a scale of their own choice do not, and the support_size tells.
     """

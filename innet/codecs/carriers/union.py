@@ -19,7 +19,7 @@ from innet.codecs.carriers.support_size import (
     SupportSize,
     SupportSizeCarrier,
     SupportSizeSettings,
-    nothing,
+    zero_total,
 )
 from innet.codecs.parts import (
     INT32,
@@ -80,29 +80,29 @@ class Union(SupportSizeCarrier[UnionSettings]):
             return Total(summed, details, contribution.indices)
         support_size = self.support_size(contribution, answers, workers)
         if not support_size.summed:
-            return nothing()
-        words, shape = self.plan(support_size)
+            return zero_total()
+        words, shape = self.sizing(support_size)
         if words < support_size.size:
             return (yield from self._carry_union(contribution, support_size, shape, watch))
         total = yield from sum_dense(contribution, self.context.kernels, watch)
         self._overlap = int(np.count_nonzero(total)) / support_size.summed
         return Total(total, {"form": "dense", "union_expected": self.expected_union(support_size)})
 
-    def plan(self, support_size: SupportSize) -> tuple[int, Filter | None]:
+    def sizing(self, support_size: SupportSize) -> tuple[int, Filter | None]:
         """How many words index and values are expected to take; the filter, None for a bitmap."""
         items, size, index = (
             self.expected_union(support_size),
             support_size.size,
             self.parameters.index,
         )
-        plans: list[tuple[int, Filter | None]] = []
+        sizings: list[tuple[int, Filter | None]] = []
         if index != "bloom":
-            plans.append((-(-size // 32) + items, None))
+            sizings.append((-(-size // 32) + items, None))
         if index != "bitmap" and (found := bloom_filter(items, size, self.seed(), 1.0)):
             shape, candidates = found
-            plans.append((shape.words + candidates, shape))
+            sizings.append((shape.words + candidates, shape))
         # Without either, as no filter may be that large, everything goes densely.
-        return min(plans, key=lambda each: each[0], default=(size, None))
+        return min(sizings, key=lambda each: each[0], default=(size, None))
 
     def _carry_union(
         self,

@@ -113,7 +113,7 @@ class LowPass(Residual):
         self._sent = indices, sent
         return indices, sent
 
-    def notices(self, selector: Selector[Any]) -> bool:
+    def checks_finite(self, selector: Selector[Any]) -> bool:
         del selector
         return True
 

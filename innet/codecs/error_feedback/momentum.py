@@ -138,7 +138,7 @@ class Momentum(Residual):
         velocity = None if self.velocity is None else self.velocity.copy()
         return {**super().state_dict(), "velocity": velocity}
 
-    def notices(self, selector: Selector[Any]) -> bool:
+    def checks_finite(self, selector: Selector[Any]) -> bool:
         del selector
         return False
 

@@ -63,8 +63,8 @@ class Residual(ErrorFeedback[Settings]):
         if self._reach >= _HARMLESS:
             self._check_sum(gradient, self.residual)
 
-    def notices(self, selector: Selector[Any]) -> bool:
-        return selector.local and selector.verbatim and selector.notices
+    def checks_finite(self, selector: Selector[Any]) -> bool:
+        return selector.local and selector.verbatim and selector.selects_nonfinite
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of gradient + residual. A new array becomes the residual.
@@ -80,7 +80,7 @@ class Residual(ErrorFeedback[Settings]):
         # From here on the gradient is in the residual, wherever the exchange may end.
         if selector.local and selector.verbatim:
             (indices, values), rest = selector.select_from_sum(gradient, residual)
-            if selector.notices and not np.isfinite(values).all():
+            if selector.selects_nonfinite and not np.isfinite(values).all():
                 self._check_sum(gradient, residual)
             self.residual, self._sent = rest, (indices, values)
         else:

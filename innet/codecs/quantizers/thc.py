@@ -119,7 +119,7 @@ class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
 
     def __init__(self, parameters: ThcSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self._reach = reach_of(parameters.truncated)
+        self._reach = table_reach(parameters.truncated)
         entries = table(parameters.bits, parameters.granularity, self._reach)
         self._table = np.array(entries, np.int32)
         self._own = np.empty(0)  # root mean squares of what was announced
@@ -275,7 +275,7 @@ def _key(use: str, *numbers: int) -> int:
 # The entries of THC's table: which of the integers 0 .. g stand for a value in a few bits.
 
 
-def reach_of(truncated: float) -> float:
+def table_reach(truncated: float) -> float:
     """T with P(|Z| > t) = ``truncated`` for a standard normal Z."""
     return NormalDist().inv_cdf(1 - truncated / 2)
 

@@ -40,7 +40,7 @@ class Threshold(Selector[ThresholdSettings]):
     """
 
     name = "threshold"
-    notices = True
+    selects_nonfinite = True
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = ThresholdSettings
 

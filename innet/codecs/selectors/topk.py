@@ -56,7 +56,7 @@ class TopK(Selector[TopKSettings]):
     """
 
     name = "topk"
-    notices = True
+    selects_nonfinite = True
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = TopKSettings
 

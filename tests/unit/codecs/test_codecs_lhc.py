@@ -151,7 +151,7 @@ def test_stalls_are_rare_at_every_size(items, blocks):
         else:
             places = rng.choice(size, items, replace=False)
         dense[places] = 1
-        layout = carrier.plan(SupportSize(items, items, size)).layout
+        layout = carrier.sizing(SupportSize(items, items, size)).layout
         carrier._sketches += 1
         stalls += bool(
             cpu.lhc_peel(*cpu.lhc_encode(None, dense, size, layout), size, layout)[1].any()
@@ -171,8 +171,8 @@ def test_counts_of_all_workers_fit_an_int32(size, count):
 @pytest.mark.parametrize("size", [10**6, 2**31 - 1])
 def test_the_largest_gradients_are_planned_without_overflow(size):
     carrier = build_codec("lhc").carrier
-    assert carrier.plan(SupportSize(size, 32 * size, size)) is None
-    plan = carrier.plan(SupportSize(size // 1000, size // 250, size))
+    assert carrier.sizing(SupportSize(size, 32 * size, size)) is None
+    plan = carrier.sizing(SupportSize(size // 1000, size // 250, size))
     assert plan is not None
     assert plan.words < size // 100
     assert plan.layout.coupled == (size > 10**6)

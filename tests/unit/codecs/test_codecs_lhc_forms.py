@@ -11,7 +11,7 @@ from support.lockstep import all_reduce, integer_oracle
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.carriers.sketch_sizing import LhcSettings, _root, plan, sketch_layout
+from innet.codecs.carriers.sketch_sizing import LhcSettings, _root, size_sketch, sketch_layout
 from innet.codecs.carriers.support_size import SupportSize
 from innet.codecs.parts import SAME_INDICES, Capabilities
 from innet.codecs.selectors.topk import TopK
@@ -107,7 +107,7 @@ def test_the_index_is_the_one_of_fewest_words(density):
     size = 10**6
     items = int(density * size)
     words = {
-        index: plan(items, size, LhcSettings(index=index), 0).words
+        index: size_sketch(items, size, LhcSettings(index=index), 0).words
         for index in ("auto", "bitmap", "bloom")
     }
     assert words["auto"] == min(words.values()) < size
@@ -224,4 +224,4 @@ def test_wrong_parameters_are_named(wrong):
 def test_plans_depend_on_the_census_alone():
     one, other = (build_codec("lhc", worker=worker).carrier for worker in range(2))
     support_size = SupportSize(100, 400, 100_000)
-    assert one.plan(support_size) == other.plan(support_size)
+    assert one.sizing(support_size) == other.sizing(support_size)

@@ -16,7 +16,7 @@ from support.lockstep import all_reduce, shares
 
 from innet import kernels
 from innet.codecs import build_codec
-from innet.codecs.quantizers.thc import ThcSettings, reach_of, table
+from innet.codecs.quantizers.thc import ThcSettings, table, table_reach
 from innet.core.errors import CompositionError, ConfigError, InputError
 from innet.kernels.layout.hadamard import padded
 
@@ -91,7 +91,7 @@ def variance(entries, reach):
 
 @pytest.mark.parametrize(("bits", "granularity"), [(2, 9), (2, 10), (3, 12), (3, 15)])
 def test_no_symmetric_table_is_better(bits, granularity):
-    reach = reach_of(1 / 32)
+    reach = table_reach(1 / 32)
     found = table(bits, granularity, reach)
     inner = range(1, (granularity + 1) // 2)
     others = []
@@ -104,13 +104,13 @@ def test_no_symmetric_table_is_better(bits, granularity):
 
 def test_the_default_table_is_the_one_of_the_papers_public_code():
     defaults = ThcSettings()
-    found = table(defaults.bits, defaults.granularity, reach_of(defaults.truncated))
+    found = table(defaults.bits, defaults.granularity, table_reach(defaults.truncated))
     assert found == (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 
 @pytest.mark.parametrize(("bits", "granularity"), [(1, 1), (1, 8), (4, 15), (4, 30), (8, 1023)])
 def test_tables_are_symmetric_and_ascending(bits, granularity):
-    entries = table(bits, granularity, reach_of(1 / 32))
+    entries = table(bits, granularity, table_reach(1 / 32))
     assert len(entries) == 2**bits
     assert (entries[0], entries[-1]) == (0, granularity)
     assert all(a < b for a, b in itertools.pairwise(entries))
@@ -118,7 +118,7 @@ def test_tables_are_symmetric_and_ascending(bits, granularity):
 
 
 def test_the_reach_leaves_the_share_out():
-    assert 2 * stats.norm.sf(reach_of(1 / 32)) == pytest.approx(1 / 32)
+    assert 2 * stats.norm.sf(table_reach(1 / 32)) == pytest.approx(1 / 32)
 
 
 # ------------------------------------------------------------------ the whole
@@ -128,7 +128,7 @@ def test_the_error_is_that_of_the_table():
     """Of rounding and of what is beyond the table, for normal values: within five per cent."""
     x = np.random.default_rng(0).laplace(size=100 * 4096).astype(np.float32)
     (outcome,) = all_reduce(codecs(1), [x])
-    reach = reach_of(1 / 32)
+    reach = table_reach(1 / 32)
     beyond = 2 * integrate.quad(lambda z: (z - reach) ** 2 * stats.norm.pdf(z), reach, 12)[0]
     expected = variance(table(4, 30, reach), reach) + beyond
     error = np.sum((outcome.sum - x.astype(np.float64)) ** 2) / np.sum(x.astype(np.float64) ** 2)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from innet.cli import switch_run, switch_serve, switch_top
+from innet.cli import switch_service
 from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 
@@ -49,7 +49,7 @@ def stf(
     as_json: JsonOption = False,
 ) -> None:
     """Run packet tests of p4c's simple test framework; exit status 1 when one fails."""
-    from innet.cli.switch_stf import as_document, failure_lines, summary
+    from innet.cli.switch_output import stf_document, stf_failures, stf_summary
     from innet.tools import stf as runner
     from innet.tools import stf_syntax
     from innet.tools.files import engine_named, open_program
@@ -59,14 +59,14 @@ def stf(
     read = [stf_syntax.read(path) for path in tests]
     outcomes = [runner.run(loaded, test, chosen) for test in read]
     if as_json:
-        say_json([as_document(outcome) for outcome in outcomes])
+        say_json([stf_document(outcome) for outcome in outcomes])
     else:
         for outcome in outcomes:
             for line, text in outcome.printed if verbose else ():
                 _say(out, f"{outcome.test}:{line}: {text}")
-            for text in failure_lines(outcome):
+            for text in stf_failures(outcome):
                 _say(out, text)
-        out.print(summary(outcomes))
+        out.print(stf_summary(outcomes))
     if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -96,7 +96,13 @@ def replay_captures(
     as_json: JsonOption = False,
 ) -> None:
     """Play captures through a program; write p3_out.pcap and so on, a capture for each port."""
-    from innet.cli.switch_replay import Progress, as_document, inputs_of, remarks, summary
+    from innet.cli.switch_output import (
+        Progress,
+        inputs_of,
+        replay_document,
+        replay_remarks,
+        replay_summary,
+    )
     from innet.switch import Switch
     from innet.tools.files import engine_named, open_program, read_commands
     from innet.tools.replay import Replay
@@ -110,10 +116,10 @@ def replay_captures(
         with Progress(err, inputs) as progress:
             result = replay.run(switch, batch, progress)
     if as_json:
-        say_json(as_document(result, switch))
+        say_json(replay_document(result, switch))
     else:
-        out.print(summary(result))
-        for line in remarks(result, switch, folder):
+        out.print(replay_summary(result))
+        for line in replay_remarks(result, switch, folder):
             _say(out, line)
 
 
@@ -135,7 +141,12 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Measure both engines, and simple_switch where it is installed, on the same packets."""
-    from innet.cli import switch_bench
+    from innet.cli.switch_output import (
+        bench_document,
+        bench_remarks,
+        bench_table,
+        wait_for_rates,
+    )
     from innet.tools import bench as benching
     from innet.tools.files import open_document, program_in, read_commands
     from innet.tools.replay import Input
@@ -146,12 +157,12 @@ def bench(
         packets = benching.fuzzed_packets(loaded, count, seed)
     else:
         packets = benching.captured_packets(Input(capture, port), count)
-    result = switch_bench.watch(err, benching.measure(document, loaded, packets, control, batch))
+    result = wait_for_rates(err, benching.measure(document, loaded, packets, control, batch))
     if as_json:
-        say_json(switch_bench.as_document(loaded.name, len(packets), batch, result))
+        say_json(bench_document(loaded.name, len(packets), batch, result))
         return
-    out.print(switch_bench.table(result))
-    for line in switch_bench.remarks(result):
+    out.print(bench_table(result))
+    for line in bench_remarks(result):
         _say(out, line)
 
 
@@ -204,9 +215,44 @@ def explain(
         console.print(switch_explain.tree(document))
 
 
-app.command("run")(switch_run.run)
-app.command("serve")(switch_serve.serve)
-app.command("top")(switch_top.top)
+@app.command("run")
+def run(
+    *,
+    program: ProgramArgument,
+    interface: Annotated[
+        list[str],
+        typer.Option("--interface", "-i", metavar="PORT@NAME", help="Repeatable: 1@eth0."),
+    ],
+    commands: CommandsOption = None,
+    control: Annotated[
+        Path | None, typer.Option(help="A UNIX socket to make, which takes commands.")
+    ] = None,
+    pcap: Annotated[
+        Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
+    ] = None,
+    engine: EngineOption = "jit",
+    seed: Annotated[int, typer.Option(help="Of the program's random().")] = 0,
+) -> None:
+    """Forward packets between network interfaces by a compiled P4 program; needs root.
+
+    It prints "ready" when packets are taken, and runs until it is interrupted or terminated.
+    """
+    from innet.processes import switch
+    from innet.tools.files import engine_named
+
+    switch.run(
+        program,
+        interface,
+        commands=commands,
+        control=control,
+        pcap=pcap,
+        engine=engine_named(engine),
+        seed=seed,
+    )
+
+
+app.command("serve")(switch_service.serve)
+app.command("top")(switch_service.top)
 
 
 def _say(console: Any, text: str) -> None:

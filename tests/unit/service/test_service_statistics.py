@@ -21,7 +21,7 @@ from support.service import (
 )
 from typer.testing import CliRunner
 
-from innet.cli import switch_top
+from innet.cli import switch_service
 from innet.cli.app import app
 from innet.core.errors import InputError, MissingToolError, NetworkError, StalledError
 from innet.protocol import SlotRegisters, Timing
@@ -115,14 +115,14 @@ def test_rates_and_lines_until_it_is_interrupted(service, monkeypatch):
         if next(looks) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(switch_top.time, "sleep", sleep)
+    monkeypatch.setattr(switch_service.time, "sleep", sleep)
     result = CliRunner().invoke(app, ["switch", "top", where(service), "--json"])
     assert result.exit_code == 0
     before, now = map(json.loads, result.output.splitlines())
     now["switch"]["seconds"] = before["switch"]["seconds"] + 2
     now["packets"]["in"] = before["packets"]["in"] + 3000
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(switch_top.screen(before, now))
+    console.print(switch_service.screen(before, now))
     assert "packets, 1,500/s; out" in console.export_text()
 
 

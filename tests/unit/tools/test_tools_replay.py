@@ -9,7 +9,7 @@ import pytest
 from support import capture_files as files
 from support.switch_cases import program
 
-from innet.cli.switch_replay import inputs_of
+from innet.cli.switch_output import inputs_of
 from innet.core.errors import InputError, PacketError
 from innet.switch import Switch, load_program
 from innet.tools.captures import CaptureReader

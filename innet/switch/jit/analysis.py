@@ -87,8 +87,7 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
             if isinstance(part, ir.FieldRef):
                 live.add(part)
             elif isinstance(part, lowered.Lane):
-                steps = (part.first + part.stride * k for k in range(node.count))
-                live.update(ir.FieldRef(part.header, field) for field in steps)
+                live.update(part.fields(node.count))
         return
     for name in members(type(node)) or ():
         _add_reads(getattr(node, name), live)
@@ -121,8 +120,7 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
             elif isinstance(target, lowered.VarbitWidth):
                 fields.add(ir.FieldRef(target.header, WIDTH))
             elif isinstance(target, lowered.Lane):
-                steps = (target.first + target.stride * k for k in range(count))
-                fields.update(ir.FieldRef(target.header, field) for field in steps)
+                fields.update(target.fields(count))
         case lowered.If(_, then, otherwise):
             _add_writes((then, otherwise), count, fields, headers)
         case lowered.Dispatch(_, inner):

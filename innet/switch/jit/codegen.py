@@ -139,16 +139,18 @@ def machine_code(dispatcher: Any, growth: int) -> MachineCode:
 
     ``growth`` is passed on (``MachineCode.growth``).
     """
+    # Numba's module, and in it the function itself.
     ((signature, compiled),) = dispatcher.overloads.items()
     module = llvm.parse_assembly(dispatcher.inspect_llvm(signature))
     name = compiled.fndesc.llvm_func_name
     function = module.get_function(name)
     arguments = _kinds(compiled.signature.args)
     returned = _kinds(compiled.signature.return_type.types)
-    # Before the arguments come the places for what is returned and for what was raised.
+    # Before the arguments come pointers to what is returned and to what was raised.
     words = [str(each.type) == "i64" for each in function.arguments][2:]
     if len(words) != sum(map(word_count, arguments)):
         raise RuntimeError(f"Numba {numba.__version__} passes arrays in a way unknown to innet")
+    # Drop the wrappers. Add the entry, and Numba's runtime where innet's own part of it will do.
     _hide_all_but(module, (name, _DECREASE))
     foreign = _foreign(module)
     own = foreign <= _OWN_RUNTIME

@@ -56,6 +56,10 @@ class Lane:
     first: int
     stride: int
 
+    def fields(self, count: int) -> list[ir.FieldRef]:
+        """The field of each of ``count`` repetitions."""
+        return [ir.FieldRef(self.header, self.first + self.stride * k) for k in range(count)]
+
 
 @dataclass(frozen=True, slots=True)
 class Affine:

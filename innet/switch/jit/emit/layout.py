@@ -13,7 +13,7 @@ Fields (``Layout``):
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -220,36 +220,30 @@ def _loop_locals(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> froze
     register read out of bounds writes nothing and leaves the 0 that metadata starts with, which the
     emitted variable starts with as well.
     """
-    uses: dict[tuple[int, int], int] = defaultdict(int)
+    # How often each field is used: by name, by the switch itself, as a lane of a loop.
+    uses = Counter(node for node in walk(bodies) if isinstance(node, ir.FieldRef))
+    uses.update(_implicit_uses(program))
     loops = [node for node in walk(bodies) if isinstance(node, lowered.Loop)]
-    for node in walk(bodies):
-        if isinstance(node, ir.FieldRef):
-            uses[node.header, node.field] += 1
-    for header, field in _implicit_uses(program):
-        uses[header, field] += 1
     lanes: list[tuple[lowered.Lane, lowered.Loop]] = []
     for loop in loops:
         for lane in {node for node in walk(loop) if isinstance(node, lowered.Lane)}:
             lanes.append((lane, loop))
-            for k in range(loop.count):
-                uses[lane.header, lane.first + lane.stride * k] += 1
+            uses.update(lane.fields(loop.count))
     return frozenset(
         lane
         for lane, loop in lanes
         if program.headers[lane.header].metadata
-        and all(uses[lane.header, lane.first + lane.stride * k] == 1 for k in range(loop.count))
+        and all(uses[field] == 1 for field in lane.fields(loop.count))
         and _written_first(lane, loop.body)
     )
 
 
-def _implicit_uses(program: ir.Program) -> list[tuple[int, int]]:
+def _implicit_uses(program: ir.Program) -> list[ir.FieldRef]:
     """Fields that the switch itself, keys, checksums and field lists use."""
     standard = program.standard
     holders = (standard, program.tables, program.hashes, program.field_lists)
     more = (program.learn_lists, program.checksums, program.meters)
-    return [
-        (node.header, node.field) for node in walk((holders, more)) if isinstance(node, ir.FieldRef)
-    ]
+    return [node for node in walk((holders, more)) if isinstance(node, ir.FieldRef)]
 
 
 def _written_first(lane: lowered.Lane, body: lowered.Body) -> bool:

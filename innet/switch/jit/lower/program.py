@@ -1,4 +1,4 @@
-"""Parser, pipelines and checksums: from the program's graphs to structured statements."""
+"""Lowers a program: its parser, pipelines and checksums, from graphs to structured statements."""
 
 from __future__ import annotations
 
@@ -263,9 +263,11 @@ def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
 
 def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
     table = program.tables[index]
+    # A table that p4c made for a call of an action is that action.
     if fixed := constant_action(table):
         values = fixed.arguments
         return lower_action(program, program.actions[fixed.action], lambda i: ir.Const(values[i]))
+    # The row that the key hits, then the body of its action.
     actions = tuple(
         lower_action(
             program, program.actions[action], partial(_argument, index, program.actions[action])
@@ -277,6 +279,7 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ..
         *_direct_meter(program, index),
         lowered.Dispatch(index, actions),
     )
+    # What comes next depends on nothing, on a hit, or on the action that ran.
     if len(bodies) == 1:
         return statements
     if table.by_hit:
@@ -284,10 +287,8 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ..
     groups = list(_groups(table).values())
     chain = bodies[-1]
     for positions, body in zip(reversed(groups[:-1]), reversed(bodies[:-1]), strict=True):
-        condition: Any = lowered.ActionIs(index, positions[0])
-        for position in positions[1:]:
-            condition = ir.Logical(ir.Connective.OR, condition, _action_is(index, position))
-        chain = (lowered.If(condition, body, chain),)
+        ran = [lowered.ActionIs(index, position) for position in positions]
+        chain = (lowered.If(logical(ir.Connective.OR, ran), body, chain),)
     return (*statements, *chain)
 
 
@@ -300,10 +301,6 @@ def _direct_meter(program: ir.Program, index: int) -> lowered.Body:
     assert result is not None, "the loader refuses a direct meter without one"
     execute = lowered.ExecuteMeter(result, meter, lowered.EntryIndex(index))
     return (lowered.If(lowered.Hit(index), (execute,), ()),)
-
-
-def _action_is(table: int, position: int) -> Any:
-    return lowered.ActionIs(table, position)
 
 
 def _argument(table: int, action: ir.Action, parameter: int) -> lowered.Expression:

@@ -1,7 +1,8 @@
 """Codecs beside each other: a training for each, and for each of several seeds.
 
 All runs of one seed start from the same parameters and see the same batches in the same order as
-that seed's "plain" run, which sums float32 on the spot.
+that seed's "plain" run, which sums float32 on the spot. A ``Store`` keeps runs in a folder, so that
+they are not made twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that an experiment leaves behind. Can they be written? Asked before hours of work."""
+"""The files that an experiment leaves behind, checked before hours of work: can they be written?"""
 
 from __future__ import annotations
 

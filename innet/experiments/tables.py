@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Tables of records and reports for the terminal, and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ class MethodRuns:
             if score is None or chance is None:
                 continue
             if score < 1.2 * chance if self.metric.higher_is_better else score > chance / 1.2:
-                return "no better than chance"
+                return "at chance"
         return ""
 
     def scores(self) -> list[float]:

@@ -78,16 +78,6 @@ class Piece:
         values[self.field] |= (word >> self.shift & ((1 << self.width) - 1)) << self.skipped
 
 
-def row_variable(table: ir.Table, index: int) -> str:
-    """The variable with the row that the last look-up in a table found."""
-    return f"t{index}_row" if table.kind is ir.TableKind.SIMPLE else f"t{index}_entry"
-
-
-def index_variable(index: int) -> str:
-    """The variable with the index of the entry that the last look-up in a table found."""
-    return f"t{index}_index"
-
-
 @dataclass(frozen=True, slots=True)
 class KeyWords:
     """``words``: the pieces of each word; ``ranges``: those of fields compared by order, one word

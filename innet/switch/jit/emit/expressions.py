@@ -16,9 +16,7 @@ from innet.switch.jit.lowered import WIDTH
 from innet.switch.state.entries import (
     NO_ACTION,
     common_argument_words,
-    index_variable,
     row_actions,
-    row_variable,
 )
 from innet.switch.state.hashes import RESULT_BITS
 
@@ -27,6 +25,16 @@ __all__ = ["Expressions", "Value", "affine", "literal", "truncated"]
 
 #: A varbit field that may have more bits cannot be computed with, which P4 never does.
 _NUMBER = 8192
+
+
+def row_variable(table: ir.Table, index: int) -> str:
+    """The variable with the row that the last look-up in a table found."""
+    return f"t{index}_row" if table.kind is ir.TableKind.SIMPLE else f"t{index}_entry"
+
+
+def index_variable(index: int) -> str:
+    """The variable with the index of the entry that the last look-up in a table found."""
+    return f"t{index}_index"
 
 
 class Expressions:

@@ -11,7 +11,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value
-from innet.switch.jit.emit.expressions import Expressions
+from innet.switch.jit.emit.expressions import Expressions, index_variable, row_variable
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.tables.arrays import sample_step
 from innet.switch.state.entries import (
@@ -19,11 +19,9 @@ from innet.switch.state.entries import (
     Piece,
     common_argument_words,
     has_direct,
-    index_variable,
     is_direct,
     key_words,
     row_actions,
-    row_variable,
     tables_sharing_profile,
 )
 

@@ -293,15 +293,32 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
         now: the time.
     """
     _, first_sent, _, timeout, resend_at, _, held, pace = timers
-    due = np.flatnonzero(resend_at <= now)
+    count = 0
+    for slot in range(len(resend_at)):
+        count += resend_at[slot] <= now
+    due = np.empty(count, np.int64)
+    taken = 0
+    for slot in range(len(resend_at)):
+        if resend_at[slot] <= now:
+            due[taken] = slot
+            taken += 1
     silent = now >= pace[_HEARD] + pace[_TIMEOUT]
-    if len(due) <= PROBES or not (silent or now < pace[_BEGUN] + pace[_TIMEOUT]):
+    if count <= PROBES or not (silent or now < pace[_BEGUN] + pace[_TIMEOUT]):
         return due
     # Slots that ask for partial results, or were overtaken, must ask each for itself.
-    asks = (impatience(timers, due, now) > 0) | (timeout[due] < 0)
-    patient = due[~asks]
-    patient = patient[np.argsort(chunk[patient])]
-    for slot in patient[PROBES:]:
+    taken = 0
+    for row in range(count):
+        slot = due[row]
+        if timeout[slot] < 0 or _asking(first_sent[slot], 0, pace[_PARTIAL]) <= now:
+            due[row], due[taken] = due[taken], slot
+            taken += 1
+    # Of the others, the oldest chunks.
+    probes = min(taken + PROBES, count)
+    for place in range(taken, probes):
+        oldest = place + np.argmin(chunk[due[place:]])
+        due[place], due[oldest] = due[oldest], due[place]
+    # The rest wait for a sign of life, or until it has lasted a timeout.
+    for slot in due[probes:]:
         if silent:
             resend_at[slot] = _next_asking(first_sent[slot], now, pace[_PARTIAL])
             if not held[slot]:
@@ -309,7 +326,7 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
                 pace[_HELD] += 1
         else:
             resend_at[slot] = pace[_BEGUN] + pace[_TIMEOUT]
-    return np.concatenate((due[asks], patient[:PROBES]))
+    return due[:probes]
 
 
 # ------------------------------------------------------------------ for callers in Python

@@ -9,7 +9,7 @@ from innet import Collective
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.topology.tree import Tree
+from innet.topology.tree import TreeAggregation
 
 WORKERS = 3
 SIZE = 32 * 40
@@ -281,7 +281,7 @@ def test_an_all_reduce_that_is_broken_off_leaves_the_codecs_as_they_were(monkeyp
 
 
 def test_no_attempt_is_no_number_of_attempts(monkeypatch) -> None:
-    monkeypatch.setattr(Tree, "has_partials", False)
+    monkeypatch.setattr(TreeAggregation, "has_partials", False)
     with pytest.raises(InputError, match="tree-32 gives no partial results"):
         collective(program="tree", timing=GO_ON)
     with pytest.raises(InputError, match="0 attempts"):

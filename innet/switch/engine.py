@@ -149,7 +149,7 @@ class SwitchState:
         random: seeds ``random()``.
 
     Attributes:
-        random_state: shape (1,), of ``randomness.uniform``.
+        random_state: shape (1,), of ``state.hashes.uniform``.
         register_groups, registers: the storage, and one view per ``Program.registers`` into it:
             (size,), above 64 bits (size, words). Writing to a view writes to the storage.
             ``cell_value`` and ``set_cell`` read and write cells of any width.

@@ -1,7 +1,7 @@
 """Growing arrays whose memory is given back, and an index that finds rows by their words.
 
 An allocator keeps the memory of large arrays that were replaced by larger ones, so that a table
-that grew would take twice what it holds; ``zeros`` and ``resized`` map memory of their own.
+that grew would take twice what it holds; ``mapped_zeros`` and ``resized`` map memory of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
 # The slots hold numbers of rows and nothing else, so that a row has one place in memory however
 # many ask for it. There are any number of them: the upper bits of a product lead to one (Lemire,
 # "Fast Random Integer Generation in an Interval", ACM TOMACS 29, 2019), so that they grow by as
-# much as is needed. Emitted code searches the same slots (``jit.runtime.find_exact``).
+# much as is needed. Emitted code searches the same slots (``jit.runtime.lookups.find_exact``).
 
 #: 2**64 divided by the golden ratio, odd, as int64: what is hashed is multiplied by it.
 MULTIPLIER = -0x61C8864680B583EB
@@ -181,7 +181,7 @@ class DirectIndex:
 
 
 def hashed(words: Sequence[int], seed: int) -> int:
-    """A hash of unsigned words, as ``jit.runtime.scatter`` computes it."""
+    """A hash of unsigned words, as ``jit.runtime.lookups.hash_key`` computes it."""
     state = seed
     for word in words:
         state = (state ^ word) * MULTIPLIER & _EVERY
@@ -204,7 +204,7 @@ def slots_for(rows: int, quarters: int = SLACK_FOR_PACKETS) -> int:
 
 
 def slot_of(hash_: int, slots: int) -> int:
-    """The slot that ``jit.runtime.slot_of`` gives, too."""
+    """The slot of a hash, as ``jit.runtime.lookups.slot_of`` computes it."""
     return (hash_ & _HALF) * slots >> 32
 
 

@@ -1,7 +1,7 @@
 """For Mininet's own command: sudo mn --custom topo/custom.py --topo innet_star,4 --controller none
 
-The other names are innet_tree,WORKERS,RACKS,DEPTH; innet_fattree,PORTS,WORKERS and
-innet_dumbbell,WORKERS,JOBS.
+The other names are innet_tree,WORKERS,RACKS,DEPTH; innet_leafspine,WORKERS,RACKS,SPINES;
+innet_fattree,PORTS,WORKERS; innet_dumbbell,WORKERS,JOBS; and those of other distributions.
 
 ``mn`` runs with the system's Python. What innet needs is in its environment, .venv by default or
 $INNET_ENVIRONMENT, whose packages are appended to the path; both must be the same Python.

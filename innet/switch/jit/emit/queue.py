@@ -7,7 +7,7 @@ names as in the emitted source:
         ... its bytes to data
         work = RECEIVED
         while True:
-            if work < DECIDE:                 # from outside, or once more
+            if work < DECIDE:                # from outside, or once more
                 ... zero the fields, parse
                 if this is no CLONE:
                     ... verify checksums, ingress, digest
@@ -108,11 +108,13 @@ class QueueLoop(PacketLoop):
     # ── Ingress ──
 
     def _ingress(self) -> None:
+        """A packet from outside, one that comes again, or the received bytes for a clone."""
         line = self.writer.line
         clones = mentions((self.lowered.parser, self.lowered.ingress), CLONE_SESSION)
         line("turn = work")
         line("# where a failed assertion leads")
         line("work = int64(DECIDE) if turn == CLONE else int64(EGRESS)")
+        # Fields: what was kept, or what is said of a packet from outside.
         self.reset()
         with self.writer.block("if turn == REENTERED:"):
             self._load_kept_fields()
@@ -124,6 +126,7 @@ class QueueLoop(PacketLoop):
             self.set_packet_length()
         self.parse()
         self.zero_arrays_of_absent_headers()
+        # A clone is the packet as it was received, without ingress; then both wait in rows.
         if clones:
             line(f"place = {CLONE}")
             with self.writer.block("if turn != CLONE:"):
@@ -144,6 +147,7 @@ class QueueLoop(PacketLoop):
         emit_load(self.writer, "rows", REENTERED, sorted(kept, key=lambda each: each.column))
 
     def _main_ingress(self) -> None:
+        """Ingress of the packet itself."""
         line = self.writer.line
         standard = self.program.standard
         self.set_parser_error()
@@ -158,6 +162,7 @@ class QueueLoop(PacketLoop):
             line(f"resubmit = {RESUBMIT_LIST.name}")
 
     def _clone_ingress(self) -> None:
+        """Queue the clone that was parsed just now, or parse one if ingress asked for it."""
         line = self.writer.line
         with self.writer.block("if turn == CLONE:"):
             self.rows.enqueue_clone("mirror_list", "mirror", InstanceType.INGRESS_CLONE)

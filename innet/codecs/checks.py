@@ -24,7 +24,7 @@ class GradientStats(NamedTuple):
 
     magnitude: int
     nonzero: int
-    picks: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None
+    nonzeros: tuple[NDArray[np.int32], NDArray[np.float32]] | None = None
 
 
 def check_gradient(
@@ -56,10 +56,10 @@ def check_gradient(
 def gradient_stats(
     each: kernels.Kernels, x: NDArray[np.float32], one_in: int | None = None
 ) -> tuple[GradientStats, int]:
-    """The survey by these kernels; and the first index that is not finite, or -1."""
+    """The statistics by these kernels; and the first index that is not finite, or -1."""
     if one_in is not None:
-        magnitude, nonzero, bad, picks = each.absmax_nnz_sparse(x, x.size // one_in)
-        return GradientStats(magnitude, nonzero, picks), bad
+        magnitude, nonzero, bad, nonzeros = each.absmax_nnz_sparse(x, x.size // one_in)
+        return GradientStats(magnitude, nonzero, nonzeros), bad
     magnitude, nonzero, bad = each.absmax_nnz(x)
     return GradientStats(magnitude, nonzero), bad
 
@@ -101,11 +101,11 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
         raise GradientError(f"{whose} has {x.size} elements; at most {_LARGEST} fit, split it.")
 
 
-def check_selected(picks: object, size: int, who: str) -> None:
+def check_selected(selected: object, size: int, who: str) -> None:
     """Refuse a choice that is none: whoever takes it would write where nothing is.
 
     Args:
-        picks: a pair: indices, ascending, int32, within 0 .. size - 1, None for all; and as many
+        selected: a pair: indices, ascending, int32, within 0 .. size - 1, None for all; and as many
             values, float32.
         size: elements of the gradient.
         who: made the choice, for the message.
@@ -113,16 +113,16 @@ def check_selected(picks: object, size: int, who: str) -> None:
     Raises:
         InputError: says what was given and what is expected.
     """
-    if not isinstance(picks, tuple) or len(picks) != 2:
+    if not isinstance(selected, tuple) or len(selected) != 2:
         raise InputError(
-            f"what {who} chose is of type {type(picks).__name__}; expected is a pair of indices "
+            f"what {who} chose is of type {type(selected).__name__}; expected is a pair of indices "
             "and values."
         )
-    indices, values = picks
+    indices, values = selected
     if indices is None:
         check_array(values, _FLOAT32, size, f"values from {who}")
         return
-    count = next((each.size for each in picks if isinstance(each, np.ndarray)), 0)
+    count = next((each.size for each in selected if isinstance(each, np.ndarray)), 0)
     check_indices(indices, count, size, who)
     check_array(values, _FLOAT32, count, f"values from {who}")
 

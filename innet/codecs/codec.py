@@ -404,9 +404,9 @@ class Codec(NotCopyable):
 
     def _chosen(self, gradient: Floats, workers: int) -> SelectSteps:
         """What is selected; kernels take it for what it has to be."""
-        picks = yield from self.error_feedback.choose(self.selector, gradient, workers)
-        check_selected(picks, gradient.size, f"selector {self.selector.name!r}")
-        return picks
+        selected = yield from self.error_feedback.choose(self.selector, gradient, workers)
+        check_selected(selected, gradient.size, f"selector {self.selector.name!r}")
+        return selected
 
     def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
         """The integers of a selection; carriers, too, take them for what they have to be."""
@@ -464,9 +464,9 @@ def _without_zeros(selection: Selection, seen: GradientStats) -> Selection:
     """The selection without what is zero, if all was selected, most of it is zero, and the carrier
     saves that: nobody then writes integers for a whole gradient, or reads them.
     """
-    if seen.picks is None or selection.indices is not None:
+    if seen.nonzeros is None or selection.indices is not None:
         return selection
-    indices, values = seen.picks
+    indices, values = seen.nonzeros
     return replace(selection, indices=indices, values=values)
 
 

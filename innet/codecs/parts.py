@@ -306,8 +306,10 @@ class Selector(Part[P]):
         """
 
     def observe(self, gradient: Floats) -> None:
-        """Told by the error feedback before each choice: the gradient alone, of which x is made by
-        adding what was held back. It may be looked at until the choice is made, and not modified.
+        """Receives the gradient alone before each choice; the error feedback calls it.
+
+        The x that is chosen from is this gradient plus what was held back. The gradient may be read
+        until the choice is made. It must not be modified.
         """
 
     @abstractmethod
@@ -319,9 +321,9 @@ class Selector(Part[P]):
         to zero, a new array. Override it where one pass can do both.
         """
         rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
-        picks = self.select(rest)
-        check_selected(picks, rest.size, f"selector {self.name!r}")
-        indices, values = picks
+        selected = self.select(rest)
+        check_selected(selected, rest.size, f"selector {self.name!r}")
+        indices, values = selected
         if indices is None:
             return (None, rest), np.zeros_like(rest)
         rest[indices] = 0
@@ -338,35 +340,39 @@ class Selector(Part[P]):
         return self.select(x)
 
     def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
-        """``choose`` of memory + gradient. Override it where few of the sums are needed, or none:
-        without values, it is the sums at the indices that are to be sent.
+        """``choose`` of memory + gradient. Override it where few of the sums are needed, or none.
+
+        If the values are None, the sums at the indices are sent.
         """
         total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
-        picks = yield from self.choose(total, workers)
-        check_selected(picks, total.size, f"selector {self.name!r}")
-        return picks
+        selected = yield from self.choose(total, workers)
+        check_selected(selected, total.size, f"selector {self.name!r}")
+        return selected
 
-    def to_coefficients(self, picks: SparseValues, size: int) -> tuple[int, SparseValues]:
-        """What is quantized and sent for what ``choose`` returned: of how many coordinates, and
-        which of these with which values. By default it is what was chosen, of the gradient's.
+    def to_coefficients(self, selected: SparseValues, size: int) -> tuple[int, SparseValues]:
+        """What is quantized and sent for what ``choose`` returned.
 
-        Override it together with ``bitmap_to_indices`` where coefficients are sent instead of
-        elements.
+        By default the chosen elements themselves. Override it together with ``from_coefficients``
+        where coefficients are sent instead of elements.
+
+        Returns:
+            How many coordinates there are; which of them are sent, with which values.
         """
-        return size, picks
+        return size, selected
 
     def from_coefficients(self, values: Floats, size: int) -> Floats:
-        """What values of those coordinates stand for in the gradient, shape (size,): the decoded
-        sum at the end, or a worker's own.
+        """The gradient, shape (size,), that values of those coordinates stand for.
+
+        It is called with the decoded sum, and with what a worker's own integers stand for.
         """
         del size
         return values
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """Which coordinates of the decoded sum (d,) count, ascending; None for all.
+        """Which coordinates of the decoded sum, shape (d,), count; ascending, None for all.
 
         The others are zero in the result, and what workers sent for them counts as not sent. All
-        workers see the same sum and so conclude the same.
+        workers see the same sum, and so return the same.
         """
         del total
         return None
@@ -464,15 +470,15 @@ class ErrorFeedback(Part[P]):
     kind = "error_feedback"
 
     def check(self, gradient: Floats) -> None:
-        """Refuse a gradient that ``select`` could not take. Changes nothing.
+        """Refuse a gradient that ``choose`` could not take. Changes nothing.
 
         Raises:
             GradientError, StateError: what is wrong with the gradient, or with what was held back.
         """
 
     def checks_finite(self, selector: Selector[Any]) -> bool:
-        """Whether ``choose`` refuses a gradient that is not finite, by a ``GradientError``, before
-        anything has changed: then nobody has to read it for that.
+        """Whether ``choose`` itself refuses a gradient that is not finite, before anything has
+        changed. The codec then spares the reading for that check.
         """
         del selector
         return False
@@ -482,8 +488,10 @@ class ErrorFeedback(Part[P]):
         """What the selector chooses of the gradient and of what was held back."""
 
     def set_sent(self, values: Floats) -> None:
-        """Told what the integers of the last selection stand for, if a quantizer wants its error
-        to be fed back: these values were sent, not those that were selected.
+        """These values were sent, not those that were selected.
+
+        Called with what the integers of the last selection stand for, if the quantizer wants its
+        error to be fed back.
         """
         del values
 

@@ -101,9 +101,9 @@ class Momentum(Residual):
             velocity += fresh[part]
             residual += velocity
         selector.observe(self.velocity)
-        picks = yield from selector.choose(self.residual, workers)
-        check_selected(picks, gradient.size, f"selector {selector.name!r}")
-        indices, values = picks
+        selected = yield from selector.choose(self.residual, workers)
+        check_selected(selected, gradient.size, f"selector {selector.name!r}")
+        indices, values = selected
         place = slice(None) if indices is None else indices
         before = self.residual[place].copy()
         self._sent, self._masked = (indices, before), self.velocity[place].copy()

@@ -52,7 +52,7 @@ class Residual(ErrorFeedback[Settings]):
         self._sent: tuple[Ints | None, Floats] | None = None
 
     def check(self, gradient: Floats) -> None:
-        """See ``select``; nothing is changed."""
+        """See ``choose``; nothing is changed."""
         if self.residual is None:
             return
         if self.residual.size != gradient.size:
@@ -86,9 +86,9 @@ class Residual(ErrorFeedback[Settings]):
         else:
             self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
             self._reach = _FLOAT32_MAX
-            picks = yield from selector.choose(self.residual, workers)
-            check_selected(picks, gradient.size, f"selector {selector.name!r}")
-            indices, values = picks
+            selected = yield from selector.choose(self.residual, workers)
+            check_selected(selected, gradient.size, f"selector {selector.name!r}")
+            indices, values = selected
             place = slice(None) if indices is None else indices
             before = self.residual[place].copy()
             self._sent = indices, before

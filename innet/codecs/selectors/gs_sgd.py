@@ -103,8 +103,8 @@ class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
             while True:
                 segments = choice.send([segment.words for segment in segments])
         except StopIteration as stop:
-            picks: SparseValues = stop.value
-            return picks
+            selected: SparseValues = stop.value
+            return selected
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
         layout = self.layout(x.size)

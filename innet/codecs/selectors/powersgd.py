@@ -239,8 +239,8 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
             while True:
                 segments = choice.send([segment.words for segment in segments])
         except StopIteration as stop:
-            picks: SparseValues = stop.value
-            return picks
+            selected: SparseValues = stop.value
+            return selected
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
         layers = self._layers(x.size)
@@ -259,9 +259,9 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
         )
         return None, held(self.from_coefficients(self._sent, x.size))
 
-    def to_coefficients(self, picks: SparseValues, size: int) -> tuple[int, SparseValues]:
+    def to_coefficients(self, selected: SparseValues, size: int) -> tuple[int, SparseValues]:
         """The factors Q, and what is sent as it is, one layer after the other."""
-        return (size, picks) if self._sent is None else (self._sent.size, (None, self._sent))
+        return (size, selected) if self._sent is None else (self._sent.size, (None, self._sent))
 
     def from_coefficients(self, values: Floats, size: int) -> Floats:
         if self._sent is None:

@@ -186,7 +186,7 @@ class WorkerPool:
         self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
 
     def _hear(self, worker: int) -> None:
-        """Take up what a worker says; who dies or gives up is left out, if that may be."""
+        """Read a worker's message; one that dies or gives up is left out, if the others go on."""
         process = self.processes[worker]
         try:
             event = self._event(process.read_line(_READY_SECONDS, "done"), process)

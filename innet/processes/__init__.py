@@ -1,1 +1,1 @@
-"""Programs that run on hosts; each imports innet and is started with ``python -m workers.NAME``."""
+"""Programs that run on hosts, each started with ``python -m innet.processes.NAME``."""

@@ -60,20 +60,20 @@ def join(
         workers: how many the job has.
         key: the service's key, if it has one. It is not sent.
         deadline: seconds to wait, for the switch and for the others.
-        config: what all workers must have in common, such as codec, seed and size, in words: who
+        config: a text that all workers must have in common, such as codec, seed and size: who
             comes with others is told both. Without, the first all-reduce tells; or, where already
             the number of words differs, the end of the workers' patience.
 
     Raises:
         InputError: an address that is none, a deadline without end, or what is of another type
             than it should be; or the service refuses: a wrong key, a worker of that index that is
-            there already, another number of workers, other config, no room for one more job.
+            there already, another number of workers, another config, no room for one more job.
         NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
         StalledError: not all workers came; names those who are missing.
     """
     texts = {"the switch": switch, "the job": job}
     texts |= {} if key is None else {"the key": key}
-    texts |= {} if config is None else {"the text of config": config}
+    texts |= {} if config is None else {"the config": config}
     for what, text in texts.items():
         if not isinstance(text, str):
             raise InputError(f"{what} is of type {type(text).__name__}; give it as text.")

@@ -515,7 +515,7 @@ def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams
         ({"key": b"secret"}, "the key is of type bytes; give it as text"),
         ({"switch": ("127.0.0.1", 48879)}, "the switch is of type tuple; give it as text"),
         ({"job": b"a"}, "the job is of type bytes; give it as text"),
-        ({"config": b"a"}, "the text of config is of type bytes; give it as text"),
+        ({"config": b"a"}, "the config is of type bytes; give it as text"),
         ({"worker": "0"}, "the worker's index is '0'; give an integer"),
         ({"workers": 1.0}, "the number of workers is 1.0; give an integer"),
         ({"deadline": "60"}, "a deadline of '60' s; give a finite number"),

@@ -121,7 +121,7 @@ def test_kernels_say_that_compiling_is_turned_off() -> None:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith('error: the kernels "cpu" are compiled with Numba, which NUMBA_')
 
 

@@ -191,7 +191,7 @@ def test_a_sum_is_not_called_right_if_somebody_died_before_saying_what_it_had_se
         (["--framing", "token-ring"], "framing"),
         (["--rate", "0"], "rate"),
         (["--switch", "tofino"], "switch"),
-        (["--topology", "tree", "--ports", "4"], "only a fat-tree"),
+        (["--topology", "tree", "--ports", "4"], "ports is 4, which a tree does not take"),
     ],
 )
 def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys, tmp_path):

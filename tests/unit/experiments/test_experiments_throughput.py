@@ -100,7 +100,10 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
         ({"windows": (4, 2048)}, "slots-64 has 1024 slots"),
         ({"windows": (4, 3)}, "power of two"),
         ({"codecs": ("dense", "lhcc")}, "Did you mean 'lhc'"),
-        ({"topologies": ("star", "tree")}, "2 racks for 1 workers"),
+        (
+            {"topologies": ("star", "tree"), "values_per_packet": (256,)},
+            "tree is compiled for 32, 64 values",
+        ),
     ],
 )
 def test_a_point_that_cannot_be_is_told_before_any_is_measured(tmp_path, change, words):

@@ -95,7 +95,10 @@ Window: TypeAlias = Annotated[
 ]
 Topology: TypeAlias = Annotated[
     str | None,
-    Field(description="Network of switches; star, tree, ...: as the program needs it by default."),
+    Field(
+        description="Network of switches: star, tree, leaf-spine, fat-tree or dumbbell; by "
+        "default what the program needs."
+    ),
 ]
 Racks: TypeAlias = Annotated[
     int | None,

@@ -32,7 +32,8 @@ class Node:
         name: s1 is the root; then level by level, from left to right.
         index: 0 for the root, in the same order.
         workers: indices of all workers below, in order, without gaps.
-        children: the switches right below; empty for a leaf.
+        children: the switches right below; empty for a leaf. Workers that no child has are at the
+            switch itself. Programs take up to 8 levels; the plan of the program checks it.
     """
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -12,27 +11,6 @@ from rich.table import Table
 from innet.cli.options import JsonOption, codec_names, completing
 from innet.cli.output import out, say_json
 from innet.core.errors import UnknownNameError
-
-# What a worker sends of its gradient, in 34 characters. The papers are in innet.experiments.
-_ABOUT: Mapping[str, str] = {
-    "adacomp": "the local maxima in bins",
-    "dense": "every element, in fixed point",
-    "dgc": "the largest, by a sampled bound",
-    "exact": "every element, without any loss",
-    "gs-sgd": "the largest of the sketched sum",
-    "gtopk": "the largest, then of their sum",
-    "lhc": "all but zeros, in a sketch",
-    "powersgd": "two thin matrices for each layer",
-    "qsgd": "every element, in few levels",
-    "scalecom": "what one worker chooses for all",
-    "sidco-e": "the largest: fitted exponential",
-    "sidco-gp": "the largest: fitted gamma, Pareto",
-    "sidco-p": "the largest: fitted Pareto",
-    "sketched-sgd": "as gs-sgd, with momentum",
-    "thc": "all, rotated, in a table's levels",
-    "threshold": "what reaches a threshold",
-    "topk": "the largest 1 %",
-}
 
 
 def codecs(
@@ -73,12 +51,13 @@ def catalogue() -> dict[str, Any]:
 
 def _list() -> None:
     from innet.codecs import PARTS, PRESETS
+    from innet.codecs.presets import DESCRIPTIONS
 
     table = Table(box=None)
     for column in ("codec", "what a worker sends", "paper"):
         table.add_column(column, no_wrap=column == "codec")
     for name in PRESETS:
-        table.add_row(name, _ABOUT.get(name, _preset(name)["description"]), _paper(name))
+        table.add_row(name, DESCRIPTIONS.get(name, _preset(name)["description"]), _paper(name))
     out.print(table)
     out.print("\nParts of which others can be made (--set PART.name=NAME):")
     for kind, registry in PARTS.items():
@@ -88,11 +67,12 @@ def _list() -> None:
 
 def _show(name: str) -> None:
     from innet.codecs import PARTS
+    from innet.codecs.presets import DESCRIPTIONS
 
     known = _preset(name)
     fewest, most = known["rounds"]
     facts = {
-        "sends": _ABOUT.get(name, ""),
+        "sends": DESCRIPTIONS.get(name, ""),
         "paper": _paper(name),
         "rounds": str(fewest) if fewest == most else f"{fewest} to {most}",
         "index": known["index"] or "none",

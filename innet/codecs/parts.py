@@ -512,7 +512,8 @@ class ErrorFeedback(Part[P]):
 class Counting(Part[P]):
     """``self._step`` is a number of all-reduces, 0 at first, and all of the part's state.
 
-    The part itself decides when one counts.
+    The part itself decides when one counts. A selector adds 1 in ``applied_indices``, which is
+    called once in each all-reduce that succeeds.
     """
 
     def __init__(self, parameters: P, context: Context) -> None:

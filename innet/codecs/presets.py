@@ -58,28 +58,31 @@ PARTS: Mapping[str, Registry[Any]] = {
 }
 
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
-#: The codecs that come with innet. One line adds another.
+_BUILT_IN = (
+    # name, selector, quantizer, carrier, error feedback, what a worker sends (34 characters)
+    ("adacomp", "adacomp", "fixed", "lhc", "residual", "the local maxima in bins"),
+    ("dense", "all", "fixed", "dense", "none", "every element, in fixed point"),
+    ("dgc", "sampled", "fixed", "lhc", "momentum", "the largest, by a sampled bound"),
+    ("exact", "all", "exact", "dense", "none", "every element, without any loss"),
+    ("gs-sgd", "gs-sgd", "fixed", "shared", "residual", "the largest of the sketched sum"),
+    ("gtopk", "gtopk", "fixed", "lhc", "residual", "the largest, then of their sum"),
+    ("lhc", "all", "fixed", "lhc", "none", "all but zeros, in a sketch"),
+    ("powersgd", "powersgd", "fixed", "shared", "residual", "two thin matrices for each layer"),
+    ("qsgd", "all", "qsgd", "packed", "none", "every element, in few levels"),
+    ("scalecom", "scalecom", "fixed", "shared", "lowpass", "what one worker chooses for all"),
+    ("sidco-e", "sidco-e", "fixed", "lhc", "residual", "the largest: fitted exponential"),
+    ("sidco-gp", "sidco-gp", "fixed", "lhc", "residual", "the largest: fitted gamma, Pareto"),
+    ("sidco-p", "sidco-p", "fixed", "lhc", "residual", "the largest: fitted Pareto"),
+    ("sketched-sgd", "sketched-sgd", "fixed", "shared", "momentum", "as gs-sgd, with momentum"),
+    ("thc", "all", "thc", "packed", "residual", "all, rotated, in a table's levels"),
+    ("threshold", "threshold", "fixed", "lhc", "residual", "what reaches a threshold"),
+    ("topk", "topk", "fixed", "lhc", "residual", "the largest 1 %"),
+)
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
-    name: dict(zip(PARTS, parts, strict=True))
-    for name, *parts in (
-        ("adacomp", "adacomp", "fixed", "lhc", "residual"),
-        ("dense", "all", "fixed", "dense", "none"),
-        ("dgc", "sampled", "fixed", "lhc", "momentum"),
-        ("exact", "all", "exact", "dense", "none"),
-        ("gs-sgd", "gs-sgd", "fixed", "shared", "residual"),
-        ("gtopk", "gtopk", "fixed", "lhc", "residual"),
-        ("lhc", "all", "fixed", "lhc", "none"),
-        ("powersgd", "powersgd", "fixed", "shared", "residual"),
-        ("qsgd", "all", "qsgd", "packed", "none"),
-        ("scalecom", "scalecom", "fixed", "shared", "lowpass"),
-        ("sidco-e", "sidco-e", "fixed", "lhc", "residual"),
-        ("sidco-gp", "sidco-gp", "fixed", "lhc", "residual"),
-        ("sidco-p", "sidco-p", "fixed", "lhc", "residual"),
-        ("sketched-sgd", "sketched-sgd", "fixed", "shared", "momentum"),
-        ("thc", "all", "thc", "packed", "residual"),
-        ("threshold", "threshold", "fixed", "lhc", "residual"),
-        ("topk", "topk", "fixed", "lhc", "residual"),
-    )
+    name: dict(zip(PARTS, parts, strict=True)) for name, *parts, _ in _BUILT_IN
 }
+"""The codecs that come with innet, by name. A line of the table above adds one."""
+DESCRIPTIONS: Mapping[str, str] = {name: description for name, *_, description in _BUILT_IN}
+"""What ``innet codecs`` says that a worker sends. Their papers are in innet.experiments."""
 for _name, _preset in BUILT_IN.items():
     PRESETS.register(_name, _preset)

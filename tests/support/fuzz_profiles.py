@@ -43,7 +43,7 @@ class ProfileCommands:
         return table, self.state.profiles[table.action_profile]
 
     def _action(self, table, profile) -> tuple[str, str] | None:
-        entry = self.controller.guide._action(table.actions)
+        entry = self.controller.fuzzer._action(table.actions)
         name = self.controller.program.actions[entry.action].name
         if name not in profile.actions:
             return None

@@ -40,7 +40,13 @@ def test_packets_that_the_kernel_loses_are_sent_again(capsys):
     if missing := _missing():
         pytest.skip(missing)
     links.main(
-        rate=[1000.0], way=["dense"], workers=2, elements=VALUES, repeats=1, loss=5.0, as_json=True
+        rate=[1000.0],
+        method=["dense"],
+        workers=2,
+        elements=VALUES,
+        repeats=1,
+        loss=5.0,
+        as_json=True,
     )
     (row,) = (
         each for each in json.loads(capsys.readouterr().out)["rows"] if each["name"] == "dense"
@@ -58,7 +64,7 @@ def test_nobody_is_faster_than_the_links(capsys, tmp_path):
     plot = tmp_path / "links.png"
     links.main(
         rate=[MEGABITS],
-        way=["dense"],
+        method=["dense"],
         workers=2,
         elements=VALUES,
         repeats=1,
@@ -78,8 +84,8 @@ def test_nobody_is_faster_than_the_links(capsys, tmp_path):
 
 
 def test_ways_and_windows_that_there_are_not():
-    with pytest.raises(typer.BadParameter, match="no such way: dens; there are dense"):
-        links.main(way=["dens"])
+    with pytest.raises(typer.BadParameter, match="no such method: dens; there are dense"):
+        links.main(method=["dens"])
     with pytest.raises(typer.BadParameter, match="choose a power of two"):
         links.main(window=12)
 

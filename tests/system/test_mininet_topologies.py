@@ -173,7 +173,7 @@ def test_netem_delays_links():
 )
 def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["innet", "net", *arguments])
-    assert app.run() == 1
+    assert app.run() == 2
     said = capsys.readouterr().err.replace("\n", " ")
     assert words in said
     assert "Traceback" not in said

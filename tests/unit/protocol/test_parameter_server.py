@@ -88,6 +88,6 @@ def test_the_process_says_what_is_wrong(tmp_path, capsys):
 
 
 def test_a_server_of_another_kind_is_named(monkeypatch):
-    monkeypatch.setattr("innet.topology.hashed.Hashed.server_end", lambda *_: object())
+    monkeypatch.setattr("innet.topology.hashed.HashedAggregation.server_end", lambda *_: object())
     with pytest.raises(InputError, match="server of hashed is of type object; this process runs"):
         parameter_server.run(ServerSettings(program="hashed"), lambda: "")

@@ -1,4 +1,4 @@
-"""What switches answer to ``table_dump``, both kinds alike."""
+"""What running switches hold, as tables for people: the same for both kinds of switch."""
 
 from __future__ import annotations
 

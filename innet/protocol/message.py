@@ -1,4 +1,7 @@
-"""Chunk numbers on the wire: 32-bit serial arithmetic (RFC 1982, SERIAL_BITS = 32)."""
+"""One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back.
+
+On the wire chunks have 32-bit serial numbers (RFC 1982, SERIAL_BITS = 32).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,6 @@ def serial_distance(sequence: int, reference: int) -> int:
     """How far ``sequence`` is ahead of ``reference`` (negative: behind)."""
     return ((sequence - reference + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
-
-# ----------------------------------------------------------------------------
-# One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back.
 
 _INT32 = np.dtype(np.int32)
 _OPERATIONS = frozenset(ReduceOp)

@@ -1,4 +1,4 @@
-"""A future that another thread keeps or breaks."""
+"""A future whose result or exception another thread sets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ Future = torch.futures.Future[Any]
 
 
 class SettableFuture:
-    """Something that will be there.
+    """A ``torch.futures.Future`` whose exceptions reach Python and C++ alike.
 
-    An exception that is put into a future by ``set_exception`` is raised for who asks in Python
-    only; DistributedDataParallel asks in C++ and would take it for the result. One that a callback
-    raises is an error for both, as a RuntimeError with the message.
+    PyTorch's own ``set_exception`` raises in Python only. DistributedDataParallel waits in C++ and
+    would take the exception for the result. An exception that a callback raises reaches both, as a
+    RuntimeError with the message: this class raises it in a callback.
 
     Args:
         device: of the tensors that it will hold.
 
     Attributes:
         future: for who waits.
-        error: why it was broken; None as long as it was not.
+        error: why it failed; None if it did not.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -31,11 +31,11 @@ class SettableFuture:
         self.future: Future = self._inner.then(self._checked)
 
     def set_result(self, value: object) -> None:
-        """Here it is."""
+        """Complete the future."""
         self._inner.set_result(value)
 
     def set_exception(self, error: BaseException) -> None:
-        """It will not come."""
+        """Fail the future."""
         self.error = error
         self._inner.set_result(None)
 

@@ -108,8 +108,10 @@ class SwitchGroup(dist.ProcessGroup):
         return work
 
     def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
-        """An all-reduce of values that no integers stand for. In the comm_thread's thread, which
-        uses connections of its own, since those of ``gloo`` are used in the order of other threads.
+        """All-reduce values that are infinite or NaN, over gloo.
+
+        It runs in the communication thread and uses connections of its own: other threads use
+        those of ``gloo``, in their own order.
         """
         if self._for_infinite is None:
             self._for_infinite = self._make_gloo("gloo for infinite values")

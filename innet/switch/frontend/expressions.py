@@ -225,8 +225,7 @@ class Expressions:
         return names.instances[names.all_unions[index].headers[header.position]].type
 
 
-# ----------------------------------------------------------------------------
-# Primitives of BMv2 JSON: what actions, parser states and deparsers do.
+# ------------------------------------------------------------------ primitives
 
 Arguments = list[Tree]
 

@@ -141,8 +141,7 @@ class Tree:
         return -number if text.startswith("-") else number
 
 
-# ----------------------------------------------------------------------------
-# What the JSON's names and ids mean: the dense indices of the intermediate form.
+# ------------------------------------------------------------------ names and ids as dense indices
 
 
 @dataclass(slots=True)

@@ -324,8 +324,7 @@ def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterAr
     )
 
 
-# ----------------------------------------------------------------------------
-# Header types, instances, stacks and unions of BMv2 JSON, and where the switch's metadata are.
+# ------------------------------------------------------------------ headers, stacks, unions, metadata
 
 #: The length of a header of variable length where the program states none.
 _LONGEST_PACKET = 65535

@@ -63,9 +63,6 @@ def _cycle(graph: _Graph) -> list[ir.Node]:
     return []
 
 
-# ----------------------------------------------------------------------------
-# Tables, conditionals and pipelines of BMv2 JSON.
-
 _MATCH_KINDS = {kind.value: kind for kind in ir.MatchKind}
 _TABLE_KINDS = {kind.value: kind for kind in ir.TableKind}
 

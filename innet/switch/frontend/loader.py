@@ -324,7 +324,7 @@ def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterAr
     )
 
 
-# ------------------------------------------------------------------ headers, stacks, unions, metadata
+# ------------------------------------------------------------------ headers and metadata
 
 #: The length of a header of variable length where the program states none.
 _LONGEST_PACKET = 65535

@@ -414,7 +414,7 @@ class SlotClient:
 
     @property
     def _last(self) -> int:
-        """The all-reduce's last chunk, if it is of use to send it again early; otherwise -1."""
+        """The last chunk, if an early retransmission (a tail probe) can help; otherwise -1."""
         return self._cursor - 1 if self.in_order else -1
 
     def _new_head(self) -> Frames:

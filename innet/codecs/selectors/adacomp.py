@@ -69,7 +69,7 @@ class AdaComp(Selector[AdaCompSettings]):
         self._gradient = gradient
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        """Where no error feedback has told the gradient, x is taken for it."""
+        """Without error feedback nobody calls ``observe``; x is the gradient itself then."""
         gradient = x if self._gradient is None else self._gradient
         self._gradient = None
         found = [

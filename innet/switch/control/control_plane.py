@@ -488,7 +488,7 @@ class ControlPlane(ABC):
         return self._values(self._value_sets.index(name))
 
     def value_set_add(self, name: str, value: Number) -> None:
-        """Put a value into a parser value set; nothing happens when it is in it."""
+        """Add a value to a parser value set. Adding it twice has no effect."""
         self._add_value(*self._value(name, value))
 
     def value_set_remove(self, name: str, value: Number) -> None:

@@ -233,7 +233,7 @@ class PacketLoop(ABC):
         self.statements.drop_failed(self.lowered.egress, "dropped_egress")
 
     def update(self) -> None:
-        """Drop what egress wants dropped; of the rest, update checksums."""
+        """Drop the packet if egress marked it to drop; otherwise update its checksums."""
         spec = self.expressions.field_text(self.program.standard.egress_spec)
         with self.writer.block(f"if {spec} == {DROP_PORT}:"):
             self.count("dropped_egress")

@@ -233,7 +233,7 @@ class _ModuleWriter:
         return max((field.width for field in fields if field.variable), default=0)
 
     def _scratch_bytes(self) -> int:
-        """Enough for every field of the program and a vector register beyond."""
+        """Room for every field of the program, and for one vector register past the end."""
         bits = 0
         for calculation in self.program.hashes:
             for part in calculation.inputs:

@@ -195,7 +195,7 @@ def _reach(columns: EntryColumns, values: Words, masks: Words) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class _Subtrees:
-    """Sums up entries by node: those at it and below it are ``order[start:end]``."""
+    """Summarizes the entries of each node: those at or below it are ``order[start:end]``."""
 
     order: NDArray[np.int64]
     starts: NDArray[np.int64]

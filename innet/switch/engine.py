@@ -23,6 +23,7 @@ from innet.switch.state.meters import MeterState
 from innet.switch.state.profiles import ProfileState, profile_states
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation, TableState, zeros
+from innet.switch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:
     from innet.switch.jit.inline import InlineProgram
@@ -54,6 +55,8 @@ class Statistics:
     parser_errors: int = 0
     checksum_errors: int = 0
     failed_assertions: int = 0
+    dropped_queue: int = 0
+    """Copies dropped because their egress queue was full."""
     looped: int = 0
     """Clones, resubmissions and recirculations not done because of ``MAX_LOOPS``."""
 
@@ -147,6 +150,7 @@ class SwitchState:
     Args:
         program: what is loaded.
         random: seeds ``random()``.
+        priority_queues: egress queues per port.
 
     Attributes:
         random_state: shape (1,), of ``state.hashes.uniform``.
@@ -162,13 +166,16 @@ class SwitchState:
         value_sets: per ``Program.value_sets``: the values, without padding.
         hashes: per ``Program.hashes``.
         digests: (learn list index, values) in the order in which ``digest`` was called.
-        clock: microseconds; what timestamps read. Time is passed in: nothing here advances it.
+        clock: microseconds; what timestamps read. Time is passed in: calls with times set it to
+            theirs, nothing else here advances it.
+        traffic_manager: the egress queues; calls without times pass them by.
         generation: ``.value`` grows whenever the control plane changes tables, replication, value
             sets or hash parameters. Registers, counters and the clock do not move it.
     """
 
     program: ir.Program
     random: InitVar[np.random.Generator]
+    priority_queues: InitVar[int] = 1
     random_state: NDArray[np.uint64] = field(init=False)
     register_groups: tuple[RegisterGroup, ...] = field(init=False)
     registers: tuple[NDArray[Any], ...] = field(init=False)
@@ -181,11 +188,13 @@ class SwitchState:
     hashes: tuple[HashState, ...] = field(init=False)
     digests: list[tuple[int, tuple[int, ...]]] = field(init=False, default_factory=list)
     clock: int = field(init=False, default=0)
+    traffic_manager: TrafficManager = field(init=False)
     statistics: Statistics = field(init=False, default_factory=Statistics)
     generation: Generation = field(init=False, default_factory=Generation)
 
-    def __post_init__(self, random: np.random.Generator) -> None:
+    def __post_init__(self, random: np.random.Generator, priority_queues: int) -> None:
         program = self.program
+        self.traffic_manager = TrafficManager(priority_queues)
         self.random_state = random.integers(1 << 64, size=1, dtype=np.uint64)
         self.register_groups = allocate_registers(program)
         self.registers = tuple(

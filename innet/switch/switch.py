@@ -21,6 +21,7 @@ from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, r
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
+from innet.switch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:
     from innet.switch.interpreter.engine import InterpretEngine
@@ -127,7 +128,14 @@ class Switch(NotCopyable):
         "load the program again (Switch.load), and replay its commands and registers there"
     )
 
-    def __init__(self, program: ir.Program, engine: EngineName = "jit", *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        program: ir.Program,
+        engine: EngineName = "jit",
+        *,
+        seed: int = 0,
+        priority_queues: int = 1,
+    ) -> None:
         kind = _engine_class(engine)
         check_references(program)
         reasons = kind.unsupported(program)
@@ -136,7 +144,7 @@ class Switch(NotCopyable):
             raise UnsupportedError(refusal(engine, reasons, next(others, None)))
         self.program = program
         self.engine_name = engine
-        self.state = SwitchState(program, _generator(seed))
+        self.state = SwitchState(program, _generator(seed), priority_queues)
         self.control = BuiltinControlPlane(self.state)
         self.registers = Registers(self.state)
         self.counters = Counters(self.state)
@@ -150,6 +158,7 @@ class Switch(NotCopyable):
         engine: EngineName = "jit",
         *,
         seed: int = 0,
+        priority_queues: int = 1,
     ) -> Switch:
         """A switch that runs ``program``.
 
@@ -157,14 +166,17 @@ class Switch(NotCopyable):
             program: a file of BMv2 JSON (plain, gzip or xz), the parsed JSON, or a loaded program.
             engine: ``jit`` compiles the program, ``interpret`` walks it.
             seed: of the ``random()`` that programs may call.
+            priority_queues: egress queues per port, 1 to 32. A packet whose
+                ``standard_metadata.priority`` is not below it is dropped.
 
         Raises:
             ProgramError: that is no compiled P4 program.
             UnsupportedError: it uses something that the engine does not have.
             UnknownNameError: there is no such engine.
-            InputError: the seed is no whole number, or negative.
+            InputError: the seed is no whole number, or negative; a number of queues that no port
+                can have.
         """
-        return cls(load_program(program), engine, seed=seed)
+        return cls(load_program(program), engine, seed=seed, priority_queues=priority_queues)
 
     # ── Packets ──
 
@@ -223,6 +235,11 @@ class Switch(NotCopyable):
         trace.take()  # a packet that was interrupted may have left events
         engine.process(packet)
         return trace.take()
+
+    @property
+    def traffic_manager(self) -> TrafficManager:
+        """The egress queues: capacities, rates and what was dropped."""
+        return self.state.traffic_manager
 
     @property
     def statistics(self) -> Statistics:

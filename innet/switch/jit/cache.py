@@ -80,6 +80,7 @@ _SOURCES = (
     "state/hash_index.py",
     "state/hashes.py",
     "state/meters.py",
+    "traffic_manager.py",
 )
 _FOLDERS = ("ir", "jit")
 

@@ -118,7 +118,7 @@ def _iterations(  # noqa: PLR0917 - options of the command
         switches = {}
         for method in (*HOOKS, GROUP):
             where = stack.enter_context(running(serve, serving)).address
-            switches[method] = f"{where.ip}:{where.udp_port}"
+            switches[method] = str(where)
         tasks = [
             _Rank(rank, ranks, layers, width, switches, store, places[rank] if places else None)
             for rank in range(ranks)

@@ -20,8 +20,8 @@ from benchmarks.common import Row, show
 from innet.bmv2 import simple_switch
 from innet.core.errors import MissingToolError
 from innet.core.packets import PacketBatch
+from innet.core.settings import EngineName
 from innet.switch import Switch
-from innet.switch.switch import EngineName
 
 PROGRAM = Path(__file__).parent / "programs" / "l3.json"
 PORTS = 16

@@ -19,9 +19,10 @@ from benchmarks.common import Row
 from benchmarks.service_cases import BOUNDS, SENDING, Bounds, Case, Kind, gradient
 from benchmarks.star import INTERFACE, Place, enter
 from innet.allreduce.worker import Worker
+from innet.core.settings import ServiceSettings, validate
 from innet.records import Report
 from innet.service import join
-from innet.service.server import ServiceSettings, SwitchService
+from innet.service.server import SwitchService
 from innet.transport.peers import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -64,18 +65,21 @@ class Serving:
 
 def serve(told: Connection, task: Serving) -> None:
     """A switch service."""
-    listen = LOOPBACK
+    listen = str(LOOPBACK)
     if task.place is not None:
         enter(task.place)
-        listen = Address(task.place.ip, 0)
+        listen = f"{task.place.ip}:0"
     service = SwitchService(
-        ServiceSettings(
-            listen=listen,
-            values=task.values,
-            jobs=task.jobs,
-            workers=task.workers,
-            key=KEY,
-            window=task.window,
+        validate(
+            ServiceSettings,
+            {
+                "listen": listen,
+                "values_per_packet": task.values,
+                "jobs": task.jobs,
+                "workers_max": task.workers,
+                "key": KEY,
+                "window": task.window,
+            },
         )
     )
     if not task.segments:
@@ -140,7 +144,7 @@ def _rank(told: Connection, task: _Ranking) -> None:
     with contextlib.ExitStack() as stack:
         ends = {}
         for name, where in task.services.items():
-            address = f"{where.ip}:{where.udp_port}"
+            address = str(where)
             session = join(address, job=name, worker=task.rank, workers=task.workers, key=KEY)
             stack.enter_context(session)
             codec = task.cases[name].codec

@@ -84,7 +84,7 @@ def _pump(told: Connection, task: _Sending) -> None:
             told.send(Address(*sock.getsockname()))
             frames = np.zeros((256, layout.frame_size), np.uint8)
         else:
-            address = f"{task.where.ip}:{task.where.udp_port}"
+            address = str(task.where)
             job = stack.enter_context(
                 join(address, job=f"sender {task.index}", worker=0, workers=1, key=KEY)
             )

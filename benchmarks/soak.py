@@ -195,7 +195,7 @@ class Soak:
         """Start the switch or a worker."""
         if name == "switch":
             command = ["-m", "innet", "switch", "serve", "--listen", self._address]
-            command += ["--values", str(self._values)]
+            command += ["--values-per-packet", str(self._values)]
         else:
             index, count = name.split()[1], str(len(self.workers))
             command = ["-m", "benchmarks.soak", "--as-worker", self._address, index, count]

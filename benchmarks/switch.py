@@ -26,7 +26,7 @@ from innet.bmv2 import simple_switch
 from innet.core.errors import MissingToolError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
-from innet.core.settings import Engine
+from innet.core.settings import EngineName
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint, Layout, pack
@@ -99,7 +99,7 @@ def contributions(
     return PacketBatch.uniform(frames, np.tile(ports, len(chunk)))
 
 
-def _ready(document: dict[str, Any], job: Job, engine: Engine) -> Switch:
+def _ready(document: dict[str, Any], job: Job, engine: EngineName) -> Switch:
     switch = Switch.load(document, engine=engine)
     for command in job.commands():
         switch.command(command)

@@ -24,12 +24,12 @@ from innet.codecs import (
     build_codec,
     check_floats,
     check_gradient,
-    check_integer,
 )
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
+from innet.core.numbers import require_int
 from innet.core.reduce_op import Segment
-from innet.core.settings import Engine, default_program
+from innet.core.settings import EngineName, default_program
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
@@ -95,7 +95,7 @@ class Collective(NotCopyable):
         racks: int | None = None,
         depth: int | None = None,
         ports: int | None = None,
-        engine: Engine = "jit",
+        engine: EngineName = "jit",
         framing: Framing = "udp",
         window: int | None = None,
         faults: Faults | None = None,
@@ -105,8 +105,8 @@ class Collective(NotCopyable):
         verify: bool = True,
         threads: int | None = None,
     ) -> None:
-        seed = check_integer(seed, "the seed")
-        workers = check_integer(workers, "the number of workers")
+        seed = require_int(seed, "the seed")
+        workers = require_int(workers, "the number of workers")
         sizes = {
             "the window": window,
             "the number of racks": racks,
@@ -116,8 +116,8 @@ class Collective(NotCopyable):
         }
         for name, number in sizes.items():
             if number is not None:
-                check_integer(number, name)
-        if check_integer(attempts, "the number of attempts") < 1:
+                require_int(number, name)
+        if require_int(attempts, "the number of attempts") < 1:
             raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
         check_conditions(faults, timing)
         request = Request(
@@ -328,7 +328,7 @@ class Collective(NotCopyable):
             StateError: a context of this kind is open already.
         """
         if limit is not None:
-            check_integer(limit, "the limit of packets")
+            require_int(limit, "the limit of packets")
         frames: list[Frame] = []
         if self.network.edge.tap is not None:
             raise StateError("packets are being recorded already; close that context first.")
@@ -344,7 +344,7 @@ class Collective(NotCopyable):
     # ------------------------------------------------------------------ checks and the report
 
     def _check_worker(self, worker: int) -> None:
-        if not 0 <= check_integer(worker, "the worker") < self.workers:
+        if not 0 <= require_int(worker, "the worker") < self.workers:
             raise InputError(f"there is no worker {worker}; they are 0 .. {self.workers - 1}.")
 
     def _of_present(self, gradients: list[Vector]) -> dict[int, Vector]:
@@ -366,7 +366,7 @@ def all_reduce(
     gradients: Iterable[NDArray[np.float32]],
     codec: CodecSpec = "dense",
     program: str | None = None,
-    engine: Engine = "jit",
+    engine: EngineName = "jit",
     *,
     layers: ModelLayers | None = None,
     values_per_packet: int = 64,

@@ -26,7 +26,6 @@ from innet.codecs import (
     Outcome,
     build_codec,
     check_floats,
-    check_integer,
 )
 from innet.core.errors import (
     GradientError,
@@ -35,6 +34,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.not_copyable import NotCopyable
+from innet.core.numbers import require_int
 from innet.core.reduce_op import Segment
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
@@ -90,7 +90,7 @@ def connect(
 
 
 def _check_worker(plan: Plan, worker: int) -> None:
-    if not 0 <= check_integer(worker, "the worker's index") < len(plan.workers):
+    if not 0 <= require_int(worker, "the worker's index") < len(plan.workers):
         raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
 
 
@@ -156,7 +156,7 @@ class Worker(NotCopyable):
         renew: Renew | None = None,
         attempts: int = 1,
     ) -> None:
-        attempts = check_integer(attempts, "the number of attempts")
+        attempts = require_int(attempts, "the number of attempts")
         if attempts < 1 or (attempts > 1 and renew is None):
             raise InputError(
                 f"{attempts} attempts; one is the least, and more need renew, which leads the "

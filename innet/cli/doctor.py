@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from innet.cli.options import JsonOption
 from innet.cli.output import out, say_json
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what is installed, what it is for, and how to install what is missing."""
     from rich.table import Table

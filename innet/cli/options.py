@@ -38,6 +38,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "workers": ("--workers", "-w"),
     "codec": ("--codec", "-c"),
     "codecs": ("--codec", "-c"),
+    "engine": ("--engine", "-e"),
     "model": ("--model", "-m"),
     "input": ("--input", "-i"),
     "windows": ("--window",),
@@ -49,6 +50,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 _METAVARS: Mapping[str, str] = {
     "input": "FILE",
+    "key_file": "FILE",
+    "listen": "ADDRESS:PORT",
+    "metrics": "ADDRESS:PORT",
     "pcap": "FOLDER",
     "restarts": "SECONDS",
     "simple_switch": "FILE",

@@ -13,7 +13,7 @@ runs one all-reduce without doing any I/O; ``innet.allreduce.collective`` connec
 from __future__ import annotations
 
 from innet.codecs.build import CodecSpec, build_codec
-from innet.codecs.checks import check_floats, check_gradient, check_integer, check_seed
+from innet.codecs.checks import check_floats, check_gradient, check_seed
 from innet.codecs.codec import Codec, Outcome
 from innet.codecs.layers import ModelLayers
 from innet.codecs.parts import Capabilities
@@ -34,6 +34,5 @@ __all__ = [
     "build_codec",
     "check_floats",
     "check_gradient",
-    "check_integer",
     "check_seed",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from innet import kernels
 from innet.core.errors import GradientError, InputError
+from innet.core.numbers import require_int
 
 _LARGEST = 2**31 - 1  # elements; their indices are int32
 _FLOAT32 = np.dtype(np.float32)
@@ -154,21 +154,7 @@ def check_seed(seed: object) -> int:
     Raises:
         InputError: it is no integer, or one that no codec takes.
     """
-    number = check_integer(seed, "the codec's seed")
+    number = require_int(seed, "the codec's seed")
     if not 0 <= number < 2**63:
         raise InputError(f"the codec's seed is {number}; use one from 0 to 2**63 - 1.")
     return number
-
-
-def check_integer(value: object, what: str) -> int:
-    """``value`` as an int: Python's and NumPy's integers are taken, True and 4.0 are not.
-
-    Raises:
-        InputError: it is no integer; names it as ``what``.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        try:
-            return operator.index(value)  # type: ignore[arg-type]  # what else it is gets refused
-        except TypeError:
-            pass
-    raise InputError(f"{what} is {value!r}; give an integer.")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from innet.codecs.checks import check_selected
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
+from innet.core.numbers import is_int
 from innet.core.reduce_op import Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -541,7 +542,7 @@ def loaded_step(state: Mapping[str, Any]) -> int:
         StateError: it is not a number of all-reduces.
     """
     step = state["step"]
-    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+    if not is_int(step) or step < 0:
         raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
     return step
 

@@ -6,7 +6,7 @@ import operator
 from numbers import Real
 from typing import TypeGuard
 
-from innet.core.errors import ControlError
+from innet.core.errors import InnetError, InputError
 
 
 def is_real(value: object) -> TypeGuard[float]:
@@ -14,13 +14,25 @@ def is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def require_int(value: object, what: str) -> int:
-    """``value`` as an integer of Python's own; ``what`` is its name in the message.
+def is_int(value: object) -> TypeGuard[int]:
+    """Whether it is an int of Python; a bool is not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def require_int(value: object, what: str, error: type[InnetError] = InputError) -> int:
+    """``value`` as an int. Python's and NumPy's integers are taken; True and 4.0 are not.
 
     Raises:
-        ControlError: it is no integer; 1.0 is none either.
+        InputError: or ``error``: it is no integer. The message calls it ``what``.
     """
-    try:
-        return operator.index(value)  # type: ignore[arg-type] # that is what is found out here
-    except TypeError:
-        raise ControlError(f"{value!r} is no integer for {what}") from None
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type] # that is what is found out here
+        except TypeError:
+            pass
+    raise not_an_int(value, what, error)
+
+
+def not_an_int(value: object, what: str, error: type[InnetError] = InputError) -> InnetError:
+    """The error for a value, or a text, that is no integer."""
+    return error(f"{what} is {value!r}; give an integer.")

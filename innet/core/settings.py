@@ -18,7 +18,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    field_validator,
+)
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
@@ -26,7 +34,8 @@ from innet.core.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MAX_WORKERS = 32  # workers that a slot's bitmap has room for
+MAX_WORKERS = 32  # bits of the header's worker bitmap
+MAX_WINDOW = 1 << 16  # values of the header's slot field
 _SHOWN = 60  # characters of a wrong value that an error message repeats
 RENAMED_KEYS = {
     "quantiser": "quantizer",
@@ -54,11 +63,18 @@ class Settings(BaseModel):
     panel: ClassVar[str] = "Settings"
 
 
+def _power_of_two(number: int) -> int:
+    if number & (number - 1):
+        raise ValueError("choose a power of two")
+    return number
+
+
 # ----------------------------------------------------------------------------
 # The declarations. The description is the help of the command-line option.
 
-Engine: TypeAlias = Literal["jit", "interpret"]
+EngineName: TypeAlias = Literal["jit", "interpret"]
 Framing: TypeAlias = Literal["udp", "raw"]
+WindowControl: TypeAlias = Literal["fixed", "aimd"]
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 DelayBy: TypeAlias = Literal["netem", "workers"]
 CodecDescription: TypeAlias = str | dict[str, Any]
@@ -81,7 +97,7 @@ Program: TypeAlias = Annotated[
     ),
 ]
 SwitchEngine: TypeAlias = Annotated[
-    Engine, Field(description="How the built-in switch runs the program.")
+    EngineName, Field(description="How the built-in switch runs the program.")
 ]
 ValuesPerPacket: TypeAlias = Annotated[
     Literal[32, 64, 256, 1024], Field(description="int32 values in each packet.")
@@ -89,9 +105,13 @@ ValuesPerPacket: TypeAlias = Annotated[
 PacketFraming: TypeAlias = Annotated[
     Framing, Field(description="udp, or raw: Ethernet with an EtherType of its own.")
 ]
+WindowSize: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WINDOW), AfterValidator(_power_of_two)]
 Window: TypeAlias = Annotated[
-    int | None,
-    Field(ge=1, description="Chunks of a worker under way at once, a power of two; all slots."),
+    WindowSize | None,
+    Field(
+        description="Chunks of a worker under way at once, a power of two. Smaller windows suit "
+        "links with short queues. By default all slots."
+    ),
 ]
 Topology: TypeAlias = Annotated[
     str | None,
@@ -243,7 +263,7 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
     engine: SwitchEngine = "jit"
     faults: FaultSettings = FaultSettings()
     window_control: Annotated[
-        Literal["fixed", "aimd"], Field(description="How the window adapts to congestion.")
+        WindowControl, Field(description="How the window adapts to congestion.")
     ] = "fixed"
     partial_after: PartialAfter = None
     attempts: Annotated[
@@ -316,6 +336,45 @@ class MininetSettings(JobSettings, TensorSettings):
         return seconds
 
 
+class ServiceSettings(Settings):
+    """The built-in switch as a service for jobs; see ``innet.service.server``."""
+
+    panel: ClassVar[str] = "Service"
+
+    listen: Annotated[
+        str,
+        Field(
+            description="IPv4 address of this machine and port, for UDP and TCP; port 0 takes a "
+            "free one."
+        ),
+    ] = "127.0.0.1:48879"
+    program: Annotated[str, Field(description="A shipped P4 program for one switch.")] = "slots"
+    values_per_packet: ValuesPerPacket = 256
+    key: Annotated[
+        str | None,
+        Field(description="What workers must know to join. Other users see it in `ps`."),
+    ] = None
+    key_file: Annotated[AnyPath | None, Field(description="A file that holds the key.")] = None
+    jobs: Annotated[
+        int, Field(ge=1, description="Jobs at the same time; each gets an equal part of the slots.")
+    ] = 4
+    workers_max: Annotated[
+        int, Field(ge=1, le=MAX_WORKERS, description="Workers that a job may have.")
+    ] = MAX_WORKERS
+    window: Window = None
+    metrics: Annotated[
+        str | None, Field(description="Serve metrics for Prometheus there, over HTTP.")
+    ] = None
+    engine: SwitchEngine = "jit"
+
+    @field_validator("key")
+    @classmethod
+    def _not_empty(cls, key: str | None) -> str | None:
+        if key == "":
+            raise ValueError("the key is empty; leave it out, or choose one")
+        return key
+
+
 class TrainingSettings(RunSettings):
     """What all experiments that train share; each worker holds one shard of the samples."""
 
@@ -380,7 +439,7 @@ class ThroughputSettings(Settings):
     values_per_packet: tuple[ValuesPerPacket, ...] = Field(
         default=(64,), min_length=1, strict=False
     )
-    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    windows: tuple[WindowSize, ...] = Field(
         default=(64, 256),
         min_length=1,
         strict=False,

@@ -13,7 +13,7 @@ from innet.network import ClockedTransport
 from innet.processes.commandline import say
 from innet.processes.settings import SessionSettings
 from innet.service import join
-from innet.service.process import key_of
+from innet.service.connections import key_of
 from innet.service.protocol import Message, decode
 from innet.topology import Plan, RegisterReader, following
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from innet.core.errors import InnetError, InputError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.switch import EngineName, Switch
+from innet.core.settings import EngineName
+from innet.switch import Switch
 from innet.tools.files import open_program, read_commands
 from innet.transport.raw import Ports
 

@@ -3,19 +3,14 @@
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
 from innet.protocol.settings import (
-    MAX_WINDOW,
-    MAX_WORKERS,
     REORDERING,
     TAIL_PROBE,
     Membership,
     Timing,
-    WindowControl,
 )
 from innet.protocol.slot_client import SlotClient, SlotState
 
 __all__ = [
-    "MAX_WINDOW",
-    "MAX_WORKERS",
     "REORDERING",
     "TAIL_PROBE",
     "Counters",
@@ -27,5 +22,4 @@ __all__ = [
     "SlotState",
     "Stall",
     "Timing",
-    "WindowControl",
 ]

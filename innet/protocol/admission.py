@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
-from innet.protocol.settings import MAX_WINDOW, MAX_WORKERS
+from innet.core.settings import MAX_WINDOW, MAX_WORKERS
 from innet.wire import Endpoint
 
 _ADMISSION = "SlotsIngress.admission.admission"

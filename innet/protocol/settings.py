@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_real
-
-MAX_WORKERS = 32  # bits of the header's bitmap
-MAX_WINDOW = 1 << 16  # numbers that the header's slot field has
+from innet.core.settings import MAX_WINDOW, MAX_WORKERS, WindowControl
 
 REORDERING = 1e-3
 """Seconds that a packet may come later than one that was sent after it, between machines whose
@@ -18,8 +16,6 @@ network keeps packets in order."""
 
 TAIL_PROBE = 0.01
 """Seconds, longer than most packets and their results take between machines of a cluster."""
-
-WindowControl: TypeAlias = Literal["fixed", "aimd"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,11 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import WindowControl
 from innet.protocol.counters import Counters, Stats, Verdict
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, sequence_of
-from innet.protocol.settings import Membership, Timing, WindowControl
+from innet.protocol.settings import Membership, Timing
 from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
 from innet.wire.layout import offset_of
 from innet.wire.parsing import frames_of, rules

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, Field, ValidationError, field_validator
 
 from innet.core.errors import InputError
 from innet.core.files import atomic_write
+from innet.core.numbers import is_int
 from innet.records.report import Frozen
 
 VERSION = 3
@@ -139,7 +140,7 @@ def _read(path: Path, formats: tuple[str, ...]) -> dict[str, Any]:
             f"{path} is a record of format {found!r}; needed is {' or '.join(formats)}."
         )
     version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if not is_int(version) or version < 1:
         raise InputError(f"{path} is a damaged record: its version is {version!r}.")
     if version > VERSION:
         raise InputError(
@@ -167,7 +168,7 @@ def _divide_codec_times(value: Any, workers: Any) -> None:
         if isinstance(value.get("workers"), int):
             workers = value["workers"]
         seconds = value.get("seconds")
-        if isinstance(seconds, dict) and isinstance(workers, int) and workers > 0:
+        if isinstance(seconds, dict) and is_int(workers) and workers > 0:
             for name in ("encode", "decode"):
                 if isinstance(seconds.get(name), (int, float)):
                     seconds[name] /= workers

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from innet.codecs import check_integer
 from innet.core.errors import (
     ControlError,
     InputError,
@@ -26,7 +25,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.not_copyable import NotCopyable
-from innet.core.numbers import is_real
+from innet.core.numbers import is_real, require_int
 from innet.core.waiting import Waiting
 from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
@@ -80,8 +79,8 @@ def join(
     return Membership(
         switch,
         job=job,
-        worker=check_integer(worker, "the worker's index"),
-        workers=check_integer(workers, "the number of workers"),
+        worker=require_int(worker, "the worker's index"),
+        workers=require_int(workers, "the number of workers"),
         key=key,
         until=_deadline(deadline),
         config=config,
@@ -172,7 +171,7 @@ class Membership(NotCopyable):
             NetworkError, InputError: as ``join``.
         """
         until = _deadline(deadline)
-        named = {check_integer(worker, "a worker to go on without") for worker in without}
+        named = {require_int(worker, "a worker to go on without") for worker in without}
         if self._channel is not None:
             try:
                 return self._ask(until, sorted(named))

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -201,6 +202,25 @@ def _keep_alive(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
+def key_of(key: str | None, file: Path | None) -> str | None:
+    """The key, as it is or from a file without the line end.
+
+    Raises:
+        InputError: both were given, or the file cannot be read or is empty.
+    """
+    if file is None:
+        return key
+    if key is not None:
+        raise InputError("give --key or --key-file, not both.")
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"cannot read {file}: {error}.") from None
+    if not text:
+        raise InputError(f"{file} is empty; write the key into it.")
+    return text
 
 
 def resolve(switch: str) -> Address:

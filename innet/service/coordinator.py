@@ -20,9 +20,10 @@ import enum
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol
 
 from innet.core.errors import InputError
+from innet.core.numbers import is_int
 from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
 from innet.transport.peers import Address
 
@@ -164,7 +165,7 @@ class JobCoordinator:
         Raises:
             InputError: it cannot go on without these.
         """
-        if not (isinstance(without, (list, tuple)) and all(map(_is_int, without))) or (
+        if not (isinstance(without, (list, tuple)) and all(map(is_int, without))) or (
             worker in without
         ):
             raise InputError(f"worker {worker} cannot go on without {without!r:.100}.")
@@ -338,12 +339,12 @@ class Jobs:
         # It is shown to people, so it is printable.
         if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= MAX_NAME):
             raise InputError(f"a job has a name of 1 to {MAX_NAME} printable characters.")
-        if not _is_int(workers) or not 1 <= workers <= self._workers:
+        if not is_int(workers) or not 1 <= workers <= self._workers:
             raise InputError(
                 f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "
                 "(--workers-max)."
             )
-        if not _is_int(worker) or not 0 <= worker < workers:
+        if not is_int(worker) or not 0 <= worker < workers:
             raise InputError(
                 f"there is no worker {worker!r} in job {name!r}; it has 0 .. {workers - 1}."
             )
@@ -370,10 +371,6 @@ class Jobs:
             number=number,
             epoch=self._draw(0x10000),
         )
-
-
-def _is_int(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _config(message: Message) -> str | None:

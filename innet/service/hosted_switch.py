@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from innet.core.packets import PacketBatch
-from innet.core.settings import Engine
+from innet.core.settings import EngineName
 from innet.protocol import SlotReader
 from innet.protocol.admission import Job
 from innet.service.slot_partition import SlotPartitions
@@ -30,7 +30,7 @@ class HostedSwitch:
         begun: when its clock began, by ``time.monotonic``.
     """
 
-    def __init__(self, partitions: SlotPartitions, engine: Engine = "jit") -> None:
+    def __init__(self, partitions: SlotPartitions, engine: EngineName = "jit") -> None:
         self.partitions = partitions
         self.switch = Switch.load(partitions.program.json(), engine=engine)
         self.begun = time.monotonic()

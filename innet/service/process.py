@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from innet.core.child_process import ChildProcess
-from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.core.errors import ConfigError, InnetError, NetworkError, StalledError
+from innet.core.settings import ServiceSettings, validate
 from innet.core.waiting import PATIENCE
-from innet.transport.peers import Address
+from innet.service.connections import resolve
 
 if TYPE_CHECKING:  # whoever only starts a service need not import what runs in it
-    from innet.service.server import ServiceSettings, SwitchService
+    from innet.service.server import SwitchService
     from innet.service.slot_partition import SlotPartitions
 
 # The first start compiles, beside all that a machine may be busy with; a process that ends is
@@ -39,33 +40,30 @@ _END_SECONDS = 15.0
 _LOST_SECONDS = 5.0  # for a process whose connections have ended
 _LONGEST_REST = 10.0  # for workers that are still connected when the parent has ended
 _LISTENING = "listening at "
+_VARIABLES = {"values_per_packet": "INNET_VALUES", "jobs": "INNET_JOBS"}
 
 # ------------------------------------------------------------------ in the service's process
 
 
-def serve(settings: ServiceSettings, metrics: Address | None = None) -> None:
+def serve(settings: ServiceSettings) -> None:
     """Serve until SIGTERM or SIGINT; says on standard output where it listens.
-
-    Args:
-        settings: of the service.
-        metrics: where to serve metrics over HTTP; None for nowhere.
 
     Raises:
         InnetError: it cannot be served.
     """
     with contextlib.ExitStack() as stack:
         service = _started(settings, stack)
-        if metrics is not None:
+        if settings.metrics is not None:
             from innet.service.statistics import exporting  # noqa: PLC0415 - needed for this only
 
             ask: Callable[[], dict[str, object]] = lambda: service.ask(service.statistics)  # noqa: E731
-            where = stack.enter_context(exporting(metrics, ask))
-            _note(f"metrics at http://{where.ip}:{where.udp_port}/metrics")
+            where = stack.enter_context(exporting(resolve(settings.metrics), ask))
+            _note(f"metrics at http://{where}/metrics")
         _say_where(service)
         parts = service.partitions
         _note(
             f"{parts.program.name}: {parts.jobs} jobs of up to {parts.workers} workers, "
-            f"{parts.slots} slots each; {'a key is needed' if settings.key else 'no key'}."
+            f"{parts.slots} slots each; {'a key is needed' if service.has_key else 'no key'}."
         )
         advise(parts)
         service.run()
@@ -77,12 +75,10 @@ def main() -> int:
     The first line of standard input is the settings. Once standard input is closed, the service
     ends as soon as no worker is connected.
     """
-    from innet.service.server import ServiceSettings  # noqa: PLC0415 - as above
-
     try:
-        settings = json.loads(sys.stdin.readline())
+        settings = validate(ServiceSettings, json.loads(sys.stdin.readline()))
         with contextlib.ExitStack() as stack:
-            service = _started(ServiceSettings(Address("127.0.0.1", 0), **settings), stack)
+            service = _started(settings, stack)
             _say_where(service)
             threading.Thread(target=_end_with_input, args=(service,), daemon=True).start()
             service.run()
@@ -103,7 +99,7 @@ def _started(settings: ServiceSettings, stack: contextlib.ExitStack) -> SwitchSe
 
 
 def _say_where(service: SwitchService) -> None:
-    print(f"{_LISTENING}{service.address.ip}:{service.address.udp_port}", flush=True)
+    print(f"{_LISTENING}{service.address}", flush=True)
 
 
 def _end_with_input(service: SwitchService) -> None:
@@ -131,25 +127,6 @@ def advise(partitions: SlotPartitions) -> None:
 
 def _note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def key_of(key: str | None, file: Path | None) -> str | None:
-    """The key, as it is or from a file without the line end.
-
-    Raises:
-        InputError: both were given, or the file cannot be read or is empty.
-    """
-    if file is None:
-        return key
-    if key is not None:
-        raise InputError("give --key or --key-file, not both.")
-    try:
-        text = file.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeError) as error:
-        raise InputError(f"cannot read {file}: {error}.") from None
-    if not text:
-        raise InputError(f"{file} is empty; write the key into it.")
-    return text
 
 
 # ------------------------------------------------------------------ in the process that starts it
@@ -195,26 +172,27 @@ class LocalSwitch:
     """A switch service on the loopback interface, in a process that this one has started.
 
     It lives as long as this process does, and a little longer if workers are still connected.
-    ``INNET_VALUES`` and ``INNET_JOBS`` say how many values its packets have (256) and how many jobs
-    it takes at the same time (4).
+    The environment variables ``INNET_VALUES`` and ``INNET_JOBS`` set ``values_per_packet`` and
+    ``jobs`` of its ``ServiceSettings``.
 
     Attributes:
         address: HOST:PORT.
         key: who has it may join.
 
     Raises:
-        InputError: one of the variables is not a number.
+        ConfigError: one of the variables cannot be used.
         NetworkError: it does not start.
     """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self.key = secrets.token_hex(16)
-        settings = {
-            "key": self.key,
-            "values": _number("INNET_VALUES", 256),
-            "jobs": _number("INNET_JOBS", 4),
-        }
+        given = {key: _number(name) for key, name in _VARIABLES.items() if os.environ.get(name)}
+        settings = validate(
+            ServiceSettings,
+            {"listen": "127.0.0.1:0", "key": self.key, **given},
+            source=", ".join(_VARIABLES[key] for key in given),
+        )
         with tempfile.TemporaryDirectory(prefix="innet-") as folder:
             self._process = ChildProcess(
                 "the switch process",
@@ -225,7 +203,7 @@ class LocalSwitch:
             )
             try:
                 # Other users cannot see what is written to standard input.
-                self._process.write_line(json.dumps(settings))
+                self._process.write_line(settings.model_dump_json(exclude_unset=True))
                 line = self._hear()
             except StalledError as error:
                 self._process.kill()
@@ -268,10 +246,10 @@ class LocalSwitch:
         self._process.kill()
 
 
-def _number(variable: str, default: int) -> int:
-    text = os.environ.get(variable) or str(default)
+def _number(variable: str) -> int:
+    text = os.environ[variable]
     if not text.isdecimal():
-        raise InputError(f"{variable} is {text!r}; give a number.")
+        raise ConfigError(f"{variable} is {text!r}; give a number.")
     return int(text)
 
 

@@ -14,13 +14,13 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from innet import programs
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
-from innet.core.settings import Engine
-from innet.service.connections import Client, Connections, Received
+from innet.core.settings import ServiceSettings
+from innet.service.connections import Client, Connections, Received, key_of, resolve
 from innet.service.coordinator import JobCoordinator, Jobs
 from innet.service.forwarding import Forwarding, Wake
 from innet.service.hosted_switch import HostedSwitch
@@ -37,45 +37,6 @@ _LOOKS = 64  # at frames, before clients are looked at again
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """What a service is.
-
-    Attributes:
-        listen: an IPv4 address of this machine and a port, for UDP and TCP; 0 takes a free one.
-        program, values: a shipped program for one switch, and the values in its packets.
-        key: what clients must know; None admits everybody who reaches the address.
-        jobs: how many there may be at the same time; each gets an equal part of the slots.
-        workers: how many a job may have.
-        engine: "jit" or "interpret".
-        window: packets of each worker under way at once, at most, a power of two; None for as many
-            as slots, sockets and caches allow, which is more than links with short queues do.
-
-    Raises:
-        InputError: one that cannot be.
-    """
-
-    listen: Address
-    program: str = "slots"
-    values: int = 256
-    key: str | None = None
-    jobs: int = 4
-    workers: int = 32
-    engine: Engine = "jit"
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.key == "":
-            raise InputError("the key is empty; leave it out, or choose one.")
-        if self.window is not None and (self.window < 1 or self.window & (self.window - 1)):
-            raise InputError(f"the window is {self.window} packets; choose a power of two.")
-        if self.key is None and not ipaddress.IPv4Address(self.listen.ip).is_loopback:
-            raise InputError(
-                f"{self.listen.ip} can be reached from other machines, and without a key anybody "
-                "there could join; give a key (--key-file), or listen on 127.0.0.1."
-            )
-
-
 class SwitchService:
     """A running service. It listens once it is made, and serves in ``run``.
 
@@ -87,21 +48,28 @@ class SwitchService:
 
     Raises:
         NetworkError: the address is not this machine's, or the port is in use.
-        InputError: the program or numbers do not fit each other.
+        InputError: the program or numbers do not fit each other, or there is no key although other
+            machines can reach the address.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
         check_servable(settings.program)  # rather than to ask for another number of values first
-        program = programs.find(settings.program, settings.values)
-        self.settings = settings
-        self.partitions = SlotPartitions.divide(program, settings.jobs, settings.workers)
+        program = programs.find(settings.program, settings.values_per_packet)
+        self.partitions = SlotPartitions.divide(program, settings.jobs, settings.workers_max)
+        self._key = key_of(settings.key, settings.key_file)
+        address = resolve(settings.listen)
+        if self._key is None and not ipaddress.IPv4Address(address.ip).is_loopback:
+            raise InputError(
+                f"{address.ip} can be reached from other machines, and without a key anybody there "
+                "could join; give a key (--key-file), or listen on 127.0.0.1."
+            )
         self.refused = 0
         self._begun = time.monotonic()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        listener, data = _listen(settings.listen)
+        listener, data = _listen(address)
         try:
             self.address = Address(*listener.getsockname())
-            layout = Layout(settings.values, "raw")
+            layout = Layout(settings.values_per_packet, "raw")
             self._ports = PeerPorts(data, layout)
             self.partitions = replace(
                 self.partitions, max_queued=self._ports.room, max_window=settings.window
@@ -124,6 +92,11 @@ class SwitchService:
         )
         self._running = True
         self._is_closed = False
+
+    @property
+    def has_key(self) -> bool:
+        """Whether clients must know a key."""
+        return self._key is not None
 
     @property
     def has_workers(self) -> bool:
@@ -168,7 +141,7 @@ class SwitchService:
         parts = Parts(self._switch, self._ports, self._jobs, self._traffic)
         return {
             "switch": {
-                "address": f"{self.address.ip}:{self.address.udp_port}",
+                "address": str(self.address),
                 "program": self.partitions.program.name,
                 "seconds": round(time.monotonic() - self._begun, 3),
                 "clients": len(self._connections),
@@ -283,7 +256,7 @@ class SwitchService:
     def _first(self, client: Client, message: Message) -> None:
         client.deadline = None
         check_versions(message, "the client")
-        check_proof(message, client.nonce, self.settings.key)
+        check_proof(message, client.nonce, self._key)
         kind = message.get("request")
         if kind == "join":
             self._jobs.join(client.number, message)
@@ -333,7 +306,7 @@ def _listen(where: Address) -> tuple[socket.socket, socket.socket]:
             if last:
                 continue
             raise NetworkError(
-                f"cannot listen at {where.ip}:{where.udp_port}: {error.strerror}. The address must "
+                f"cannot listen at {where}: {error.strerror}. The address must "
                 "be one of this machine's, and the port free for TCP and UDP."
             ) from None
         return listener, data

@@ -334,9 +334,7 @@ def exporting(where: Address, ask: Callable[[], Document]) -> Iterator[Address]:
     try:
         server, thread = library.start_http_server(where.udp_port, where.ip, registry)
     except OSError as error:
-        raise NetworkError(
-            f"cannot serve metrics at {where.ip}:{where.udp_port}: {error.strerror or error}."
-        ) from None
+        raise NetworkError(f"cannot serve metrics at {where}: {error.strerror or error}.") from None
     try:
         yield Address(*server.server_address[:2])
     finally:

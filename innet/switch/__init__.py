@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from innet.switch.engine import Statistics, SwitchState
 from innet.switch.frontend.loader import load_program, read_document
-from innet.switch.switch import EngineName, Switch, unsupported
+from innet.switch.switch import Switch, unsupported
 
 __all__ = [
-    "EngineName",
     "Statistics",
     "Switch",
     "SwitchState",

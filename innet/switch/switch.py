@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,10 @@ from innet.switch.ir.check import check_references
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
 from innet.switch.traffic_manager import TrafficManager
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pydantic takes a while to import
+    from innet.core.settings import EngineName
     from innet.switch.interpreter.engine import InterpretEngine
     from innet.switch.trace import Event, Trace
-
-EngineName = Literal["jit", "interpret"]
 
 
 class CounterCells(NamedTuple):

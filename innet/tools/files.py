@@ -9,7 +9,8 @@ from typing import Any, cast, get_args
 from innet import programs
 from innet.core.errors import ControlError, InputError, ProgramError, UnknownNameError
 from innet.core.files import missing
-from innet.switch import EngineName, Switch, ir, load_program, read_document
+from innet.core.settings import EngineName
+from innet.switch import Switch, ir, load_program, read_document
 
 
 def open_document(name: str | Path) -> dict[str, Any]:

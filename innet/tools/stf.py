@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from innet.core.errors import ControlError, UnknownNameError
-from innet.switch import EngineName, Switch, ir
+from innet.core.settings import EngineName
+from innet.switch import Switch, ir
 from innet.tools import stf_syntax as stated
 from innet.tools.stf_syntax import number
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
-from innet.core.settings import Engine
+from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.switch import Switch
@@ -47,7 +47,7 @@ class Emulation:
         self,
         plan: Plan,
         *,
-        engine: Engine = "jit",
+        engine: EngineName = "jit",
         faults: Faults | None = None,
         timing: Timing | None = None,
         seed: int = 0,

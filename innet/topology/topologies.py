@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from innet.core.errors import ConfigError, InputError
+from innet.core.numbers import not_an_int
 from innet.core.registry import Registry, split_name
 from innet.core.settings import MAX_WORKERS
 from innet.topology.plan import Link, Port
@@ -161,7 +162,7 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
             takes = " and ".join(topology.options) or "no options"
             raise InputError(f"{key} is {value}, which a {name} does not take; it takes {takes}.")
         if not isinstance(value, int):
-            raise InputError(f"{key} of the topology {name} is {value!r}; give an integer.")
+            raise not_an_int(value, f"{key} of the topology {name}")
     return topology.shape(workers, **given)
 
 

@@ -54,6 +54,9 @@ class Address(NamedTuple):
     ip: str
     udp_port: int
 
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.udp_port}"
+
 
 class UnknownDatagram(NamedTuple):
     """A datagram that is no frame."""

@@ -14,13 +14,13 @@ import numpy as np
 
 from innet.allreduce.worker import Worker
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import ServiceSettings
 from innet.protocol import SlotClient, Timing
 from innet.service import join
-from innet.service.server import ServiceSettings, SwitchService
-from innet.transport.peers import Address
+from innet.service.server import SwitchService
 
 SERVE = (sys.executable, "-m", "innet", "switch", "serve")
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = "127.0.0.1:0"
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=60.0)
 SECONDS = 60.0  # for all to join, on a machine that is busy with other tests
 
@@ -28,8 +28,8 @@ SECONDS = 60.0  # for all to join, on a machine that is busy with other tests
 @contextlib.contextmanager
 def serving(**settings):
     """A service on a free port of the loopback interface."""
-    settings = {"values": 32, "jobs": 2, "workers": 4} | settings
-    service = SwitchService(ServiceSettings(listen=settings.pop("listen", LOOPBACK), **settings))
+    defaults = {"listen": LOOPBACK, "values_per_packet": 32, "jobs": 2, "workers_max": 4}
+    service = SwitchService(ServiceSettings(**defaults | settings))
     thread = threading.Thread(target=service.run)
     thread.start()
     try:
@@ -44,7 +44,7 @@ def serving(**settings):
 def service_process(*options, command=SERVE):
     """A service in a process of its own, and where it listens."""
     running = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--values", "32", *options],
+        [*command, "--listen", "127.0.0.1:0", "--values-per-packet", "32", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -67,7 +67,7 @@ def wait_until_empty(service):
 
 
 def where(service):
-    return f"{service.address.ip}:{service.address.udp_port}"
+    return str(service.address)
 
 
 def together(functions, seconds=120):

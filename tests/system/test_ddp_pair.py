@@ -80,7 +80,7 @@ def told(tmp_path_factory):
     with socket.create_server(("127.0.0.1", 0)) as free:
         nowhere = f"127.0.0.1:{free.getsockname()[1]}"
     with contextlib.ExitStack() as stack:
-        service = stack.enter_context(serving(key="right", workers=2, jobs=4))
+        service = stack.enter_context(serving(key="right", workers_max=2, jobs=4))
         address = (service.address.ip, service.address.udp_port)
         relay = stack.enter_context(LossyRelay(address, loss=0.05, seed=5))
         places = {

@@ -69,8 +69,8 @@ def test_packets_are_cut_where_a_link_does_not_carry_them_whole(tmp_path, switch
         places = (near, far) if switch_is == "near" else (far, near)
         at = "10.77.0.2:48879" if switch_is == "near" else "10.77.1.2:48879"
         python = [sys.executable, "-m"]
-        serve = [*python, "innet", "switch", "serve", "--listen", at, "--values", "1024"]
-        serve += ["--key-file", key]
+        serve = [*python, "innet", "switch", "serve", "--listen", at]
+        serve += ["--values-per-packet", "1024", "--key-file", key]
         service = stack.enter_context(
             subprocess.Popen(inside(places[0], *serve), stdout=subprocess.PIPE)
         )

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from innet.codecs.parts import Carrier, Context, Contribution, Ints, Selection, Total
 from innet.core.errors import StateError
+from innet.core.numbers import is_int
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 
@@ -103,7 +104,7 @@ class SupportSizeCarrier(Carrier[S]):
         overlap, sketches = state["overlap"], state["sketches"]
         if not (overlap is None or (isinstance(overlap, float) and overlap >= 0)):
             raise StateError(f"the saved overlap of the supports is {overlap!r}, not a share.")
-        if not (isinstance(sketches, int) and sketches >= 0):
+        if not (is_int(sketches) and sketches >= 0):
             raise StateError(f"the saved number of sketches is {sketches!r}, not a count.")
         self._overlap, self._sketches = overlap, sketches
 

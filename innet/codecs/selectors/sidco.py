@@ -28,6 +28,7 @@ from innet.codecs.parts import (
 )
 from innet.codecs.selectors.threshold import threshold_or_largest
 from innet.core.errors import StateError
+from innet.core.numbers import is_int
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -244,7 +245,7 @@ class Sidco(Selector[SidcoSettings]):
     def _loaded_count(self, count: object) -> int:
         """Of a saved state; one that is beyond ``every`` already would never come to it."""
         every = self.parameters.every or math.inf
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < every:
+        if not is_int(count) or not 0 <= count < every:
             raise StateError(
                 f"the saved state of {self.name!r} has {count!r} for the number of all-reduces "
                 f"since the stages were adapted; it is below {every}."

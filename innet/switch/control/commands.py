@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.core.errors import ControlError, InputError, UnknownNameError
+from innet.core.numbers import not_an_int
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, Entry
 from innet.switch.state.hashes import CrcParameters
@@ -115,7 +116,7 @@ def _integer(text: str, what: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise ControlError(f"{text!r} is no integer for {what}") from None
+        raise not_an_int(text, what, ControlError) from None
 
 
 def _integer_for(what: str) -> Convert:

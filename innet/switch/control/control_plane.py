@@ -354,7 +354,7 @@ class ControlPlane(ABC):
         register = self._registers.index(name)
         array = self.program.registers[register]
         cell = cell_index(index, array.size, array.name)
-        value = require_int(value, f"register {array.name}")
+        value = require_int(value, f"register {array.name}", ControlError)
         if not -(1 << array.width - 1) <= value < 1 << array.width:
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
@@ -377,7 +377,7 @@ class ControlPlane(ABC):
         counter = self._counters.index(name)
         cell = _cell(self.program.counters[counter], index)
         for value in (packets, size):
-            if not 0 <= require_int(value, "a counter") < 1 << 64:
+            if not 0 <= require_int(value, "a counter", ControlError) < 1 << 64:
                 raise ControlError(f"{value} does not fit a counter, which has 64 bits")
         self._write_counter(counter, cell, packets, size)
 
@@ -423,20 +423,20 @@ class ControlPlane(ABC):
 
     def mc_node_update(self, node: int, ports: Iterable[int], lags: Iterable[int] = ()) -> None:
         """Change the ports and link aggregation groups of a node."""
-        node = require_int(node, "the node")
+        node = require_int(node, "the node", ControlError)
         self._update_node(node, _ports(ports), distinct(lags, MAX_LAG, "lag"))
 
     def mc_node_associate(self, group: int, node: int) -> None:
         """Put a node, which is in no group, at the end of a multicast group."""
-        self._associate_node(_multicast_group(group), require_int(node, "the node"))
+        self._associate_node(_multicast_group(group), require_int(node, "the node", ControlError))
 
     def mc_node_dissociate(self, group: int, node: int) -> None:
         """Take a node out of its multicast group."""
-        self._dissociate_node(_multicast_group(group), require_int(node, "the node"))
+        self._dissociate_node(_multicast_group(group), require_int(node, "the node", ControlError))
 
     def mc_node_destroy(self, node: int) -> None:
         """Remove a node, also from its group."""
-        self._destroy_node(require_int(node, "the node"))
+        self._destroy_node(require_int(node, "the node", ControlError))
 
     def mc_set_lag_membership(self, lag: int, ports: Iterable[int]) -> None:
         """Set the ports of a link aggregation group."""

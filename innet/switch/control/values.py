@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Generic, Protocol, TypeVar
 
 from innet.core.errors import ControlError, UnknownNameError
-from innet.core.numbers import require_int
+from innet.core.numbers import not_an_int, require_int
 from innet.switch import ir
 from innet.switch.state.meters import MAX_TOKENS, Rate
 
@@ -89,7 +89,11 @@ _ADDRESSES = {32: ", or 10.0.0.1", 48: ", or 02:00:00:00:00:01", 128: ", or 2001
 
 def number(value: Number, width: int, what: str) -> int:
     """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
-    parsed = _parse(value, width, what) if isinstance(value, str) else require_int(value, what)
+    parsed = (
+        _parse(value, width, what)
+        if isinstance(value, str)
+        else require_int(value, what, ControlError)
+    )
     if parsed < 0 or parsed >> width:
         raise ControlError(f"{value} does not fit the {width} bits of {what}")
     return parsed
@@ -114,7 +118,7 @@ def _parse(text: str, width: int, what: str) -> int:
 
 def in_range(value: object, last: int, what: str) -> int:
     """``value`` as an integer; ControlError, which calls it ``what``, when it is not in 0..last."""
-    found = require_int(value, f"the {what}")
+    found = require_int(value, f"the {what}", ControlError)
     if not 0 <= found <= last:
         raise ControlError(f"{what} {found} is not in 0..{last}")
     return found
@@ -122,7 +126,7 @@ def in_range(value: object, last: int, what: str) -> int:
 
 def cell_index(index: object, size: int, name: str) -> int:
     """``index`` when it is one of the ``size`` cells of the array called ``name``."""
-    found = require_int(index, f"the index of {name}")
+    found = require_int(index, f"the index of {name}", ControlError)
     if not 0 <= found < size:
         raise ControlError(f"index {found} is not in 0..{size - 1} of {name}")
     return found
@@ -130,7 +134,7 @@ def cell_index(index: object, size: int, name: str) -> int:
 
 def distinct(values: Iterable[object], last: int, what: str) -> tuple[int, ...]:
     """Integers in 0..last, in ascending order; ControlError when one of them comes twice."""
-    found = sorted(require_int(value, f"a {what}") for value in values)
+    found = sorted(require_int(value, f"a {what}", ControlError) for value in values)
     for value in found:
         in_range(value, last, what)
     if len(set(found)) != len(found):
@@ -247,8 +251,8 @@ def _pair(
 def _prefix_length(value: Number, what: str) -> int:
     """An integer, decimal where it is text."""
     if not isinstance(value, str):
-        return require_int(value, what)
+        return require_int(value, what, ControlError)
     try:
         return int(value)
     except ValueError:
-        raise ControlError(f"{value!r} is no integer for {what}") from None
+        raise not_an_int(value, what, ControlError) from None

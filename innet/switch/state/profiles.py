@@ -283,12 +283,12 @@ class ProfileState:
 
     def require_member(self, member: int) -> None:
         """ControlError when there is no such member."""
-        if require_int(member, "the member") not in self.members:
+        if require_int(member, "the member", ControlError) not in self.members:
             raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
 
     def require_group(self, group: int) -> list[int]:
         """The members of a group; ControlError when there is no such group."""
-        if require_int(group, "the group") not in self.groups:
+        if require_int(group, "the group", ControlError) not in self.groups:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
         return self.groups[group]
 

@@ -283,7 +283,7 @@ class TableState:
 
     def _row(self, handle: int) -> int:
         """The row of the entry of ``handle``; ControlError when there is none."""
-        handle = require_int(handle, "a handle")
+        handle = require_int(handle, "a handle", ControlError)
         row = self.columns.row_of(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else 0
         if not row or self._handle(row) != handle:
             rows = self.columns.rows()[:10].tolist()

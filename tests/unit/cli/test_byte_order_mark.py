@@ -14,7 +14,7 @@ from innet.mininet.files import commands
 from innet.processes.settings import mapping_in
 from innet.programs.catalog import LIST
 from innet.records import DEMO, TrainingRecord
-from innet.service.process import key_of
+from innet.service.connections import key_of
 from innet.tools import stf_syntax
 from innet.tools.files import read_commands
 

@@ -12,7 +12,7 @@ from support.service import SECONDS, SERVE, make_workers, service_process
 
 from innet.core.errors import InputError
 from innet.service import join
-from innet.service.process import key_of
+from innet.service.connections import key_of
 
 
 def wrong(*options, status=2):
@@ -51,7 +51,7 @@ def test_addresses_of_ipv6_are_told_so(address):
 
 def test_what_cannot_be_served():
     assert "without a key" in wrong("--listen", "0.0.0.0:0")
-    assert "the window is 12 packets; choose a power of two" in wrong("--window", "12")
+    assert "window = 12 cannot be used; choose a power of two" in wrong("--window", "12")
     with service_process() as (_, address):
         said = wrong("--listen", address, status=1)
         assert f"cannot listen at {address}: Address already in use" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import resource
@@ -35,12 +34,12 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
+from innet.core.settings import ServiceSettings, validate
 from innet.protocol import Timing
 from innet.service import client, join, protocol
 from innet.service import transport as service_fabric
 from innet.service.connections import Channel
-from innet.service.server import ServiceSettings, SwitchService
-from innet.transport.peers import Address
+from innet.service.server import SwitchService
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
 @pytest.mark.parametrize("values", [64, 256])
 def test_harvest_is_served_as_slots_is(stack, values):
     """Two jobs, and an epoch without a worker, on the programs with several passes."""
-    service = stack.enter_context(serving(program="harvest", values=values))
+    service = stack.enter_context(serving(program="harvest", values_per_packet=values))
     trio = joined(service, stack, 3)
     others = make_workers(joined(service, stack, 2, job="other"))
     ends = make_workers(trio, "lhc")
@@ -357,7 +356,8 @@ def test_no_room_for_another_job(service, stack):
 
 
 def test_keys():
-    ServiceSettings(listen=Address("192.0.2.1", 0), values=32, key="right")  # other machines may
+    with pytest.raises(NetworkError, match=r"cannot listen at 192\.0\.2\.1"):  # other machines may
+        SwitchService(ServiceSettings(listen="192.0.2.1:0", values_per_packet=32, key="right"))
     with serving(key="right") as service:
         where_to = where(service)
         with join(where_to, job="a", worker=0, workers=1, key="right", deadline=SECONDS):
@@ -427,29 +427,32 @@ def test_addresses_that_are_none(address):
 
 def test_a_port_in_use_is_refused(service):
     with pytest.raises(NetworkError, match="Address already in use"):
-        SwitchService(ServiceSettings(listen=service.address, values=32))
+        SwitchService(ServiceSettings(listen=where(service), values_per_packet=32))
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"listen": Address("0.0.0.0", 0)}, "without a key"),
+        ({"listen": "0.0.0.0:0"}, "without a key"),
         ({"key": ""}, "the key is empty"),
         ({"program": "tree"}, "more than one switch"),
-        ({"program": "hashed", "values": 256}, "more than one switch.*serve slots or harvest"),
+        (
+            {"program": "hashed", "values_per_packet": 256},
+            "more than one switch.*serve slots or harvest",
+        ),
         ({"program": "slot"}, "unknown program"),
-        ({"values": 33}, "not for 33"),
-        ({"workers": 33}, "takes 1 to 32"),
-        ({"jobs": 0}, "room for 1 to 15"),
+        ({"values_per_packet": 33}, "allowed is 32, 64, 256 or 1024"),
+        ({"workers_max": 33}, "workers_max = 33 .* from 1 to 32"),
+        ({"window": 12}, "window = 12 .* choose a power of two"),
+        ({"jobs": 0}, "jobs = 0 .* at least 1"),
         ({"jobs": 16}, "room for 1 to 15"),
-        ({"engine": "jot"}, "unknown switch engine"),
+        ({"engine": "jot"}, "engine = 'jot' .*'jit' or 'interpret'"),
     ],
 )
 def test_services_that_cannot_be(changes, why):
-    settings = ServiceSettings(listen=LOOPBACK, values=32)
-
     def serve():
-        SwitchService(dataclasses.replace(settings, **changes))
+        given = {"listen": LOOPBACK, "values_per_packet": 32} | changes
+        SwitchService(validate(ServiceSettings, given))
 
     with pytest.raises(innet.core.errors.InnetError, match=why):
         serve()
@@ -457,7 +460,7 @@ def test_services_that_cannot_be(changes, why):
 
 def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
     with serving() as service:
-        address = service.address
+        address = where(service)
         pair = joined(service, stack)
         all_reduce(make_workers(pair), gradients())
     with pytest.raises(MembershipError, match="was stopped while worker 0 was in job 'test'"):
@@ -471,7 +474,7 @@ def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
 
 def test_a_way_in_that_failed_is_tried_anew(stack, monkeypatch):
     with serving() as service:
-        address = service.address
+        address = where(service)
         pair = joined(service, stack)
     with serving(listen=address):
         with monkeypatch.context() as lost:
@@ -555,7 +558,7 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
             f"{module}.widen_buffers",
             lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, default // 2),
         )
-    with serving(jobs=1, values=256) as service:
+    with serving(jobs=1, values_per_packet=256) as service:
         assert service.partitions.slots == 1024
         assert service.partitions.max_queued < 1024
         made = joined(service, stack, workers=2)

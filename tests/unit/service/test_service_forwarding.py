@@ -12,7 +12,8 @@ import pytest
 from support.service import LOOPBACK, frames_of, joined, serving
 
 from innet.core.errors import NetworkError
-from innet.service.server import ServiceSettings, SwitchService
+from innet.core.settings import ServiceSettings
+from innet.service.server import SwitchService
 from innet.transport import peers
 from innet.wire import Layout
 
@@ -125,7 +126,7 @@ def test_more_leaves_than_there_is_room_for(stack, monkeypatch, checked):
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 def test_a_socket_that_is_gone_is_told(engine):
-    service = SwitchService(ServiceSettings(listen=LOOPBACK, values=32, engine=engine))
+    service = SwitchService(ServiceSettings(listen=LOOPBACK, values_per_packet=32, engine=engine))
     with contextlib.closing(service):
         service._ports.close()
         with pytest.raises(NetworkError, match="receiving packets failed: Bad file descriptor"):

@@ -165,7 +165,7 @@ def test_packets_sent_again_do_nothing(stack, monkeypatch):
     # Compiled code would send without showing what.
     monkeypatch.setattr("innet.allreduce.worker.socket_loop", lambda *_: None)
     service = stack.enter_context(
-        serving(jobs=100, workers=2)
+        serving(jobs=100, workers_max=2)
     )  # 8 slots each, so packets are soon stale
     rng = np.random.default_rng(4)
     recorded = []

@@ -24,7 +24,7 @@ def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, 
         workers=WORKERS, codec=codec, program=program, values_per_packet=values, seed=3
     )
     with contextlib.ExitStack() as stack:
-        service = stack.enter_context(serving(program=program, values=values))
+        service = stack.enter_context(serving(program=program, values_per_packet=values))
         where = (service.address.ip, service.address.udp_port)
         relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=5))
         switch = "{}:{}".format(*relay.address)

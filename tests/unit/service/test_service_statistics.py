@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support.service import (
-    LOOPBACK,
     all_reduce,
     joined,
     make_workers,
@@ -156,8 +155,8 @@ def test_a_service_that_ends_while_somebody_looks():
 def test_metrics(service, stack):
     stalled(service, stack)
     ask = lambda: service.ask(service.statistics)  # noqa: E731
-    with metrics.exporting(LOOPBACK, ask) as address:
-        url = f"http://{address.ip}:{address.udp_port}/metrics"
+    with metrics.exporting(Address("127.0.0.1", 0), ask) as address:
+        url = f"http://{address}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         with (

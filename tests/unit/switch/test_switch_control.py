@@ -148,7 +148,10 @@ def test_numbers_as_text(text, width, value):
         ("table_add exact_table exactly", "usage: table_add"),
         ("table_add lpm_table lpm 1 10.0.0.0/33 => 1", "33 is not in 0..32"),
         ("table_add lpm_table lpm 1 10.0.0/8 => 1", "'10.0.0' is no number.* or 10.0.0.1"),
-        ("table_add lpm_table lpm 1 10.0.0.0/x => 1", "'x' is no integer for the prefix"),
+        (
+            "table_add lpm_table lpm 1 10.0.0.0/x => 1",
+            "prefix length of .* is 'x'; give an int",
+        ),
         ("table_add ternary_table ternary_ 1&&&0x1000000 1 0 => 1 1", "does not fit the 24 bits"),
         ("table_add ternary_table ternary_ 1 1 0 => 1", "needs 1 parameters, not 0"),
         ("table_add ternary_table ternary_ 1 1 0 => 1 -4", "priority -4"),
@@ -156,7 +159,7 @@ def test_numbers_as_text(text, width, value):
         ("table_add constant_table constant 1 1 => 1 1", "constant in the program"),
         ("table_set_default constant_table drop", "constant"),
         ("table_modify exact_table exactly 5 1", "no entry with handle 5. Handles: 0, 1"),
-        ("table_modify exact_table exactly x 1", "'x' is no integer"),
+        ("table_modify exact_table exactly x 1", "is 'x'; give an integer"),
         ("table_delete exact_table 5", "no entry with handle 5"),
         ("table_delete exact_table", "usage: table_delete TABLE HANDLE"),
         ("table_add exact_table exactly 5 5 => 7", "already has an entry"),
@@ -341,7 +344,7 @@ def test_a_new_node_does_not_ask_for_all_the_others(copies):
         ("mc_node_create 65536 1", "replication id 65536"),
         ("mc_node_create 1 512", "port 512 is not in 0..511"),
         ("mc_node_create 1 2 2", "named twice"),
-        ("mc_node_create 1 x", "'x' is no integer"),
+        ("mc_node_create 1 x", "is 'x'; give an integer"),
         ("mc_node_create 1 2 | 256", "lag 256 is not in 0..255"),
         ("mc_set_lag_membership 256 1", "lag 256"),
         ("mc_set_lag_membership 1 512", "port 512"),
@@ -453,7 +456,7 @@ def test_externs_are_refused_without_a_way_that_does_not_exist(engine):
 )
 def test_fractions_are_refused(tables, refused):
     before = snapshot(tables)[1:]
-    with pytest.raises(ControlError, match=r"is no integer for"):
+    with pytest.raises(ControlError, match=r"give an integer"):
         refused(tables)
     assert snapshot(tables)[1:] == before
 
@@ -466,7 +469,7 @@ def test_fractions_are_no_register_cells_and_no_counters(state):
         lambda: state.control.register_read(register, 0.5),
         lambda: state.control.counter_write(next(iter(state.counters)), 0, 1.5, 1),
     ):
-        with pytest.raises(ControlError, match="is no integer for"):
+        with pytest.raises(ControlError, match="give an integer"):
             refused()
 
 

@@ -179,7 +179,7 @@ class TestCommand:
             (
                 ["tests/programs/tools_clock.json", "--commands", tmp_path / "commands"],
                 ControlError,
-                "commands:2: mc_mgrp_create x: 'x' is no integer",
+                "commands:2: mc_mgrp_create x: .* is 'x'; give an integer",
             ),
         ):
             with pytest.raises(error, match=message):

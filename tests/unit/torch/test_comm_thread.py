@@ -198,7 +198,7 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
         for error in run(all_threads, gradients(), codecs):
             assert isinstance(error, MembershipError)
             assert "start it again" in str(error)
-        stack.enter_context(serving(listen=service.address))
+        stack.enter_context(serving(listen=where(service)))
         together([each.renew for each in all_threads])
         expected, _ = reference.all_reduce(gradients())
         for found in run(all_threads, gradients(), codecs):
@@ -285,7 +285,7 @@ def at(service, **options):
 
 
 def test_workers_meet_at_a_switch_by_their_store():
-    with serving(key="secret", workers=WORKERS) as service:
+    with serving(key="secret", workers_max=WORKERS) as service:
         members = meeting(torch.distributed.HashStore(), [at(service, key="secret")] * WORKERS)
         assert [each.worker for each in members] == list(range(WORKERS))
         assert len({each.job for each in members}) == 1
@@ -300,7 +300,7 @@ def test_workers_that_are_restarted_do_not_meet_where_they_met_before(first):
     store = torch.distributed.HashStore()
     names = set()
     for _ in range(3):
-        with serving(workers=WORKERS) as service:  # another one each time
+        with serving(workers_max=WORKERS) as service:  # another one each time
             members = meeting(store, [at(service)] * WORKERS, first)
             assert len({each.job for each in members}) == 1
             names.add(members[0].job)
@@ -322,7 +322,7 @@ def test_a_group_is_made_again_from_the_store_of_the_one_before(monkeypatch):
         group.shutdown()
         return [tensor.tolist() for tensor in found]
 
-    with serving(workers=2) as service:
+    with serving(workers_max=2) as service:
         monkeypatch.setenv("INNET_SWITCH", where(service))
         for _ in range(2):
             for each in together([lambda r=r: once(r) for r in range(2)]):
@@ -338,7 +338,7 @@ def test_who_does_not_come_to_a_group_is_named(rank, missing, monkeypatch):
 
 
 def test_a_wrong_key_is_everybodys_error():
-    with serving(key="secret", workers=WORKERS) as service:
+    with serving(key="secret", workers_max=WORKERS) as service:
         settings = [at(service, key="secret") for _ in range(WORKERS)]
         settings[1] = at(service, key="another")
         found = meeting(torch.distributed.HashStore(), settings)

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from innet.bmv2.thrift_client import EXACT, LPM, RANGE, TERNARY, VALID, ThriftClient
 from innet.core.errors import ControlError, StalledError
@@ -419,9 +419,23 @@ class ThriftControlPlane(ControlPlane):
         elif priority is None:
             refused = self._call(f"set_egress_queue_{what}", port, value)
         else:
-            refused = self._call(f"set_egress_priority_queue_{what}", port, priority, value)
+            try:
+                refused = self._call(f"set_egress_priority_queue_{what}", port, priority, value)
+            except ControlError as error:
+                if "range_check" not in str(error):  # std::vector::at says so
+                    raise
+                raise ControlError(
+                    f"there is no priority {priority}: this simple_switch has fewer queues per "
+                    "port; --priority-queues says how many, and the lowest priority is 0"
+                ) from None
         if refused:
             raise ControlError(f"the {what} was refused")
+
+    def _read_queues(self, port: int | None, priority: int | None) -> NoReturn:  # noqa: ARG002
+        raise ControlError(
+            "simple_switch does not report its queues; a program can, by standard_metadata's "
+            "enq_qdepth, deq_qdepth and deq_timedelta"
+        )
 
     def get_time_elapsed(self) -> int:
         elapsed: int = self._call("get_time_elapsed_us")

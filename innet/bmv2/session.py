@@ -44,6 +44,7 @@ class Session:
         ports: more ports where packets may leave; simple_switch sends only to ports that it has.
         deadline: seconds for the whole session.
         thrift: commands go over Thrift, although simple_switch_CLI is there.
+        priority_queues: egress queues per port.
 
     Raises:
         ControlError: a command was refused; says why.
@@ -62,9 +63,11 @@ class Session:
         ports: Iterable[int] = (),
         deadline: float = 120.0,
         thrift: bool = False,
+        priority_queues: int = 1,
     ) -> None:
         self._switch, self._cli = switch, cli
         self._thrift = thrift or cli is None
+        self._priority_queues = priority_queues
         self._program = program
         self._packets = packets
         self._ports = sorted({port for port, _ in packets} | set(ports))
@@ -112,9 +115,11 @@ class Session:
                 os.write(self._pipes[port], _FILE_HEADER)
             else:
                 path.write_bytes(_FILE_HEADER)
+        # What follows -- are options of the target rather than of BMv2.
+        command += ["program.json", "--", "--priority-queues", str(self._priority_queues)]
         with (self._path / "log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own tool, no shell
-                [*command, "program.json"], cwd=self._path, stdout=log, stderr=subprocess.STDOUT
+                command, cwd=self._path, stdout=log, stderr=subprocess.STDOUT
             )
         self._wait(lambda: _listening(thrift), "simple_switch to listen")
         if self._cli is None or self._thrift:

@@ -103,11 +103,19 @@ def open_session(
     deadline: float = 120.0,
     checked: bool = False,
     thrift: bool = False,
+    priority_queues: int = 1,
 ) -> Session:
     """A session, to be used in a ``with`` statement; see ``Session`` and ``find_simple_switch``."""
     switch, cli = find_simple_switch(checked=checked)
     return Session(
-        switch, cli, json.dumps(program), packets, ports=ports, deadline=deadline, thrift=thrift
+        switch,
+        cli,
+        json.dumps(program),
+        packets,
+        ports=ports,
+        deadline=deadline,
+        thrift=thrift,
+        priority_queues=priority_queues,
     )
 
 
@@ -120,6 +128,7 @@ def run(
     *,
     ports: Iterable[int] = (),
     one_by_one: bool = False,
+    priority_queues: int = 1,
 ) -> RunResult:
     """Play ``packets`` through a fresh simple_switch.
 
@@ -135,6 +144,7 @@ def run(
         one_by_one: a packet comes when all is done that the one before it led to, so that copies
             and packets that go round meet no others, and packets for different ports use the
             registers of the egress in their order.
+        priority_queues: egress queues per port.
 
     Raises:
         MissingToolError: simple_switch is not installed.
@@ -144,7 +154,9 @@ def run(
     """
     commands = list(commands)
     known = {port for port, _ in packets} | ports_of(commands) | set(ports)
-    with open_session(program, packets, known, deadline=deadline) as session:
+    with open_session(
+        program, packets, known, deadline=deadline, priority_queues=priority_queues
+    ) as session:
         session.commands(commands)
         sent: dict[int, list[bytes]] = {}
         for burst in [1] * len(packets) if one_by_one else [len(packets)]:

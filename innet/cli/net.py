@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from innet.mininet.settings import NetSettings
 
 # Parameters that say something of a network for a program of one's own; the others, of all-reduces.
-_OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "pcap", "cli"}
+_OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "priority_queues", "pcap", "cli"}
 _ONLY_BMV2 = {"simple_switch", "thrift_port", "log_level"}
 _ONLY_TRAINING = {"model", "epochs", "out_dir"}
 _NO_TRAINING = {"size", "density", "input", "rounds", "output"}
@@ -266,6 +266,7 @@ def _own_program(
         rules=rules,
         switch_options={
             "pcap": None if settings.pcap is None else make_folder(settings.pcap),
+            "priority_queues": settings.priority_queues,
             **settings.model_dump(include=options[settings.switch], exclude_unset=True),
         },
     )

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from innet.core.errors import ConfigError
 from innet.core.registry import literal
-from innet.core.settings import Model, Settings, load_toml, shortened, validate
+from innet.core.settings import Model, PriorityQueues, Settings, load_toml, shortened, validate
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[
@@ -284,6 +284,14 @@ def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
             found.append(_optional("codec_parameters", list[str], _SET))
     return found
 
+
+def declared(name: str, declaration: Any) -> Any:
+    """The option of one setting as ``innet.core.settings`` declares it, for any command."""
+    option = _parameter(Setting(name, FieldInfo.from_annotation(declaration), ""))
+    return get_args(option.annotation)[1]
+
+
+PriorityQueuesOption = Annotated[int, declared("priority_queues", PriorityQueues)]
 
 # ----------------------------------------------------------------------------
 # From options to settings.

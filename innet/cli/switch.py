@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from innet.cli import switch_service
-from innet.cli.options import JsonOption, compiled_programs, completing
+from innet.cli.options import JsonOption, PriorityQueuesOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ def stf(
         list[Path], typer.Argument(metavar="TEST.stf ...", help="Packet tests as p4c has them.")
     ],
     engine: EngineOption = "jit",
+    priority_queues: PriorityQueuesOption = 1,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show what commands print, too.")
     ] = False,
@@ -57,7 +58,7 @@ def stf(
     chosen = engine_named(engine)
     loaded = open_program(program)
     read = [stf_syntax.read(path) for path in tests]
-    outcomes = [runner.run(loaded, test, chosen) for test in read]
+    outcomes = [runner.run(loaded, test, chosen, priority_queues) for test in read]
     if as_json:
         say_json([stf_document(outcome) for outcome in outcomes])
     else:
@@ -92,6 +93,7 @@ def replay_captures(
     ] = None,
     commands: CommandsOption = None,
     engine: EngineOption = "jit",
+    priority_queues: PriorityQueuesOption = 1,
     batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
     as_json: JsonOption = False,
 ) -> None:
@@ -111,7 +113,7 @@ def replay_captures(
     control = read_commands(commands)
     loaded, chosen = open_program(program), engine_named(engine)
     with Replay(inputs, folder) as replay:
-        switch = Switch(loaded, chosen)
+        switch = Switch(loaded, chosen, priority_queues=priority_queues)
         control.run(switch)
         with Progress(err, inputs) as progress:
             result = replay.run(switch, batch, progress)
@@ -138,6 +140,7 @@ def bench(
     count: Annotated[int, typer.Option("--packets", min=1)] = 65536,
     batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
     seed: Annotated[int, typer.Option(help="Of random packets.", min=0)] = 0,
+    priority_queues: PriorityQueuesOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Measure both engines, and simple_switch where it is installed, on the same packets."""
@@ -157,7 +160,10 @@ def bench(
         packets = benching.fuzzed_packets(loaded, count, seed)
     else:
         packets = benching.captured_packets(Input(capture, port), count)
-    result = wait_for_rates(err, benching.measure(document, loaded, packets, control, batch))
+    rates = benching.measure(
+        document, loaded, packets, control, batch, priority_queues=priority_queues
+    )
+    result = wait_for_rates(err, rates)
     if as_json:
         say_json(bench_document(loaded.name, len(packets), batch, result))
         return
@@ -185,6 +191,7 @@ def explain(
         int | None, typer.Option("--port", "-p", help="Where the capture's packets arrive.")
     ] = None,
     commands: CommandsOption = None,
+    priority_queues: PriorityQueuesOption = 1,
     source: Annotated[
         Path | None, typer.Option(help="Write the Python that the jit engine emits to this file.")
     ] = None,
@@ -200,8 +207,9 @@ def explain(
     loaded = open_program(program)
     if trace or packets or capture is not None:
         traffic = None if capture is None else Input(capture, port)
+        control = read_commands(commands)
         switch_explain.show(
-            loaded, packets or [], traffic, read_commands(commands), as_json=as_json
+            loaded, packets or [], traffic, control, priority_queues, as_json=as_json
         )
         return
     if source is not None:
@@ -232,6 +240,7 @@ def run(
     ] = None,
     engine: EngineOption = "jit",
     seed: Annotated[int, typer.Option(help="Of the program's random().")] = 0,
+    priority_queues: PriorityQueuesOption = 1,
 ) -> None:
     """Forward packets between network interfaces by a compiled P4 program; needs root.
 
@@ -248,6 +257,7 @@ def run(
         pcap=pcap,
         engine=engine_named(engine),
         seed=seed,
+        priority_queues=priority_queues,
     )
 
 

@@ -256,6 +256,7 @@ def show(
     packets: Sequence[str],
     capture: Input | None,
     commands: Commands,
+    priority_queues: int = 1,
     *,
     as_json: bool,
 ) -> None:
@@ -270,7 +271,7 @@ def show(
     if not packets and capture is None:
         raise InputError("nothing to trace: name a --packet PORT:HEX or a --pcap FILE.")
     stated = [_packet(text) for text in packets]
-    switch = Switch(program, "interpret")
+    switch = Switch(program, "interpret", priority_queues=priority_queues)
     commands.run(switch)
     for number, (port, data) in enumerate(chain(stated, _captured(switch, capture))):
         told = switch.trace(port, data)

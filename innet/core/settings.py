@@ -99,6 +99,9 @@ Program: TypeAlias = Annotated[
 SwitchEngine: TypeAlias = Annotated[
     EngineName, Field(description="How the built-in switch runs the program.")
 ]
+PriorityQueues: TypeAlias = Annotated[
+    int, Field(ge=1, le=32, description="Egress queues per port, one for each priority.")
+]
 ValuesPerPacket: TypeAlias = Annotated[
     Literal[32, 64, 256, 1024], Field(description="int32 values in each packet.")
 ]
@@ -313,6 +316,7 @@ class MininetSettings(JobSettings, TensorSettings):
         DelayBy | None,
         Field(description="What makes the delay; netem by default, where the kernel has it."),
     ] = None
+    priority_queues: PriorityQueues = 1
     pcap: Annotated[
         AnyPath | None, Field(description="Folder for captures of all interfaces of all switches.")
     ] = None

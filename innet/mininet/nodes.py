@@ -191,6 +191,7 @@ class P4Switch(Switch):
         folder: for logs, sockets and captures; by default one of its own while
             this process runs.
         pcap: write captures of every interface into this folder.
+        priority_queues: egress queues per port.
         mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
         deadline: seconds within which it must be ready.
         batch: ``start`` does not wait; ``batchStartup`` does, for all switches. Mininet says so
@@ -205,6 +206,7 @@ class P4Switch(Switch):
         commands: Sequence[str] = (),
         folder: str | Path | None = None,
         pcap: str | Path | None = None,
+        priority_queues: int = 1,
         mtu: int | None = None,
         deadline: float = _READY_SECONDS,
         batch: bool = False,
@@ -216,6 +218,7 @@ class P4Switch(Switch):
         self.program = Path(program)
         self.commands = tuple(commands)
         self.pcap = None if pcap is None else Path(pcap)
+        self.priority_queues = priority_queues
         self.mtu = mtu
         self.deadline = deadline
         self._batch = batch
@@ -307,6 +310,7 @@ class BuiltinSwitch(P4Switch):
         ]
         words += ["--commands", rules, "--control", self._socket]
         words += ["--engine", self.engine, "--seed", str(self.seed)]
+        words += ["--priority-queues", str(self.priority_queues)]
         if self.pcap is not None:
             words += ["--pcap", self.pcap]
         for port, interface in interfaces.items():
@@ -405,10 +409,9 @@ class Bmv2Switch(P4Switch):
                     f"switch {self.name}: TCP port {self.thrift_port} is in use already; choose "
                     "another thrift_port."
                 )
+        words += [self.program, "--", "--priority-queues", str(self.priority_queues)]
         log = self.folder / f"{self.name}.log"
-        self.process = ChildProcess(
-            f"switch {self.name}", [*words, self.program], log, node=self.pid, talks=False
-        )
+        self.process = ChildProcess(f"switch {self.name}", words, log, node=self.pid, talks=False)
 
     def _wait(self) -> None:
         self._wait_until_it_listens()

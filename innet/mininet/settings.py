@@ -82,7 +82,7 @@ class NetSettings(MininetSettings, JobSettings):
 
     def mininet_topo(self, plan: Plan | SharedPlan, folder: Path) -> PlanTopo:
         """What Mininet is to build."""
-        options: dict[str, Any] = {"pcap": self.pcap}
+        options: dict[str, Any] = {"pcap": self.pcap, "priority_queues": self.priority_queues}
         if self.switch == "bmv2":
             options |= {"simple_switch": self.simple_switch, "thrift_port": self.thrift_port}
             options |= {"log_level": self.log_level}

@@ -207,6 +207,7 @@ def run(
     pcap: Path | None = None,
     engine: EngineName = "jit",
     seed: int = 0,
+    priority_queues: int = 1,
 ) -> None:
     """Forward packets between network interfaces until SIGTERM or SIGINT.
 
@@ -218,12 +219,15 @@ def run(
         pcap: folder for captures of all interfaces.
         engine: "jit" or "interpret".
         seed: of the program's random().
+        priority_queues: egress queues per port.
 
     Raises:
         InnetError: something cannot be used, or an interface went away.
     """
     named = _interfaces(interfaces)
-    switch = Switch(open_program(program), engine=engine, seed=seed)
+    switch = Switch(
+        open_program(program), engine=engine, seed=seed, priority_queues=priority_queues
+    )
     read_commands(commands).run(switch)
     switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
     captures = None if pcap is None else Captures(pcap, named)
@@ -274,6 +278,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pcap", type=Path, help="write captures of all interfaces to this folder")
     parser.add_argument("--engine", default="jit", choices=("jit", "interpret"))
     parser.add_argument("--seed", type=int, default=0, help="of the program's random()")
+    parser.add_argument("--priority-queues", type=int, default=1, help="egress queues per port")
     return parser.parse_args(arguments)
 
 

@@ -52,14 +52,17 @@ def admit(queues: Any, queue: int, now: int) -> int:
     Returns:
         when the packet leaves, in nanoseconds; -1 if the queue is full and the packet is dropped.
     """
-    # BMv2 makes a queue when it is first used, as if a packet had just left it.
+    # BMv2 makes all queues of a port when one is first used, as if a packet had just left each.
     if queues[queue + LAST_DEPARTURE] == NEVER:
-        queues[queue + LAST_DEPARTURE] = now
+        words = len(queues) // PORTS
+        first = queue - queue % words
+        for word in range(first + LAST_DEPARTURE, first + words, QUEUE_WORDS):
+            queues[word] = now
     if queues[queue + DEPTH] >= queues[queue + CAPACITY]:
         queues[queue + DROPS] += 1
         return -1
     queues[queue + DEPTH] += 1
-    departure = max(now, queues[queue + LAST_DEPARTURE] + queues[queue + INTERVAL])
+    departure: int = max(now, queues[queue + LAST_DEPARTURE] + queues[queue + INTERVAL])
     queues[queue + LAST_DEPARTURE] = departure
     return departure
 
@@ -67,7 +70,8 @@ def admit(queues: Any, queue: int, now: int) -> int:
 def withdraw(queues: Any, queue: int) -> int:
     """Take a packet from its queue; returns how many still wait there."""
     queues[queue + DEPTH] -= 1
-    return queues[queue + DEPTH]
+    left: int = queues[queue + DEPTH]
+    return left
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class TrafficManager:
         """
         depth = _number("the depth of a queue", depth)
         self._select(port, priority)[..., CAPACITY] = depth
+        self._make(port)
 
     def set_rate(self, rate: int, port: int | None = None, priority: int | None = None) -> None:
         """Let ``rate`` packets per second leave queues; 0: no limit.
@@ -148,15 +153,18 @@ class TrafficManager:
         rate = _number("the rate of a queue", rate)
         cells = self._select(port, priority)
         cells[..., INTERVAL] = int(NANOSECONDS * (1.0 / rate)) if rate else 0
-        if port is not None:
-            # BMv2 makes the port's queues now.
-            made = self._cells[port, :, LAST_DEPARTURE]
-            made[made == NEVER] = self.now
+        self._make(port)
         where = (
             slice(None) if port is None else port,
             slice(None) if priority is None else priority,
         )
         self._rates[where] = rate
+
+    def _make(self, port: int | None) -> None:
+        """As ``admit`` does, which BMv2 does for commands that name a port, too."""
+        if port is not None:
+            made = self._cells[port, :, LAST_DEPARTURE]
+            made[made == NEVER] = self.now
 
     def _select(self, port: int | None, priority: int | None) -> NDArray[np.int64]:
         if port is None:
@@ -166,13 +174,16 @@ class TrafficManager:
         if not 0 <= _number("a port", port) < PORTS:
             raise ControlError(f"an egress port is 0 to {PORTS - 1}, not {port}")
         if priority is None:
-            return self._cells[port]
+            of_port: NDArray[np.int64] = self._cells[port]
+            return of_port
         if not 0 <= _number("a priority", priority) < self.priorities:
+            queues = f"{self.priorities} queues" if self.priorities > 1 else "1 queue"
             raise ControlError(
-                f"this switch has {self.priorities} priority queues per port; there is no "
-                f"priority {priority}"
+                f"there is no priority {priority}: this switch has {queues} per port; "
+                "--priority-queues says how many, and the lowest priority is 0"
             )
-        return self._cells[port, priority]
+        cell: NDArray[np.int64] = self._cells[port, priority]
+        return cell
 
     def queue(self, port: int, priority: int = 0) -> QueueState:
         """What is to be known of one queue; ControlError when there is none."""
@@ -187,7 +198,7 @@ class TrafficManager:
         )
 
     def used_queues(self) -> list[QueueState]:
-        """The queues that packets were enqueued to by calls with times, or whose rate was set."""
+        """The queues of ports that commands named or calls with times enqueued packets to."""
         used = self._cells[..., LAST_DEPARTURE] != NEVER
         return [self.queue(int(port), int(priority)) for port, priority in np.argwhere(used)]
 
@@ -206,6 +217,6 @@ def _number(what: str, value: int) -> int:
         number = index(value)
     except TypeError:
         number = -1
-    if not 0 <= number < 1 << 62:
-        raise ControlError(f"{what} is a whole number from 0 on, not {value!r:.40}")
+    if not 0 <= number < 1 << 63:
+        raise ControlError(f"{what} is a whole number from 0 to 2**63 - 1, not {value!r:.40}")
     return number

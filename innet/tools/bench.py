@@ -119,6 +119,8 @@ def measure(
     packets: Sequence[tuple[int, bytes]],
     commands: Commands,
     batch: int = 4096,
+    *,
+    priority_queues: int = 1,
 ) -> Iterator[Rate | Measurement]:
     """Measure one after the other: yields each rate when it is there, and all at the end.
 
@@ -128,6 +130,7 @@ def measure(
         packets: (port, bytes), at least one.
         commands: the control plane of all.
         batch: packets in one call of the built-in switch.
+        priority_queues: egress queues per port, of all.
 
     Raises:
         ControlError: a command was refused.
@@ -138,34 +141,34 @@ def measure(
     batches = [
         PacketBatch.from_packets(packets[i : i + batch]) for i in range(0, len(packets), batch)
     ]
+
+    def ready(engine: EngineName) -> Switch:
+        switch = Switch(program, engine, priority_queues=priority_queues)
+        commands.run(switch)
+        return switch
+
     rates: list[Rate] = []
     start = None
     if refused := unsupported(program, "jit"):
         rates.append(Rate("jit", 0, None, f"refuses the program: {refused[0]}"))
     else:
         start = _start(document)
-        rates.append(_built_in(_ready(program, "jit", commands), "jit", batches))
+        rates.append(_built_in(ready("jit"), "jit", batches))
     yield rates[-1]
     if refused := unsupported(program, "interpret"):
         rates.append(Rate("interpret", 0, None, f"refuses the program: {refused[0]}"))
-        switch = _ready(program, "jit", commands)
+        switch = ready("jit")
     else:
-        switch = _ready(program, "interpret", commands)
+        switch = ready("interpret")
         few = [PacketBatch.from_packets(packets[i : i + 64]) for i in range(0, len(packets), 64)]
         rates.append(_interpreted(switch, few))
     yield rates[-1]
-    reference = _ready(program, "jit" if start else "interpret", commands)
+    reference = ready("jit" if start else "interpret")
     rates.append(_simple_switch(document, packets[:_MOST_FOR_BMV2], commands, reference))
     yield rates[-1]
     statistics = switch.statistics
     answered = statistics.packets_out / max(1, statistics.packets_in)
     yield Measurement(tuple(rates), start, state_size(switch.state), answered)
-
-
-def _ready(program: ir.Program, engine: EngineName, commands: Commands) -> Switch:
-    switch = Switch(program, engine)
-    commands.run(switch)
-    return switch
 
 
 def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
@@ -202,7 +205,13 @@ def _simple_switch(
         name = f"simple_switch {simple_switch.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
         ports = {port for port, _ in reference.process(packets)}
-        answer = simple_switch.run(document, list(packets), lines, ports=ports)
+        answer = simple_switch.run(
+            document,
+            list(packets),
+            lines,
+            ports=ports,
+            priority_queues=reference.traffic_manager.priorities,
+        )
     except (MissingToolError, InputError) as error:  # it is not there, or of no use
         return Rate("simple_switch", 0, None, str(error))
     except ProgramError as error:

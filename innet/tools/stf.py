@@ -348,13 +348,16 @@ class Outcome:
         return not self.failures
 
 
-def run(program: ir.Program, test: stated.Test, engine: EngineName = "jit") -> Outcome:
+def run(
+    program: ir.Program, test: stated.Test, engine: EngineName = "jit", priority_queues: int = 1
+) -> Outcome:
     """Run a test on a fresh switch.
 
     Raises:
+        InputError: a number of queues that no port can have.
         UnsupportedError: the program uses something that the engine does not have.
     """
-    return _Run(Switch(program, engine)).run(test)
+    return _Run(Switch(program, engine, priority_queues=priority_queues)).run(test)
 
 
 @dataclass(slots=True)

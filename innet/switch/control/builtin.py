@@ -17,6 +17,7 @@ from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.replication import MirrorSession, Replication
 from innet.switch.state.tables import BYTES, PACKETS, Reference, RuntimeEntry, TableState, Target
+from innet.switch.traffic_manager import QueueState
 
 _REMEDIES = {
     "load_new_config_file": "load the other program into a switch of its own",
@@ -250,7 +251,18 @@ class BuiltinControlPlane(ControlPlane):
     def _set_queue(
         self, what: QueueSetting, value: int, port: int | None, priority: int | None
     ) -> None:
-        """Accepted and without effect: nothing here waits in a queue."""
+        queues = self.state.traffic_manager
+        if what == "depth":
+            queues.set_depth(value, port, priority)
+        else:
+            queues.set_rate(value, port, priority)
+
+    def _read_queues(self, port: int | None, priority: int | None) -> list[QueueState]:
+        queues = self.state.traffic_manager
+        if port is None:
+            return queues.used_queues()
+        chosen = range(queues.priorities) if priority is None else [priority]
+        return [queues.queue(port, each) for each in chosen]
 
     def get_time_elapsed(self) -> int:
         return self.state.clock

@@ -156,6 +156,9 @@ _CONVERTERS: dict[str, Convert] = {
     "VALUE": _integer_for("the value"),
     "PACKETS": _integer_for("the number of packets"),
     "BYTES": _integer_for("the number of bytes"),
+    "NB_PKTS": _integer_for("the number of packets"),
+    "RATE_PPS": _integer_for("the packets per second"),
+    "EGRESS_PORT": _integer_for("the port"),
     "PRIORITY": _integer_for("the priority"),
     "MILLISECONDS": _integer_for("the timeout"),
     "POLYNOMIAL": _integer_for("a CRC parameter"),
@@ -257,8 +260,8 @@ _METHODS = (
     ("mc_node_destroy", "NODE", ""),
     ("mc_set_lag_membership", "LAG PORT ...", ""),
     ("mirroring_delete", "SESSION", ""),
-    ("set_queue_depth", "PACKETS [PORT [PRIORITY]]", ""),
-    ("set_queue_rate", "PACKETS [PORT [PRIORITY]]", ""),
+    ("set_queue_depth", "NB_PKTS [EGRESS_PORT [PRIORITY]]", ""),
+    ("set_queue_rate", "RATE_PPS [EGRESS_PORT [PRIORITY]]", ""),
     ("get_time_elapsed", "", "{}"),
     ("get_time_since_epoch", "", "{}"),
     ("switch_info", "", "{}"),
@@ -559,6 +562,20 @@ def _mirroring_get(control: ControlPlane, session: int) -> str:
     """Show where clones of a session go."""
     found = control.mirroring_get(session)
     return f"port {found.port}, multicast group {found.group}"
+
+
+# ── Egress queues ──
+
+
+@command("queue_read", "[EGRESS_PORT [PRIORITY]]")
+def _queue_read(control: ControlPlane, port: int | None = None, priority: int | None = None) -> str:
+    """Show egress queues of the built-in switch; innet's own command, not simple_switch_CLI's."""
+    lines = [
+        f"port {each.port} priority {each.priority}: depth {each.depth}, capacity "
+        f"{each.capacity}, rate {each.rate or 'unlimited'}, dropped {each.dropped}"
+        for each in control.queue_read(port, priority)
+    ]
+    return "\n".join(lines) or "no queue was used so far, or set by its port"
 
 
 # ── Parser value sets and hash parameters ──

@@ -40,6 +40,7 @@ from innet.switch.state.replication import (
     Replication,
 )
 from innet.switch.state.tables import Reference, Target, is_ordered
+from innet.switch.traffic_manager import QueueState
 
 QueueSetting = Literal["depth", "rate"]
 
@@ -520,14 +521,27 @@ class ControlPlane(ABC):
     def set_queue_depth(
         self, packets: int, port: int | None = None, priority: int | None = None
     ) -> None:
-        """Set how many packets an egress queue holds: of all ports, of one, or of one priority."""
+        """Set how many packets egress queues hold: all, those of a port, or one.
+
+        Packets that wait already stay, also where they are more.
+        """
         self._set_queue("depth", number(packets, 31, "the depth"), *_queue(port, priority))
 
     def set_queue_rate(
-        self, packets: int, port: int | None = None, priority: int | None = None
+        self, rate: int, port: int | None = None, priority: int | None = None
     ) -> None:
-        """Set how many packets a second leave an egress queue (see ``set_queue_depth``)."""
-        self._set_queue("rate", number(packets, 63, "the rate"), *_queue(port, priority))
+        """Set how many packets a second leave egress queues (all, a port's, or one); 0: no limit.
+
+        Packets that wait already leave when they would have left.
+        """
+        self._set_queue("rate", number(rate, 63, "the rate"), *_queue(port, priority))
+
+    def queue_read(self, port: int | None = None, priority: int | None = None) -> list[QueueState]:
+        """The egress queues of a port, or one of them; without a port, all that were used.
+
+        simple_switch has no such command: only the built-in switch reports its queues.
+        """
+        return self._read_queues(*_queue(port, priority))
 
     @abstractmethod
     def get_time_elapsed(self) -> int:
@@ -662,6 +676,8 @@ class ControlPlane(ABC):
     def _set_queue(
         self, what: QueueSetting, value: int, port: int | None, priority: int | None
     ) -> None: ...
+    @abstractmethod
+    def _read_queues(self, port: int | None, priority: int | None) -> list[QueueState]: ...
 
 
 def _priority(table: ir.Table, priority: int | None) -> int:
@@ -693,7 +709,9 @@ def _ports(ports: Iterable[int]) -> tuple[int, ...]:
 
 
 def _queue(port: int | None, priority: int | None) -> tuple[int | None, int | None]:
+    if priority is not None and port is None:
+        raise ControlError("the priority of a queue needs a port")
     return (
         None if port is None else number(port, 9, "the port"),
-        None if priority is None else number(priority, 3, "the priority"),
+        None if priority is None else number(priority, 31, "the priority"),
     )

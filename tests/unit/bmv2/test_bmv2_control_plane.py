@@ -328,7 +328,16 @@ SAME_ANSWERS = {
         "mirroring_delete 5",
         "mirroring_get 5",  # it is gone
         "set_queue_depth 100",
+        "set_queue_depth 0 1",
+        "set_queue_depth 2147483647 1 0",
+        "set_queue_depth 5 1 1",  # the only priority is 0
+        "set_queue_depth 5 1 40",
+        "set_queue_depth 5 512",
+        "set_queue_rate 1000",
         "set_queue_rate 1000 3",
+        "set_queue_rate 9223372036854775807 510 0",
+        "set_queue_rate 5 1 1",
+        "set_queue_rate -1",
     ],
     "switch_profiles": [
         "act_prof_create_member members plain 7",
@@ -425,3 +434,27 @@ def test_typed_operations_leave_the_same_in_both():
         assert "thrift_port" in other.switch_info()
         other.reset_state()
         assert not other.replication().groups
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+def test_simple_switch_has_as_many_priorities_as_it_is_told():
+    own = Switch(load_program(program("switch_copies")), "interpret", priority_queues=3)
+    session = simple_switch.open_session(
+        program("switch_copies"), [], [1], thrift=True, priority_queues=3
+    )
+    with session:
+        for priority in range(5):
+            for line in (f"set_queue_depth 7 1 {priority}", f"set_queue_rate 9 1 {priority}"):
+                (theirs,) = session.attempt([line])
+                if priority < 3:
+                    assert theirs == own.command(line) == ""
+                    continue
+                with pytest.raises(ControlError, match=f"there is no priority {priority}"):
+                    own.command(line)
+                assert theirs.startswith(f"Error: there is no priority {priority}: this simple_sw")
+        assert session.attempt(["queue_read"])[0].startswith(
+            "Error: simple_switch does not report its queues"
+        )
+        elapsed = int(session.command("get_time_elapsed"))
+        assert 0 < elapsed < int(session.command("get_time_since_epoch"))

@@ -88,6 +88,16 @@ def test_a_switch_that_never_listens_is_named(tools):
         simple_switch.run({}, [], deadline=0.3)
 
 
+def test_priority_queues_are_options_of_the_target(tools):
+    """They follow the program and --, as simple_switch takes them."""
+    say = "import sys\nprint(sys.argv[-4:], flush=True)\nsys.exit(1)"
+    tool(tools, "simple_switch", say)
+    words = r"'program.json', '--', '--priority-queues', '{}'"
+    for given, expected in (({}, 1), ({"priority_queues": 8}, 8)):
+        with pytest.raises(ProgramError, match=words.format(expected)):
+            simple_switch.run({}, [], **given)
+
+
 def test_a_switch_that_refuses_the_program_is_quoted(tools):
     tool(tools, "simple_switch", "echo Add more fields; exit 1", "/bin/sh")
     with pytest.raises(ProgramError, match=r"(?s)ended with status 1;.*Add more fields"):

@@ -29,7 +29,9 @@ def snapshot(switch):
     nodes = {h: (n.rid, n.ports, n.lags, n.group) for h, n in replication.nodes.items()}
     copied = (replication.groups, nodes, replication.lags, replication.sessions)
     hashes = [(each.parameters, each.key, each.count.tolist()) for each in state.hashes]
-    others = (state.value_sets, hashes, state.clock, state.generation.value)
+    manager = state.traffic_manager
+    queues = (manager.queues.tobytes(), manager.used_queues())
+    others = (state.value_sets, hashes, state.clock, state.generation.value, queues)
     return copy.deepcopy((tables, arrays, profiles, copied, others))
 
 
@@ -160,12 +162,73 @@ def test_the_switch_itself():
     assert switch.command("get_time_elapsed") == switch.command("get_time_since_epoch") == "1234"
     assert switch.command("switch_info").startswith("program: switch_state")
     assert switch.command("show_ports") == "ports 0..510 are up"
-    assert switch.command("set_queue_depth 64") == switch.command("set_queue_rate 10 1 2") == ""
     assert switch.command("show_pvs") == ""
-    with pytest.raises(ControlError, match="512 does not fit the 9 bits of the port"):
-        switch.command("set_queue_depth 64 512")
     with pytest.raises(ControlError, match="reset_state of simple_switch_CLI means nothing here"):
         switch.command("reset_state")
+
+
+UNUSED = "no queue was used so far, or set by its port"
+
+
+def test_queues_are_set_and_shown():
+    switch = Switch.load(program("switch_copies"), engine="interpret", priority_queues=2)
+    assert switch.command("queue_read") == UNUSED
+    assert switch.command("set_queue_depth 10") == switch.command("set_queue_rate 1000") == ""
+    assert switch.command("queue_read") == UNUSED
+    line = "port 3 priority 0: depth 0, capacity 10, rate 1000, dropped 0"
+    assert switch.command("queue_read 3 0") == line
+    assert switch.command("set_queue_depth 5 4") == switch.command("set_queue_rate 0 4 1") == ""
+    shown = [
+        "port 4 priority 0: depth 0, capacity 5, rate 1000, dropped 0",
+        "port 4 priority 1: depth 0, capacity 5, rate unlimited, dropped 0",
+    ]
+    assert switch.command("queue_read").splitlines() == shown
+    assert switch.command("queue_read 0x4").splitlines() == shown
+    assert switch.command("queue_read 4 1") == shown[1]
+    assert switch.command("set_queue_depth 0 4 1") == ""
+    assert switch.control.queue_read(4, 1) == [switch.traffic_manager.queue(4, 1)]
+    assert switch.traffic_manager.queue(4, 1).capacity == 0
+    assert switch.traffic_manager.queue(4, 0).capacity == 5
+    assert "innet's own" in switch.command("help queue_read")
+
+
+@pytest.mark.parametrize("command", ["set_queue_depth 5 ", "set_queue_rate 5 ", "queue_read "])
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("512", "512 does not fit the 9 bits of the port"),
+        ("-1", "-1 does not fit the 9 bits of the port"),
+        ("x", "'x' is no integer for the port"),
+        ("1 2", "no priority 2: this switch has 2 queues per port; --priority-queues says how"),
+        ("1 40", "no priority 40: this switch has 2 queues per port"),
+        ("1 -1", "-1 does not fit the 31 bits of the priority"),
+        ("1 x", "'x' is no integer for the priority"),
+        ("1 1 1", r"EGRESS_PORT \[PRIORITY\]\]"),
+    ],
+)
+def test_queues_that_are_not_there(command, where, message):
+    switch = Switch.load(program("switch_copies"), engine="interpret", priority_queues=2)
+    with pytest.raises(ControlError, match=message):
+        switch.command(command + where)
+    assert switch.traffic_manager.used_queues() == []
+
+
+def test_depths_and_rates_that_no_queue_has():
+    switch = switch_of("switch_copies")
+    for line, message in (
+        ("set_queue_depth", r"usage: set_queue_depth NB_PKTS \[EGRESS_PORT \[PRIORITY\]\]"),
+        ("set_queue_rate", r"usage: set_queue_rate RATE_PPS \[EGRESS_PORT \[PRIORITY\]\]"),
+        ("set_queue_depth -1", "-1 does not fit the 31 bits of the depth"),
+        ("set_queue_depth 0x80000000", "0x80000000|2147483648"),
+        ("set_queue_depth 1.5", "'1.5' is no integer for the number of packets"),
+        ("set_queue_rate -1", "-1 does not fit the 63 bits of the rate"),
+        ("set_queue_rate fast 1", "'fast' is no integer for the packets per second"),
+    ):
+        with pytest.raises(ControlError, match=message):
+            switch.command(line)
+    with pytest.raises(ControlError, match="the priority of a queue needs a port"):
+        switch.control.set_queue_rate(1, priority=0)
+    assert switch.command("queue_read") == UNUSED
 
 
 def test_every_command_is_described():
@@ -189,6 +252,7 @@ def test_what_a_command_needs_is_what_its_usage_says():
     assert needs["mc_node_create"] == (1, None)
     assert needs["register_read"] == (1, 2)
     assert needs["set_queue_rate"] == (1, 3)
+    assert needs["queue_read"] == (0, 2)
     assert needs["table_dump_member"] == (2, 2)
     assert needs["show_tables"] == (0, 0)
 

@@ -10,7 +10,8 @@
     ├── CompositionError      codec parts that cannot work together, with the reason
     ├── PacketError           bytes that are no innet packet
     ├── ProgramError          a compiled P4 program that cannot be loaded
-    │   └── UnsupportedError  ... because it uses a construct the switch model does not have
+    │   ├── UnsupportedError  ... because it uses a construct the switch model does not have
+    │   └── EndlessLoopError  an action that jumped back so often that it may never end
     ├── ControlError          a control-plane command that was refused; nothing was changed
     ├── StateError            saved or remembered state that does not fit what it is used with
     ├── StalledError          a wait that reached its deadline; says whom it waited for
@@ -135,6 +136,10 @@ class ProgramError(InnetError):
 
 class UnsupportedError(ProgramError):
     """A P4 construct that the switch model does not have."""
+
+
+class EndlessLoopError(ProgramError):
+    """A loop in an action that goes round without end for a packet. Says where it is."""
 
 
 class ControlError(InnetError):

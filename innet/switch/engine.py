@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import InputError
+from innet.core.errors import EndlessLoopError, InputError
 from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.state.hashes import HashState
@@ -71,6 +71,39 @@ nothing hangs. simple_switch would run on forever."""
 MAX_PARSER_STATES = 65536
 """How many states the parser may enter for one packet; one more is error ParserTimeout.
 simple_switch would run on forever."""
+
+
+MAX_BACKWARD_JUMPS = 1 << 20
+"""How often one run of an action may jump back; one time more is an EndlessLoopError.
+simple_switch would run on forever."""
+
+
+def backward_jumps(program: ir.Program) -> list[tuple[str, ir.Jump | ir.JumpIfZero]]:
+    """Each jump that closes a loop, with the name of its action, or that of the deparser."""
+    bodies = [(action.name, action.primitives) for action in program.actions]
+    bodies.append((DEPARSER, program.deparser.operations))
+    return [
+        (name, primitive)
+        for name, primitives in bodies
+        for position, primitive in enumerate(primitives)
+        if isinstance(primitive, ir.Jump | ir.JumpIfZero) and primitive.target <= position
+    ]
+
+
+DEPARSER = "deparser"
+"""What the primitives of the deparser are called where those of actions have a name."""
+
+
+def endless_loop(
+    program: ir.Program, action: str, jump: ir.Jump | ir.JumpIfZero
+) -> EndlessLoopError:
+    """The error for a loop of ``action`` that ``jump`` closes."""
+    where = f" at {jump.source}" if jump.source else ""
+    return EndlessLoopError(
+        f"{program.name}: the loop{where} in {action} went round more than "
+        f"{MAX_BACKWARD_JUMPS:,} times for one packet, so it may never end (simple_switch would "
+        "hang). Give it a bound that every packet reaches"
+    )
 
 
 class InstanceType(enum.IntEnum):
@@ -277,6 +310,8 @@ class Engine(Protocol):
 
         Raises:
             InputError: a length that is negative or longer than a row.
+            EndlessLoopError: an action went round without end. What the batch had sent is lost,
+                and packets behind this one do not run.
         """
         ...
 

@@ -182,10 +182,12 @@ class Switch(NotCopyable):
     def process(self, packets: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """Run (port, bytes) pairs in order; returns what leaves, as (port, bytes).
 
-        Whatever the bytes are, none raises: the program decides what becomes of them.
+        Whatever the bytes are, the program decides what becomes of them; none raises, unless the
+        program has a loop that they make endless.
 
         Raises:
             InputError: a port that the switch does not have, or what is no pair of port and bytes.
+            EndlessLoopError: see ``Engine.process``.
         """
         return self.process_batch(PacketBatch.from_packets(packets)).to_packets()
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from innet.switch.frontend.json_tree import source_of
+
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
@@ -48,16 +50,16 @@ class Source:
 
     def __init__(self, document: Document) -> None:
         self._actions = [
-            (_place(action), [_place(each) for each in action.get("primitives", ())])
+            (source_of(action), [source_of(each) for each in action.get("primitives", ())])
             for action in document.get("actions", ())
         ]
         self._nodes: dict[str, str] = {}
         for pipeline in document.get("pipelines", ()):
             for kind in ("tables", "conditionals", "action_calls"):
                 for each in pipeline.get(kind) or ():
-                    self._nodes[each["name"]] = _place(each)
+                    self._nodes[each["name"]] = source_of(each)
         self._registers = {
-            each["name"]: _place(each) for each in document.get("register_arrays", ())
+            each["name"]: source_of(each) for each in document.get("register_arrays", ())
         }
 
     def primitive(self, action: int, position: int) -> str:
@@ -72,13 +74,6 @@ class Source:
     def register(self, name: str) -> str:
         """Of a register array's declaration."""
         return self._registers.get(name, "")
-
-
-def _place(item: Any) -> str:
-    found = item.get("source_info") if isinstance(item, Mapping) else None
-    if not isinstance(found, Mapping) or "filename" not in found:
-        return ""
-    return f"{found['filename']}:{found.get('line', '?')}"
 
 
 # ----------------------------------------------------------------------------

@@ -7,10 +7,10 @@ means something else for each. ``Expressions.build`` returns a node whose class 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from innet.switch import ir
-from innet.switch.frontend.json_tree import Names, Tree
+from innet.switch.frontend.json_tree import Names, Tree, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +248,15 @@ class Primitives:
         return builder(self, Expressions(self.names, self.parameters), arguments)
 
     def all(self, trees: Tree) -> tuple[ir.Primitive, ...]:
-        """All calls of an array, with jumps checked to stay inside and to go forward."""
-        primitives = tuple(self.build(tree) for tree in trees)
-        for position, (primitive, tree) in enumerate(zip(primitives, trees, strict=True)):
-            if isinstance(primitive, ir.Jump | ir.JumpIfZero) and not (
-                position < primitive.target <= len(primitives)
-            ):
-                raise tree["parameters"].wrong("a jump forward inside the action")
-        return primitives
+        """All calls of an array, with jumps checked to stay inside."""
+        primitives = [self.build(tree) for tree in trees]
+        for position, tree in enumerate(trees):
+            primitive = primitives[position]
+            if isinstance(primitive, ir.Jump | ir.JumpIfZero):
+                if not 0 <= primitive.target <= len(primitives):
+                    raise tree["parameters"].wrong("a jump inside the action")
+                primitives[position] = replace(primitive, source=source_of(tree.value))
+        return tuple(primitives)
 
 
 Builder = Callable[[Primitives, Expressions, Arguments], ir.Primitive]

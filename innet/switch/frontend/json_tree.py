@@ -141,6 +141,17 @@ class Tree:
         return -number if text.startswith("-") else number
 
 
+def source_of(part: Any) -> str:
+    """FILE:LINE of the P4 source that a part of the document was made from; empty if it has none.
+
+    p4c says so in ``source_info``.
+    """
+    found = part.get("source_info") if isinstance(part, Mapping) else None
+    if not isinstance(found, Mapping) or "filename" not in found:
+        return ""
+    return f"{found['filename']}:{found.get('line', '?')}"
+
+
 # ------------------------------------------------------------------ names and ids as dense indices
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from innet.switch import ir
-from innet.switch.engine import MAX_PARSER_STATES, SwitchState
+from innet.switch.engine import DEPARSER, MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
@@ -298,7 +298,7 @@ class DeparserUnit:
         self.headers = layout.program.headers
         self.update: Run = checksums.update if trace is None else trace.changes(checksums.update)
         deparser = layout.program.deparser
-        self.run: Run = actions.run_all(deparser.operations)
+        self.run: Run = actions.run_all(deparser.operations, DEPARSER)
         self.codecs = [HeaderCodec(layout, header) for header in deparser.order]
 
     def deparse(self, packet: Packet) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, SwitchState
+from innet.switch.engine import DROP_PORT, MAX_BACKWARD_JUMPS, SwitchState, endless_loop
 from innet.switch.interpreter.expressions import (
     OUT_OF_BOUNDS,
     UINT32,
@@ -53,8 +53,8 @@ class ActionCompiler:
         self.calculations = calculations
         self.trace = expressions.trace
 
-    def run_all(self, primitives: Sequence[ir.Primitive]) -> Run:
-        """A function that runs primitives in order, jumps included."""
+    def run_all(self, primitives: Sequence[ir.Primitive], name: str) -> Run:
+        """A function that runs the primitives of action ``name`` in order, jumps included."""
         steps = [self.compile(primitive) for primitive in primitives]
         if not any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in primitives):
 
@@ -65,9 +65,15 @@ class ActionCompiler:
             return run
 
         def run_with_jumps(packet: Packet) -> None:
-            position = 0
+            position = jumped_back = 0
             while position < len(steps):
                 target = steps[position](packet)
+                if target is not None and target <= position:
+                    jumped_back += 1
+                    if jumped_back > MAX_BACKWARD_JUMPS:
+                        jump = primitives[position]
+                        assert isinstance(jump, ir.Jump | ir.JumpIfZero)
+                        raise endless_loop(self.program, name, jump)
                 position = position + 1 if target is None else target
 
         return run_with_jumps
@@ -507,7 +513,7 @@ class PipelineUnit:
             node = self.visits[node](packet)
 
     def _body(self, action: ir.Action) -> Run:
-        run, trace = self.actions.run_all(action.primitives), self.trace
+        run, trace = self.actions.run_all(action.primitives, action.name), self.trace
         if trace is None:
             return run
         names = [(each.name, notation(each.name, each.width)) for each in action.parameters]

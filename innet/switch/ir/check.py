@@ -139,9 +139,9 @@ def _action(program: ir.Program, node: ir.Action) -> str | None:
     del program
     for position, primitive in enumerate(node.primitives):
         if isinstance(primitive, ir.Jump | ir.JumpIfZero) and not (
-            position < primitive.target <= len(node.primitives)
+            0 <= primitive.target <= len(node.primitives)
         ):
-            return f"primitive {primitive.target} after {position} of {len(node.primitives)}"
+            return f"primitive {primitive.target} from {position} of {len(node.primitives)}"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 VALID = -1
 """``FieldRef.field`` of a header's hidden validity bit."""
@@ -410,9 +410,13 @@ class RemoveHeader:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on at primitive ``target`` of this action (always forward)."""
+    """Go on at primitive ``target`` of this action. A jump back makes a loop.
+
+    ``source`` is where the jump comes from, as FILE:LINE of the P4 program; empty if unknown.
+    """
 
     target: int
+    source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +425,7 @@ class JumpIfZero:
 
     condition: DataExpression
     target: int
+    source: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

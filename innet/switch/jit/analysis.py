@@ -101,7 +101,9 @@ def written_fields(bodies: tuple[lowered.Body, ...]) -> tuple[set[ir.FieldRef], 
     return fields, headers
 
 
-def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[int]) -> None:
+def _add_writes(  # noqa: PLR0912 - one branch per statement
+    node: Any, count: int, fields: set[ir.FieldRef], headers: set[int]
+) -> None:
     if isinstance(node, tuple):
         for part in node:
             _add_writes(part, count, fields, headers)
@@ -125,6 +127,8 @@ def _add_writes(node: Any, count: int, fields: set[ir.FieldRef], headers: set[in
             _add_writes((then, otherwise), count, fields, headers)
         case lowered.Dispatch(_, inner):
             _add_writes(inner, count, fields, headers)
+        case lowered.While(body):
+            _add_writes(body, count, fields, headers)
         case lowered.Blocks(_, blocks):
             _add_writes(tuple(body for _, body in blocks), count, fields, headers)
 

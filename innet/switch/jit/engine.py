@@ -19,9 +19,15 @@ from numpy.typing import NDArray
 from innet.core.errors import UnsupportedError
 from innet.core.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.engine import SwitchState, check_lengths, refusal
+from innet.switch.engine import (
+    SwitchState,
+    backward_jumps,
+    check_lengths,
+    endless_loop,
+    refusal,
+)
 from innet.switch.jit import cache
-from innet.switch.jit.native import Frame, NativeProgram, Value, address_of
+from innet.switch.jit.native import EndlessError, Frame, NativeProgram, Value, address_of
 from innet.switch.jit.tables.arrays import (
     Argument,
     replica_arrays,
@@ -109,21 +115,27 @@ class JitEngine:
 
         Raises:
             InputError: a length that is negative or longer than a row.
+            EndlessLoopError: see ``Engine.process``.
         """
         check_lengths(batch)
         self._refresh()
         packets = (_plain(batch.data), _plain(batch.length), _plain(batch.port))
         self._statistics.fill(0)
-        sent = self._run_queue_loop(packets) if self._queues else self._run_plain_loop(packets)
-        self._add_statistics(self._statistics)
-        return sent
+        try:
+            return self._run_queue_loop(packets) if self._queues else self._run_plain_loop(packets)
+        except EndlessError as error:
+            jump = backward_jumps(self._program)[error.site]
+            raise endless_loop(self._program, *jump) from None
+        finally:
+            self._add_statistics(self._statistics)
 
     def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
         """The program for compiled code to run; see ``Engine.inline``.
 
-        None where packets come round, or send digests, which takes Python in between.
+        None where packets come round, or send digests, which takes Python in between, or where a
+        loop may turn out to have no end.
         """
-        if self._queues or uses_digests(self._program):
+        if self._queues or uses_digests(self._program) or backward_jumps(self._program):
             return None
         return JitInlineSwitch(self, packets)
 

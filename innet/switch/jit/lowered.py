@@ -253,6 +253,28 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class While:
+    """``body`` again and again, until ``Leave``."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the ``While`` around it. Nothing follows in its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class JumpBack:
+    """Count a jump back of an action; one too many ends the call with an error.
+
+    ``site`` is its number in ``engine.backward_jumps``.
+    """
+
+    site: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """Find the row of ``table`` for the present fields, and count it in the direct counter."""
 
@@ -341,6 +363,9 @@ Statement = (
     | ExecuteMeter
     | If
     | Loop
+    | While
+    | Leave
+    | JumpBack
     | Lookup
     | Dispatch
     | Extract

@@ -3,8 +3,8 @@
 A compiled program is one C function, ``int32 enter(int64 *frame)``. The frame holds the arguments,
 then what the function returns, then a word for Numba's own use. An integer is one word. An array is
 what Numba makes of it: owner of the memory (0: nobody), 0, number of elements, bytes of an element,
-address, then the lengths and the strides of its dimensions. The function returns 0 unless it could
-not have the memory that it needed.
+address, then the lengths and the strides of its dimensions. The function returns 0, or the
+number of an error: from ``ENDLESS`` down for a loop without end, others for lack of memory.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ ENTER = "innet_enter"
 """The symbol of the function."""
 RELEASE = "innet_release"
 """The symbol of the function ``void release(void *owner)``, which gives memory back."""
+
+ENDLESS = -1000
+"""Error numbers from here down: a loop without end, at site ``ENDLESS - number``. Numba's own are
+above."""
 
 Kind = tuple[str, int]
 Value = int | NDArray[Any]
@@ -63,6 +67,14 @@ def word_count(kind: Kind) -> int:
     """How many words of a frame an argument, or what is returned, takes."""
     _, dimensions = kind
     return _HEADER + 2 * dimensions if dimensions else 1
+
+
+class EndlessError(Exception):
+    """A loop of the program went round too often; ``site`` is the number of its jump back."""
+
+    def __init__(self, site: int) -> None:
+        super().__init__(site)
+        self.site = site
 
 
 class NativeProgram:
@@ -157,10 +169,13 @@ class Frame:
                 returned here, by address.
 
         Raises:
+            EndlessError: a loop without end.
             MemoryError: it could not have the memory that it needed.
         """
         self.memory[-1] = 0
-        if self._native.enter(self._address):
+        if error := self._native.enter(self._address):
+            if error <= ENDLESS:
+                raise EndlessError(ENDLESS - error)
             raise MemoryError("the compiled program could not have the memory that it needed")
         words = self._returned.tolist()
         results: list[Value] = []

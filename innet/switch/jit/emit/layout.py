@@ -218,12 +218,20 @@ def _loop_locals(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> froze
 
     Then no value passes from one repetition, packet or statement to another through them. A
     register read out of bounds writes nothing and leaves the 0 that metadata starts with, which the
-    emitted variable starts with as well.
+    emitted variable starts with as well. Inside a loop of the program it would leave what the last
+    time round wrote, so such lanes are left out.
     """
     # How often each field is used: by name, by the switch itself, as a lane of a loop.
     uses = Counter(node for node in walk(bodies) if isinstance(node, ir.FieldRef))
     uses.update(_implicit_uses(program))
     loops = [node for node in walk(bodies) if isinstance(node, lowered.Loop)]
+    repeated = {
+        id(inner)
+        for outer in walk(bodies)
+        if isinstance(outer, lowered.While | lowered.Blocks)
+        for inner in walk(outer)
+        if isinstance(inner, lowered.Loop)
+    }
     lanes: list[tuple[lowered.Lane, lowered.Loop]] = []
     for loop in loops:
         for lane in {node for node in walk(loop) if isinstance(node, lowered.Lane)}:
@@ -233,6 +241,7 @@ def _loop_locals(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> froze
         lane
         for lane, loop in lanes
         if program.headers[lane.header].metadata
+        and id(loop) not in repeated
         and all(uses[field] == 1 for field in lane.fields(loop.count))
         and _written_first(lane, loop.body)
     )

@@ -20,7 +20,7 @@ from innet.switch.jit.emit.headers import emit_extract_varbit, emit_loads
 from innet.switch.jit.emit.layout import Layout
 from innet.switch.jit.emit.lookups import emit_lookup
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.lower.actions import EXITED, FAILED, may_fail
+from innet.switch.jit.lower.actions import EXITED, FAILED, JUMPS, may_fail
 from innet.switch.jit.traits import STATISTICS
 
 #: More bytes than there are, but not so many that computing with it overflows.
@@ -110,6 +110,13 @@ class Statements:
                 self._if(statement)
             case lowered.Loop():
                 self._loop(statement)
+            case lowered.While(body):
+                with self.writer.block("while True:"):
+                    self.body(body)
+            case lowered.Leave():
+                line("break")
+            case lowered.JumpBack(site):
+                line(f"{JUMPS.name} = count_jump({JUMPS.name}, {site})")
             case lowered.Lookup(table):
                 emit_lookup(self.writer, self.expressions, table)
             case lowered.Dispatch(table, bodies):

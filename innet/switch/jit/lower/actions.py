@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.engine import MAX_BACKWARD_JUMPS, backward_jumps
 from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
-from innet.switch.jit.lower.control_flow import structure
+from innet.switch.jit.lower.control_flow import structure_loops
 from innet.switch.jit.lower.expressions import Arguments, Resolver, body_of
 from innet.switch.jit.lower.headers import (
     add_header,
@@ -33,6 +34,8 @@ MAX_LENGTH: Any = lowered.Scalar("max_length", 0, (1 << 63) - 1)
 EXITED = "exited"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
+#: How often the action that runs has jumped back.
+JUMPS: Any = lowered.Scalar("jumps", 0, MAX_BACKWARD_JUMPS)
 
 #: The mirror session that a clone goes to, -1 where none was asked for, and the metadata it keeps.
 CLONE_SESSION: Any = lowered.Scalar("clone_session", -1, 0x7FFF)
@@ -55,6 +58,11 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
     """The statements of one action at one place of the program."""
     primitives = action.primitives
     end = len(primitives)
+    loops = {
+        step: (lowered.JumpBack(backward_jumps(program).index((action.name, primitive))),)
+        for step, primitive in enumerate(primitives)
+        if isinstance(primitive, ir.Jump | ir.JumpIfZero) and primitive.target <= step
+    }
 
     def successors(step: int) -> tuple[int | None, ...]:
         following: tuple[int, ...]
@@ -69,28 +77,34 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
 
     def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
         primitive = primitives[step]
+        jump_back: lowered.Body = loops.get(step, ())
         if isinstance(primitive, ir.Jump):
-            return ()
+            return jump_back
         if isinstance(primitive, ir.JumpIfZero):
             if len(bodies) == 1:
                 return ()
             resolver = Resolver(program, arguments)
             value = resolver.resolve(primitive.condition)
             condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
-            return (*resolver.prelude, lowered.If(condition, bodies[0], bodies[1]))
+            zero = (*jump_back, *bodies[1])
+            return (*resolver.prelude, lowered.If(condition, bodies[0], zero))
         return lower_primitive(program, primitive, arguments)
 
-    # The primitives are a graph of steps: jumps become nested ifs, or numbered blocks.
-    body = structure(0 if primitives else None, successors, write)
-    if any(isinstance(node, lowered.Blocks) for node in walk(body)) and may_fail(body):
-        # The assertion's Stop only left the blocks.
-        body = (*body, lowered.If(lowered.Flag(FAILED), (lowered.Stop(),), ()))
+    # The primitives are a graph of steps: jumps become nested ifs and loops, or numbered blocks.
+    body = structure_loops(0 if primitives else None, successors, write, _stop_failed)
+    if loops:
+        body = (lowered.Assign(JUMPS, ir.Const(0)), *body)
     # exit() ends the action, and then the pipeline.
     if not any(isinstance(primitive, ir.Exit) for primitive in primitives):
         return body
     if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
         return (*_without_flag(body), lowered.Stop())
     return (*body, lowered.If(lowered.Flag(EXITED), (lowered.Stop(),), ()))
+
+
+def _stop_failed(loop: lowered.Body) -> lowered.Body:
+    """What follows a ``While`` or ``Blocks``: the Stop of an assertion in it only left the loop."""
+    return (lowered.If(lowered.Flag(FAILED), (lowered.Stop(),), ()),) if may_fail(loop) else ()
 
 
 def _without_flag(body: lowered.Body) -> lowered.Body:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.engine import MAX_PARSER_STATES
+from innet.switch.engine import DEPARSER, MAX_PARSER_STATES
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.actions import lower_action, lower_primitive
 from innet.switch.jit.lower.control_flow import structure
@@ -342,7 +342,7 @@ def _lower_updates(program: ir.Program) -> lowered.Body:
 
 def _lower_deparser(program: ir.Program) -> lowered.Body:
     """What the deparser does before it emits headers."""
-    operations = ir.Action("deparser", (), program.deparser.operations)
+    operations = ir.Action(DEPARSER, (), program.deparser.operations)
     return lower_action(program, operations, no_arguments)
 
 

@@ -35,6 +35,9 @@ _SINGULAR = (
     lowered.ExtractVarbit,
     lowered.Goto,
     lowered.Blocks,
+    lowered.While,
+    lowered.Leave,
+    lowered.JumpBack,
     lowered.Loop,
 )
 
@@ -69,6 +72,8 @@ def _roll_inside(program: ir.Program, statement: Any) -> Any:
             return lowered.If(condition, reroll(program, then), reroll(program, otherwise))
         case lowered.Dispatch(table, bodies):
             return lowered.Dispatch(table, tuple(reroll(program, body) for body in bodies))
+        case lowered.While(body):
+            return lowered.While(reroll(program, body))
         case lowered.Blocks(first, blocks):
             rolled = tuple((number, reroll(program, body)) for number, body in blocks)
             return lowered.Blocks(first, rolled)

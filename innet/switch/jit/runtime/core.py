@@ -17,6 +17,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from innet.core.numba_cache import undisturbed
+from innet.switch.engine import MAX_BACKWARD_JUMPS
+from innet.switch.jit.native import ENDLESS
 
 __all__ = [  # what emitted code may import
     "SIGN",
@@ -26,6 +28,7 @@ __all__ = [  # what emitted code may import
     "bump",
     "clamp",
     "copy",
+    "count_jump",
     "divide",
     "get",
     "less",
@@ -236,6 +239,27 @@ def _opaque(_typing: Any, _number: Any) -> Any:
 # opaque(number): the number, without the compiler knowing it. A short loop of known length is
 # unrolled into scalar code before the vectorizer sees it; one of unknown length is not.
 opaque: Any = intrinsic(_opaque)
+
+
+def _count_jump(_typing: Any, _jumps: Any, _site: Any) -> Any:
+    signature = types.int64(types.int64, types.int64)
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        word, (jumps, site) = ir.IntType(64), arguments
+        counted = builder.add(jumps, word(1))
+        late = builder.icmp_signed(">", counted, word(MAX_BACKWARD_JUMPS))
+        with builder.if_then(late, likely=False):
+            number = builder.sub(word(ENDLESS), site)
+            # As an exception does: whatever called this function returns the same number.
+            context.call_conv._return_errcode_raw(builder, builder.trunc(number, ir.IntType(32)))
+        return counted
+
+    return signature, emit
+
+
+# count_jump(jumps, site): one jump back more. One too many ends the whole call with error number
+# ENDLESS - site.
+count_jump: Any = intrinsic(_count_jump)
 
 
 @inlined

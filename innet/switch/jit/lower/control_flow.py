@@ -147,10 +147,11 @@ def _joins(order: list[Step], successors: Successors[Step]) -> dict[Step, Step |
     depth: dict[Step | None, int] = {None: 0}
     leaving: set[Step | None] = set()
     for step in reversed(order):
-        following = [each for each in successors(step) if each not in leaving]
+        every = successors(step)
+        following = [each for each in every if each not in leaving]
         if not following:
             leaving.add(step)
-            joins[step] = None
+            joins[step] = every[0] if len(every) == 1 else None
             continue
         common = following[0]
         for other in following[1:]:

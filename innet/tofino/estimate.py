@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.engine import backward_jumps
 from innet.switch.frontend.loader import load_program
 from innet.tofino import stages, stateful_alu
 from innet.tofino.accesses import (
@@ -150,6 +151,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         *stateful_alu.too_many_instructions(program, source, found),
         *wordy,
         *_wide(program, source, counts),
+        *_loops(program),
         *(
             each
             for flow in flows
@@ -359,6 +361,21 @@ def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Ite
                 "an array is in one stage: make it smaller",
                 source.register(array.name),
             )
+
+
+def _loops(program: ir.Program) -> Iterator[Finding]:
+    """Loops in actions, of which the estimate counts one turn."""
+    actions: dict[str, list[str]] = {}
+    for action, jump in backward_jumps(program):
+        actions.setdefault(action, []).append(jump.source)
+    for action, places in actions.items():
+        yield Finding(
+            Severity.ERROR,
+            "stages",
+            f"{action} has a loop; each statement runs once for a packet in a pass",
+            "write its turns out, or recirculate for each turn",
+            ", ".join(dict.fromkeys(filter(None, places))),
+        )
 
 
 def _unparsed(program: ir.Program) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ A program becomes one Python function that runs a batch of packets, and that Num
 ``compiler``               can it be compiled; its source; its machine code
 ``lower/``                 ``innet.switch.ir`` to the structured statements of ``lowered``:
                            ``program`` (parser, pipelines, checksums), ``actions``, ``headers``
-                           (and stacks), ``expressions``, ``control_flow`` (jumps to nested ifs),
+                           (and stacks), ``expressions``, ``control_flow`` (jumps to ifs and loops),
                            ``vectorize`` (like statements to loops)
 ``analysis``               which fields matter, are written, or leave as they came
 ``emit/``                  lowered statements to Python source: ``program`` (the module, the loop

@@ -365,3 +365,11 @@ def test_a_stage_has_no_more_blocks_than_it_has(kind, most):
     found = place([SimpleNamespace(list=pieces, flow=SimpleNamespace(name="ingress"))]).stages
     assert [getattr(stage, kind) for stage in found] == [most, 3, most, most]
     assert [sorted(stage.tables.values()) for stage in found] == [["0", "1"], ["2"], ["3"], ["3"]]
+
+
+def test_a_loop_in_an_action_does_not_fit():
+    found = estimate(read_document(PROGRAMS.parent / "fuzz_for.json"))
+    reasons = [each for each in found.findings if "has a loop" in each.text]
+    assert {each.severity for each in reasons} == {Severity.ERROR}
+    assert "I.search has a loop; each statement" in reasons[2].text
+    assert not found.fits

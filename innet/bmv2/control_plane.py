@@ -13,6 +13,7 @@ from innet.core.errors import ControlError, StalledError
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.frontend.loader import load_program
+from innet.switch.state.ageing import EntryLife
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.replication import MirrorSession, Node, Replication
@@ -44,6 +45,7 @@ class TableEntry:
     matches: tuple[ir.Match, ...]
     action: Target
     priority: int
+    life: EntryLife | None = None
 
 
 class ThriftControlPlane(ControlPlane):
@@ -194,7 +196,8 @@ class ThriftControlPlane(ControlPlane):
         matches = [_match(*each) for each in zip(entry["matches"], found.keys, strict=True)]
         priority = max(0, entry.get("options", {}).get("priority", 0))
         action = self._target(found.actions, entry["action"])
-        return TableEntry(entry["handle"], tuple(matches), action, priority)
+        life = EntryLife(**entry["life"]) if "life" in entry else None
+        return TableEntry(entry["handle"], tuple(matches), action, priority, life)
 
     def _target(self, actions: Iterable[int], found: Mapping[str, Any]) -> Target:
         """What an entry runs: one of ``actions``, a member or a group."""

@@ -92,6 +92,7 @@ ENTRY = Struct(
         2: ("options", OPTIONS),
         3: ("handle", I32),
         4: ("action", ACTION),
+        5: ("life", Struct({1: ("timeout_ms", I32), 2: ("time_since_hit_ms", I32)})),
     }
 )
 MEMBER = Struct({1: ("handle", I32), 2: ("name", TEXT), 3: ("arguments", ListOf(BINARY))})

@@ -260,7 +260,7 @@ def show(
     *,
     as_json: bool,
 ) -> None:
-    """Run packets one by one and print what happens.
+    """Run packets one by one and print what happens; before each the sweeps that its time brings.
 
     As JSON it is one document per packet, each on a line of its own.
 
@@ -275,9 +275,15 @@ def show(
     commands.run(switch)
     for number, (port, data) in enumerate(chain(stated, _captured(switch, capture))):
         told = switch.trace(port, data)
+        idle = switch.take_idle_timeouts()
         if as_json:
-            print(json.dumps({"packet": number, "events": [each.as_dict() for each in told]}))
+            document: Document = {"packet": number, "events": [each.as_dict() for each in told]}
+            if idle:
+                document["idle_timeouts"] = [each._asdict() for each in idle]
+            print(json.dumps(document))
         else:
+            for each in idle:
+                out.print(str(each), highlight=False, markup=False, soft_wrap=True)
             _print(number, told)
 
 

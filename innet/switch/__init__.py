@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from innet.switch.engine import Statistics, SwitchState
 from innet.switch.frontend.loader import load_program, read_document
+from innet.switch.state.ageing import IdleTimeout
 from innet.switch.switch import Switch, unsupported
 
 __all__ = [
+    "IdleTimeout",
     "Statistics",
     "Switch",
     "SwitchState",

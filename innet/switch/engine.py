@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from innet.core.errors import EndlessLoopError, InputError
 from innet.core.packets import PacketBatch
 from innet.switch import ir
+from innet.switch.state.ageing import AgeingMonitor
 from innet.switch.state.hashes import HashState
 from innet.switch.state.meters import MeterState
 from innet.switch.state.profiles import ProfileState, profile_states
@@ -199,6 +200,7 @@ class SwitchState:
         value_sets: per ``Program.value_sets``: the values, without padding.
         hashes: per ``Program.hashes``.
         digests: (learn list index, values) in the order in which ``digest`` was called.
+        ageing: sweeps tables for idle entries as the clock goes on.
         clock: microseconds; what timestamps read. Time is passed in: calls with times set it to
             theirs, nothing else here advances it.
         traffic_manager: the egress queues; calls without times pass them by.
@@ -220,6 +222,7 @@ class SwitchState:
     value_sets: tuple[set[int], ...] = field(init=False)
     hashes: tuple[HashState, ...] = field(init=False)
     digests: list[tuple[int, tuple[int, ...]]] = field(init=False, default_factory=list)
+    ageing: AgeingMonitor = field(init=False)
     clock: int = field(init=False, default=0)
     traffic_manager: TrafficManager = field(init=False)
     statistics: Statistics = field(init=False, default_factory=Statistics)
@@ -238,6 +241,7 @@ class SwitchState:
         self.tables = tuple(
             TableState(table, self.generation, program.actions) for table in program.tables
         )
+        self.ageing = AgeingMonitor(self.tables)
         self.profiles = profile_states(program, self.tables)
         self.counters = tuple(self._counter(counter) for counter in program.counters)
         self.hashes = tuple(
@@ -248,7 +252,11 @@ class SwitchState:
         self.value_sets = tuple(set() for _ in program.value_sets)
 
     def time(self) -> int:
-        """``clock``, made an integer of Python's own; InputError where 64 bits hold no such."""
+        """``clock``, made an integer of Python's own, after the ageing sweeps that are due by it;
+        InputError where 64 bits hold no such.
+
+        Called before packets or the control plane use the time.
+        """
         try:
             self.clock = clock = index(self.clock)
         except TypeError:
@@ -258,6 +266,8 @@ class SwitchState:
                 f"the switch's clock is a whole number of microseconds in 64 bits, not "
                 f"{self.clock!r:.40}; set Switch.state.clock to one"
             )
+        if clock >= self.ageing.due:
+            self.ageing.advance(clock)
         return clock
 
     def profile_of(self, table: ir.Table) -> ProfileState | None:

@@ -20,6 +20,7 @@ from innet.switch.control.values import Key, Names, Number
 from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, refusal
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
+from innet.switch.state.ageing import AgeingMonitor, IdleTimeout
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
 from innet.switch.traffic_manager import TrafficManager
 
@@ -260,6 +261,23 @@ class Switch(NotCopyable):
         self.state.digests.clear()
         return taken
 
+    @property
+    def ageing(self) -> AgeingMonitor:
+        """The sweep for idle entries, which has come to ``state.clock``; ``sweep_interval_ms`` can
+        be set.
+        """
+        self.state.time()
+        return self.state.ageing
+
+    def take_idle_timeouts(self) -> list[IdleTimeout]:
+        """What sweeps found up to ``state.clock`` since the last call, in order.
+
+        A sweep comes every ``ageing.sweep_interval_ms`` (1,000) of the clock. It looks at the
+        entries of tables with ``support_timeout`` that ``table_set_timeout`` gave a timeout.
+        """
+        self.state.time()
+        return self.state.ageing.take()
+
     # ── Control ──
 
     def command(self, line: str) -> str:
@@ -305,7 +323,7 @@ class Switch(NotCopyable):
 
     def table_entries(self, table: str) -> list[RuntimeEntry]:
         """The entries of a table, by index."""
-        return list(self.control.table_state(table))
+        return self.control.table_entries(table)
 
     def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
         """``ControlPlane.multicast_group``."""

@@ -334,7 +334,8 @@ class Outcome:
         failures: in the order of the file, packets last; none: it passed.
         packets: how many were sent into the switch.
         compared: how many packets that left were compared.
-        printed: (line, text) of what commands printed, such as registers that were read.
+        printed: (line, text) of what commands printed, such as registers that were read, and of
+            entries that were idle for their timeouts when a packet came.
     """
 
     test: str
@@ -398,6 +399,8 @@ class _Run:
             self.failures.append(Refused(statement.line, str(error)))
             return
         self.packets += 1
+        idle = self.switch.take_idle_timeouts()
+        self.printed += [(statement.line, str(each)) for each in idle]
         for port, data in left:
             self.sent.setdefault(port, []).append(data)
 

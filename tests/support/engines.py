@@ -44,7 +44,7 @@ def check_random_traffic(
 
 
 def agree(first: SwitchState, second: SwitchState) -> None:
-    """Registers, counters, meters, statistics and digests are the same."""
+    """Registers, counters, meters, last hits, statistics and digests are the same."""
     for name, one, other in zip(
         [register.name for register in first.program.registers],
         first.registers,
@@ -58,6 +58,8 @@ def agree(first: SwitchState, second: SwitchState) -> None:
         np.testing.assert_array_equal(one.cells, other.cells, err_msg=one.array.name)
     for one, other in zip(first.tables, second.tables, strict=True):
         np.testing.assert_array_equal(one.counters, other.counters, err_msg=one.table.name)
+        if one.ages is not None and other.ages is not None:
+            np.testing.assert_array_equal(one.ages.last_hits, other.ages.last_hits)
     assert first.statistics.as_dict() == second.statistics.as_dict()
     assert first.digests == second.digests
     np.testing.assert_array_equal(first.random_state, second.random_state)

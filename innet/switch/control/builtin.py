@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -51,20 +52,25 @@ class BuiltinControlPlane(ControlPlane):
 
     # ── Tables ──
 
+    def table_entries(self, table: str) -> list[RuntimeEntry]:
+        return self._entries(self._tables.index(table))
+
     def _add_entry(
         self, table: int, matches: Sequence[ir.Match], action: Target, priority: int
     ) -> int:
         if isinstance(action, Reference):
             self._require_target(table, action, with_members=True)
-        return self.state.tables[table].add(matches, action, priority)
+        return self.state.tables[table].add(matches, action, priority, self._swept(table))
 
     def _modify_entry(self, table: int, handle: int, action: ir.ActionEntry) -> None:
         self.state.tables[table].modify(handle, action)
 
     def _delete_entry(self, table: int, handle: int) -> None:
+        self._swept(table)
         self.state.tables[table].delete(handle)
 
     def _clear_table(self, table: int) -> None:
+        self._swept(table)
         self.state.tables[table].clear()
 
     def _set_default(self, table: int, action: Target) -> None:
@@ -75,20 +81,32 @@ class BuiltinControlPlane(ControlPlane):
     def _reset_default(self, table: int) -> None:
         self.state.tables[table].reset_default()
 
-    def _set_timeout(self, table: int, handle: int, milliseconds: int) -> None:  # noqa: ARG002
-        self.state.tables[table].get(handle)  # it must exist; nothing ages here
+    def _set_timeout(self, table: int, handle: int, milliseconds: int) -> None:
+        state = self.state.tables[table]
+        assert state.ages is not None, "the table supports timeouts"
+        state.ages.set_timeout(state.get(handle).index, milliseconds, self._swept(table))
+
+    def _swept(self, table: int) -> int:
+        """The time, after the sweeps until then, before entries that age change; else 0."""
+        return self.state.time() if self.program.tables[table].support_timeout else 0
 
     def _count_entries(self, table: int) -> int:
         return len(self.state.tables[table])
 
     def _entries(self, table: int) -> list[RuntimeEntry]:
-        return list(self.state.tables[table])
+        return [self._with_life(table, each) for each in self.state.tables[table]]
 
     def _entry(self, table: int, handle: int) -> RuntimeEntry:
-        return self.state.tables[table].get(handle)
+        return self._with_life(table, self.state.tables[table].get(handle))
 
     def _find_entry(self, table: int, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
-        return self.state.tables[table].find(matches, priority)
+        return self._with_life(table, self.state.tables[table].find(matches, priority))
+
+    def _with_life(self, table: int, entry: RuntimeEntry) -> RuntimeEntry:
+        ages = self.state.tables[table].ages
+        if ages is None:
+            return entry
+        return replace(entry, life=ages.life(entry.index, self.state.time()))
 
     def _default(self, table: int) -> Target | None:
         return self.state.tables[table].default

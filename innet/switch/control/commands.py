@@ -389,10 +389,11 @@ def _describe_action(action: ir.Action) -> str:
 
 
 def _describe(entry: Entry, program: ir.Program) -> str:
-    """An entry on one line, in the words of table_add."""
+    """An entry on one line, in the words of table_add; below it its age, where it has one."""
     keys = " ".join(_describe_match(match) for match in entry.matches)
     target = _describe_target(entry.action, program)
-    return f"{entry.handle}: {keys} => {target} priority {entry.priority}"
+    line = f"{entry.handle}: {keys} => {target} priority {entry.priority}"
+    return line if entry.life is None else f"{line}\nLife: {entry.life}"
 
 
 def _describe_match(match: ir.Match) -> str:

@@ -27,6 +27,7 @@ from innet.switch.control.values import (
     matches_of,
     number,
 )
+from innet.switch.state.ageing import EntryLife
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.profiles import profile_actions
@@ -56,6 +57,10 @@ class Entry(Protocol):
     def action(self) -> Target: ...
     @property
     def priority(self) -> int: ...
+    @property
+    def life(self) -> EntryLife | None:
+        """Timeout and time since the last hit; None for an entry without a timeout."""
+        ...
 
 
 class ControlPlane(ABC):
@@ -160,15 +165,16 @@ class ControlPlane(ABC):
         return self._default(self._tables.index(table))
 
     def table_set_timeout(self, table: str, handle: int, milliseconds: int) -> None:
-        """Set after how long without a hit simple_switch reports an entry.
+        """Set after how long without a hit an entry is reported (0: never), beginning now.
 
-        The table's ``support_timeout`` must be set. The built-in switch reports nothing. Packets
-        see no timeout in simple_switch either: its controller removes entries.
+        The table's ``support_timeout`` must be set. The entry stays until it is deleted. The
+        built-in switch reports by ``Switch.take_idle_timeouts``, simple_switch by nanomsg.
         """
         index = self._tables.index(table)
         number(milliseconds, 31, "the timeout in milliseconds")
         if not self.program.tables[index].support_timeout:
-            raise ControlError(f"table {self.program.tables[index].name} does not support timeouts")
+            name = self.program.tables[index].name
+            raise ControlError(f"table {name} does not support entry timeouts")
         self._set_timeout(index, handle, milliseconds)
 
     def _simple_table(self, name: str) -> int:

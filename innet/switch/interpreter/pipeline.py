@@ -552,7 +552,7 @@ class PipelineUnit:
 
     def _table(self, index: int) -> Visit:
         table = self.state.tables[index]
-        bodies, on_hit = self.bodies, self._direct_counter_and_meter(table)
+        bodies, on_hit = self.bodies, self._on_hit(table)
         find, choose = self._lookup(table), self._choice(table.table)
 
         def visit(packet: Packet) -> ir.Node | None:
@@ -612,28 +612,34 @@ class PipelineUnit:
 
         return choose
 
-    def _direct_counter_and_meter(self, table: TableState) -> Callable[[Packet, int], None]:
-        """What the counter and the meter of a table do on a hit, before the entry's action."""
-        count: Callable[[Packet, int], None] = _nothing
-        color: Callable[[Packet, int], None] = _nothing
+    def _on_hit(self, table: TableState) -> Callable[[Packet, int], None]:
+        """What a hit does before the entry's action: direct counter, direct meter, time."""
+        steps: list[Callable[[Packet, int], None]] = []
         if table.counters is not None:
             counter = table.table.counter
             counters = self.layout.program.counters
             name = table.table.name if counter is None else counters[counter].name
-            count = self.actions.counter(name, table.counters)
+            steps.append(self.actions.counter(name, table.counters))
         if table.table.meter is not None:
             result = self.state.meters[table.table.meter].array.result
             assert result is not None
             color = self.actions.meter(table.table.meter, result)
-            color = color if self.trace is None else self.trace.changes(color)
-        if count is _nothing or color is _nothing:
-            return color if count is _nothing else count
+            steps.append(color if self.trace is None else self.trace.changes(color))
+        if table.ages is not None:
+            state, last_hits = self.state, table.ages.last_hits
 
-        def both(packet: Packet, index: int) -> None:
-            count(packet, index)
-            color(packet, index)
+            def touch(_: Packet, index: int) -> None:
+                last_hits[index] = state.clock
 
-        return both
+            steps.append(touch)
+        if len(steps) == 1:
+            return steps[0]
+
+        def all_steps(packet: Packet, index: int) -> None:
+            for step in steps:
+                step(packet, index)
+
+        return all_steps
 
     def _key_part(self, key: ir.TableKey) -> Callable[[Packet], int]:
         header = key.field.header
@@ -642,7 +648,3 @@ class PipelineUnit:
         index, every = self.layout.slot(key.field).index, (1 << key.width) - 1
         # A field of an invalid header matches as 0, whatever it last held.
         return lambda packet: packet.fields[index] & every if packet.valid[header] else 0
-
-
-def _nothing(_: Packet, __: int) -> None:
-    """A table without counter or meter."""

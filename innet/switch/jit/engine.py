@@ -132,10 +132,12 @@ class JitEngine:
     def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
         """The program for compiled code to run; see ``Engine.inline``.
 
-        None where packets come round, or send digests, which takes Python in between, or where a
-        loop may turn out to have no end.
+        None where packets come round, send digests or hit entries that age, which takes Python in
+        between, or where a loop may turn out to have no end.
         """
-        if self._queues or uses_digests(self._program) or backward_jumps(self._program):
+        program = self._program
+        ages = any(table.support_timeout for table in program.tables)
+        if self._queues or ages or uses_digests(program) or backward_jumps(program):
             return None
         return JitInlineSwitch(self, packets)
 

@@ -54,8 +54,10 @@ def is_direct(table: ir.Table) -> bool:
 
 
 def has_direct(table: ir.Table) -> bool:
-    """Whether each entry has a counter or a meter, found by its index."""
-    return bool(table.keys) and (table.with_counters or table.meter is not None)
+    """Whether each entry has a counter, a meter or an age, found by its index."""
+    return bool(table.keys) and (
+        table.with_counters or table.meter is not None or table.support_timeout
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +429,10 @@ class EntryColumns:
         """The index of a row's entry."""
         return row - 1 if self._indices is None else int(self._indices[row])
 
+    def indices_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The indices of the entries of rows."""
+        return rows - 1 if self._indices is None else self._indices[rows].astype(np.int64)
+
     def row_of(self, index: int) -> int:
         """The row of the entry of an index; 0 when there is none."""
         if self._indices is None:
@@ -500,6 +506,13 @@ class EntryColumns:
     def version(self, index: int) -> int:
         """The version of an entry, the upper bits of its handle."""
         return int(self.versions[index]) if index < len(self.versions) else 0
+
+    def versions_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``version`` of each of ``indices``."""
+        versions = np.zeros(len(indices), np.int64)
+        deleted = indices < len(self.versions)
+        versions[deleted] = self.versions[indices[deleted]]
+        return versions
 
     def compact(self) -> None:
         """Order rows by index."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from innet.core.errors import ControlError, ProgramError
 from innet.core.numbers import require_int
 from innet.switch import ir
+from innet.switch.state.ageing import EntryAges, EntryLife
 from innet.switch.state.entries import EntryColumns
 
 PACKETS = 0
@@ -66,6 +67,8 @@ class RuntimeEntry:
         priority: the lowest number wins in ternary and range tables, then the lowest index.
         action: what runs on a hit.
         keys: the table's.
+        life: the timeout and the time since the last hit, as the control plane reads them; None
+            without a timeout, and where an engine looks an entry up.
     """
 
     handle: int
@@ -76,6 +79,7 @@ class RuntimeEntry:
     priority: int
     action: Target
     keys: tuple[ir.TableKey, ...] = field(compare=False, repr=False)
+    life: EntryLife | None = field(default=None, compare=False, repr=False)
 
     @property
     def matches(self) -> tuple[ir.Match, ...]:
@@ -96,6 +100,7 @@ class TableState:
         default: what runs on a miss; None: nothing.
         counters: direct counters, shape (max_size, 2), uint64, columns PACKETS and BYTES, indexed
             by ``RuntimeEntry.index``; None when the table has none.
+        ages: timeouts and last hits, likewise; None without ``support_timeout``.
         version: grows with every change of this table.
         columns: the entries.
     """
@@ -108,15 +113,20 @@ class TableState:
         self.columns = EntryColumns(table, actions)
         self.version = 0
         self.counters: NDArray[np.uint64] | None = None
+        self.ages: EntryAges | None = None
         self._every = tuple((1 << key.width) - 1 for key in table.keys)
         self._hit: dict[int, RuntimeEntry] = {}
         self._use_default(table.default)
         if table.with_counters:
             what = f"counters of table {table.name}"
             self.counters = zeros((table.max_size, 2), np.dtype(np.uint64), what)
+        if table.support_timeout:
+            what, shape = f"timeouts of table {table.name}", (table.max_size,)
+            timeouts = zeros(shape, np.dtype(np.uint32), what)
+            self.ages = EntryAges(timeouts, zeros(shape, np.dtype(np.int64), what))
         for entry in table.entries:
             try:
-                self._insert(entry.matches, entry.entry, entry.priority)
+                self._insert(entry.matches, entry.entry, entry.priority, 0)
             except ControlError as error:
                 raise ProgramError(f"among the program's own entries: {error}") from error
 
@@ -175,8 +185,24 @@ class TableState:
             raise ControlError(f"table {self.table.name} has no entry with this match")
         return self._entry(row)
 
-    def add(self, matches: Sequence[ir.Match], action: Target, priority: int) -> int:
-        """Add an entry whose shape was checked; returns its handle.
+    def entries_with_timeouts(
+        self,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Handles, timeouts and last hits (see ``EntryAges``) of entries that have a timeout, by
+        index.
+        """
+        nothing = np.zeros(0, np.int64)
+        if self.ages is None or not self.ages.timeouts.any():
+            return nothing, nothing, nothing
+        indices = self.columns.indices_of(self.columns.rows())
+        indices = indices[self.ages.timeouts[indices] > 0]
+        handles = self.columns.versions_of(indices) << _INDEX_BITS | indices
+        return handles, self.ages.timeouts[indices].astype(np.int64), self.ages.last_hits[indices]
+
+    def add(
+        self, matches: Sequence[ir.Match], action: Target, priority: int, clock: int = 0
+    ) -> int:
+        """Add an entry whose shape was checked, at time ``clock``; returns its handle.
 
         Raises:
             ControlError: the table's entries are the program's own, it is full, or the same match
@@ -185,7 +211,7 @@ class TableState:
         self._require_mutable()
         if not self.table.keys:
             raise ControlError(f"table {self.table.name} has no key, so it can have no entries")
-        handle = self._insert(tuple(matches), action, priority)
+        handle = self._insert(tuple(matches), action, priority, clock)
         self.touch()
         return handle
 
@@ -208,6 +234,8 @@ class TableState:
         As in simple_switch this is the one thing that can be done to constant entries.
         """
         self.columns.clear()
+        if self.ages is not None:
+            self.ages.clear()
         self.touch()
 
     def set_default(self, action: Target) -> None:
@@ -250,7 +278,9 @@ class TableState:
                 f"the entries of table {self.table.name} are constant in the program"
             )
 
-    def _insert(self, matches: tuple[ir.Match, ...], action: Target, priority: int) -> int:
+    def _insert(
+        self, matches: tuple[ir.Match, ...], action: Target, priority: int, clock: int
+    ) -> int:
         words = self._words(matches, priority)
         if self.columns.find(words):
             raise ControlError(f"table {self.table.name} already has an entry with this match")
@@ -262,6 +292,8 @@ class TableState:
         self._set_action(row, action)
         if self.counters is not None:
             self.counters[self.columns.index_of(row)] = 0
+        if self.ages is not None:
+            self.ages.last_hits[self.columns.index_of(row)] = clock
         if self.table.match is ir.MatchKind.LPM:
             lpm = next(each for each in matches if isinstance(each, ir.LpmMatch))
             self.columns.note_prefix(lpm.prefix)

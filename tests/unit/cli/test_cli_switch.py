@@ -286,6 +286,26 @@ class TestTrace:
         assert f"sent to port 2: 14 bytes 02{'00' * 12}61" in text
         assert "sent to port 2: 14 bytes 0200000000000700000000000762" in text
 
+    def test_idle_entries(self, tmp_path):
+        (tmp_path / "p1_in.pcap").write_bytes(
+            files.pcap([(0, bytes(8)), (500_000_000, b"\5" * 8), (3_200_000_000, b"\6" * 8)])
+        )
+        (tmp_path / "commands").write_text(
+            "table_add small_table mark 5 => 1\ntable_set_timeout small_table 0 700\n"
+        )
+        options = ("--pcap", tmp_path / "p1_in.pcap", "-c", tmp_path / "commands")
+        path = PROGRAMS / "switch_ageing.json"
+        lines = switch("explain", path, *options).stdout.splitlines()
+        told = [line for line in lines if line.startswith("idle")]
+        assert told == ["idle timeout at 2000000 us in I.small_table: entries 0"]
+        assert lines.index(told[0]) + 1 == lines.index("packet 2")
+        result = switch("explain", path, *options, "--json")
+        documents = [json.loads(line) for line in result.stdout.splitlines()]
+        assert ["idle_timeouts" in each for each in documents] == [False, False, True]
+        assert documents[2]["idle_timeouts"] == [
+            {"time": 2_000_000, "table": "I.small_table", "handles": [0]}
+        ]
+
     def test_captures_whose_name_does_not_say_the_port(self, tmp_path):
         path = tmp_path / "x.pcap"
         path.write_bytes(files.pcap([(5_000, b"\2a")]))

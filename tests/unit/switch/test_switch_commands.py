@@ -139,23 +139,6 @@ def test_the_validity_of_a_header_has_names():
         switch.command("table_add wide_table wide_mark true 2 1 3 => 4")
 
 
-def test_timeouts_are_accepted_where_the_table_has_them():
-    document = program("switch_tables")
-    for table in document["pipelines"][0]["tables"]:
-        table["support_timeout"] = table["name"] == "I.exact_table"
-    for engine in ("interpret", "jit"):
-        switch = Switch.load(document, engine=engine)
-        switch.command("table_add exact_table exactly 5 0 => 1")
-        switch.command("table_set_timeout exact_table 0 1500")
-        with pytest.raises(ControlError, match="no entry with handle 1"):
-            switch.command("table_set_timeout exact_table 1 1500")
-        with pytest.raises(ControlError, match="does not fit the 31 bits of the timeout"):
-            switch.command("table_set_timeout exact_table 0 -1")
-        switch.command("table_add lpm_table lpm 1 0.0.0.0/0 => 9")
-        with pytest.raises(ControlError, match=r"I\.lpm_table does not support timeouts"):
-            switch.command("table_set_timeout lpm_table 0 1")
-
-
 def test_the_switch_itself():
     switch = switch_of("switch_state")
     switch.state.clock = 1234

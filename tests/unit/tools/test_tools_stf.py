@@ -231,6 +231,17 @@ class TestComparison:
         running.run(test)
         assert running.switch.state.clock == 2 * stf.PAUSE
 
+    def test_idle_entries_are_told(self):
+        outcome = run(
+            "switch_ageing",
+            "add small_table small:5 mark(v:1)\ntable_set_timeout small_table 0 1000\n"
+            "packet 1 0600000000000000\nwait\npacket 1 0500000000000000\n"
+            "expect 1 0600000000000000\nexpect 1 0500000000000001",
+        )
+        assert outcome.passed
+        idle = "idle timeout at 1000000 us in I.small_table: entries 0"
+        assert outcome.printed == ((3, idle),)
+
 
 class TestDifference:
     def test_marks(self):

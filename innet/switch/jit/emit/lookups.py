@@ -1,4 +1,4 @@
-"""Writes table look-ups: the key's words, the search, and the direct counter.
+"""Writes table look-ups: the key's words, the search, the direct counter and the entry's age.
 
 ``lookup_arguments`` says which arrays a table has; ``tables.arrays.table_arguments`` makes them, in
 the same order, and ``runtime.lookups`` has the searches.
@@ -80,7 +80,7 @@ def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
 
 
 def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
-    """Set ``row`` to the row of the entry that the present key hits, and count it."""
+    """Set ``row`` to the row of the entry that the present key hits, count and note the hit."""
     table = expressions.program.tables[index]
     packing = key_words(table)
     # The key: its fields, joined to words.
@@ -113,7 +113,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
-    # What belongs to the entry: its index among counters and meters, its counter.
+    # What belongs to the entry: its index among counters, meters and ages, and these.
     if has_direct(table):
         moved = f"get(t{index}_indices, {row}) if len(t{index}_indices)"
         writer.line(f"{index_variable(index)} = {moved} else {row} - 1")
@@ -122,6 +122,9 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             cell = f"{index_variable(index)} * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
+    if table.support_timeout and table.keys:
+        with writer.block(f"if {row} != 0:"):
+            writer.line(f"put(t{index}_hits, {index_variable(index)}, clock)")
 
 
 def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
@@ -158,6 +161,8 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
             names += ["indices"]
         if table.with_counters:
             names += ["counters"]
+        if table.support_timeout:
+            names += ["hits"]
     kinds = {
         **dict.fromkeys(_NARROW, "uint16[::1]"),
         "seed": "int64",

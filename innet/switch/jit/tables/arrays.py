@@ -100,6 +100,8 @@ def _table_arrays(
     if table.with_counters:
         assert state.counters is not None
         arrays.append(state.counters.view(np.int64))
+    if state.ages is not None:
+        arrays.append(state.ages.last_hits)
     return arrays
 
 

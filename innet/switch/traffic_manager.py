@@ -17,13 +17,13 @@ the engines keep the packets, and calls without times pass the queues by.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError, InputError
+from innet.core.numbers import require_int
 
 #: BMv2's number of packets per queue, unless told otherwise.
 DEFAULT_DEPTH = 64
@@ -111,14 +111,11 @@ class TrafficManager:
     """
 
     def __init__(self, priorities: int = 1) -> None:
-        try:
-            self.priorities = index(priorities)
-        except TypeError:
-            self.priorities = 0
+        self.priorities = require_int(priorities, "the number of priority queues per port")
         if not 1 <= self.priorities <= MAX_PRIORITIES:
             raise InputError(
                 f"a switch has 1 to {MAX_PRIORITIES} priority queues per port, not "
-                f"{priorities!r:.40}"
+                f"{self.priorities}"
             )
         self.queues: NDArray[np.int64] = np.zeros(PORTS * self.priorities * QUEUE_WORDS, np.int64)
         self._cells = self.queues.reshape(PORTS, self.priorities, QUEUE_WORDS)
@@ -213,10 +210,7 @@ class TrafficManager:
 
 
 def _number(what: str, value: int) -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        number = -1
+    number = require_int(value, what, ControlError)
     if not 0 <= number < 1 << 63:
-        raise ControlError(f"{what} is a whole number from 0 to 2**63 - 1, not {value!r:.40}")
+        raise ControlError(f"{what} is 0 to 2**63 - 1, not {number}")
     return number

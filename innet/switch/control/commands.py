@@ -157,7 +157,7 @@ _CONVERTERS: dict[str, Convert] = {
     "PACKETS": _integer_for("the number of packets"),
     "BYTES": _integer_for("the number of bytes"),
     "NB_PKTS": _integer_for("the number of packets"),
-    "RATE_PPS": _integer_for("the packets per second"),
+    "RATE_PPS": _integer_for("the rate"),
     "EGRESS_PORT": _integer_for("the port"),
     "PRIORITY": _integer_for("the priority"),
     "MILLISECONDS": _integer_for("the timeout"),

@@ -181,11 +181,11 @@ def test_queues_are_set_and_shown():
     [
         ("512", "512 does not fit the 9 bits of the port"),
         ("-1", "-1 does not fit the 9 bits of the port"),
-        ("x", "'x' is no integer for the port"),
+        ("x", "the port is 'x'; give an integer"),
         ("1 2", "no priority 2: this switch has 2 queues per port; --priority-queues says how"),
         ("1 40", "no priority 40: this switch has 2 queues per port"),
         ("1 -1", "-1 does not fit the 31 bits of the priority"),
-        ("1 x", "'x' is no integer for the priority"),
+        ("1 x", "the priority is 'x'; give an integer"),
         ("1 1 1", r"EGRESS_PORT \[PRIORITY\]\]"),
     ],
 )
@@ -203,9 +203,9 @@ def test_depths_and_rates_that_no_queue_has():
         ("set_queue_rate", r"usage: set_queue_rate RATE_PPS \[EGRESS_PORT \[PRIORITY\]\]"),
         ("set_queue_depth -1", "-1 does not fit the 31 bits of the depth"),
         ("set_queue_depth 0x80000000", "0x80000000|2147483648"),
-        ("set_queue_depth 1.5", "'1.5' is no integer for the number of packets"),
+        ("set_queue_depth 1.5", "the number of packets is '1.5'; give an integer"),
         ("set_queue_rate -1", "-1 does not fit the 63 bits of the rate"),
-        ("set_queue_rate fast 1", "'fast' is no integer for the packets per second"),
+        ("set_queue_rate fast 1", "the rate is 'fast'; give an integer"),
     ):
         with pytest.raises(ControlError, match=message):
             switch.command(line)

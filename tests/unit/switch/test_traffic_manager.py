@@ -264,9 +264,12 @@ def test_settings_allow_as_many_queues_as_a_port_can_have():
     assert limit == MAX_PRIORITIES
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 33, 1.0, "2", None])
+@pytest.mark.parametrize("wrong", [0, -1, 33, 1.0, "2", None, True])
 def test_a_number_of_queues_that_no_port_can_have(wrong):
-    with pytest.raises(InputError, match=f"1 to 32 priority queues per port, not {wrong!r}"):
+    message = f"1 to 32 priority queues per port, not {wrong}"
+    if type(wrong) is not int:
+        message = f"the number of priority queues per port is {wrong!r}; give an integer"
+    with pytest.raises(InputError, match=message):
         TrafficManager(wrong)
 
 
@@ -274,15 +277,15 @@ def test_a_number_of_queues_that_no_port_can_have(wrong):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1,), "the {} of a queue is a whole number from 0 to .* not -1"),
-        ((1.0,), "the {} of a queue is a whole number .* not 1.0"),
-        (("5",), "the {} of a queue is a whole number .* not '5'"),
-        ((2**63,), "the {} of a queue is a whole number .* not 9223372036854775808"),
+        ((-1,), "the {} of a queue is 0 to .* not -1"),
+        ((1.0,), "the {} of a queue is 1.0; give an integer"),
+        (("5",), "the {} of a queue is '5'; give an integer"),
+        ((2**63,), "the {} of a queue is 0 to .* not 9223372036854775808"),
         ((1, 512), "an egress port is 0 to 511, not 512"),
-        ((1, -1), "a port is a whole number .* not -1"),
-        ((1, "1"), "a port is a whole number .* not '1'"),
+        ((1, -1), "a port is 0 to .* not -1"),
+        ((1, "1"), "a port is '1'; give an integer"),
         ((1, 1, 2), "no priority 2: this switch has 2 queues per port; --priority-queues says"),
-        ((1, 1, -1), "a priority is a whole number .* not -1"),
+        ((1, 1, -1), "a priority is 0 to .* not -1"),
         ((1, None, 1), "the priority of a queue needs a port"),
     ],
 )

@@ -9,7 +9,7 @@ from support.mininet import needs_mininet
 from typer.testing import CliRunner
 
 from innet.cli.app import app
-from innet.core.errors import InputError
+from innet.core.errors import ConfigError, InputError
 
 OWN = ["--p4", "mine.json", "--cli"]
 FILE = ["--topology", "mine.json", "--cli"]
@@ -47,3 +47,20 @@ def test_the_switch_may_be_said_by_the_settings(switch, option, tmp_path):
     result = CliRunner().invoke(app, words)
     assert isinstance(result.exception, InputError)
     assert str(result.exception).startswith(f"{option[0]}: no effect")
+
+
+@pytest.mark.parametrize("words", [[], OWN, FILE])
+def test_a_number_of_queues_that_no_port_can_have(words):
+    result = CliRunner().invoke(app, ["net", *words, "--priority-queues", "33"])
+    assert isinstance(result.exception, ConfigError)
+    assert "priority_queues" in str(result.exception)
+
+
+@needs_mininet
+@pytest.mark.parametrize("switch", ["builtin", "bmv2"])
+def test_switches_get_their_queues(switch, tmp_path):
+    from innet.mininet.settings import NetSettings  # noqa: PLC0415 - Mininet may be missing
+
+    settings = NetSettings(switch=switch, priority_queues=6).completed()
+    topo = settings.mininet_topo(settings.plan(), tmp_path)
+    assert [topo.nodeInfo(each)["priority_queues"] for each in topo.switches()] == [6]

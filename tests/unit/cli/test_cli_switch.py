@@ -23,6 +23,7 @@ from innet.core.errors import (
     ControlError,
     InnetError,
     InputError,
+    NetworkError,
     ProgramError,
     UnknownNameError,
 )
@@ -336,3 +337,63 @@ class TestTrace:
             switch("explain", self.TOUR, "--trace")
         with pytest.raises(InputError, match="arrives at port 600"):
             switch("explain", self.TOUR, "--packet", "600:00")
+
+
+class TestPriorityQueues:
+    """Of each command that loads a switch."""
+
+    COMMAND = "set_queue_depth 5 1 3"  # the fourth queue of port 1
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        (tmp_path / "rules").write_text(self.COMMAND)
+        (tmp_path / "test.stf").write_text(f"{self.COMMAND}\nqueue_read 1\npacket 0 00\n")
+        (tmp_path / "p0_in.pcap").write_bytes(files.pcap([(0, b"a")]))
+        with_rules = ["-c", tmp_path / "rules"]
+        words = {
+            "stf": [TABLES, tmp_path / "test.stf", "-e", "interpret", "-v"],
+            "replay": [TABLES, tmp_path / "p0_in.pcap", "-e", "interpret", "-o", tmp_path / "out"],
+            "explain": [TABLES, "--packet", "0:00"],
+            "run": [TABLES, "-i", "1@innet-none", "-e", "interpret"],
+        }
+        for name in ("replay", "explain", "run"):
+            words[name] += with_rules
+        return lambda name, *more: switch(name, *words[name], *more)
+
+    def test_packet_tests(self, run):
+        text = run("stf", "--priority-queues", 4).stdout
+        assert "port 1 priority 3: depth 0, capacity 5, rate unlimited, dropped 0" in text
+        failed = run("stf")
+        assert failed.exit_code == 1
+        assert "there is no priority 3: this switch has 1 queue per port" in failed.stdout
+
+    @pytest.mark.parametrize("name", ["replay", "explain", "run"])
+    def test_others(self, name, run):
+        with pytest.raises(ControlError, match="there is no priority 3: this switch has 1 queue"):
+            run(name)
+        with pytest.raises(ControlError, match="there is no priority 3: this switch has 2 queues"):
+            run(name, "--priority-queues", 2)
+        if name == "run":
+            with pytest.raises(NetworkError, match="innet-none"):
+                run(name, "--priority-queues", 4)
+        else:
+            assert run(name, "--priority-queues", 4).exit_code == 0
+
+    @pytest.mark.parametrize("name", ["stf", "replay", "explain", "run"])
+    @pytest.mark.parametrize("number", [0, 33])
+    def test_as_many_as_no_port_has(self, name, number, run):
+        message = f"1 to 32 priority queues per port, not {number}"
+        with pytest.raises(InputError, match=message):
+            run(name, "--priority-queues", number)
+
+    def test_measurements(self, run, monkeypatch):
+        given = {}
+
+        def measure(*_, **options):
+            given.update(options)
+            raise InputError("enough")
+
+        monkeypatch.setattr("innet.tools.bench.measure", measure)
+        with pytest.raises(InputError, match="enough"):
+            switch("bench", TABLES, "--packets", 1, "--priority-queues", 5)
+        assert given == {"priority_queues": 5}

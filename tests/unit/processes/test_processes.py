@@ -129,6 +129,19 @@ def test_interfaces_that_no_switch_can_have(words, why, capsys, monkeypatch):
     assert why in " ".join(capsys.readouterr().err.split())
 
 
+def test_the_switch_has_as_many_queues_as_it_is_told(tmp_path, capsys):
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
+    (tmp_path / "rules").write_text("set_queue_rate 5 1 3")
+    words = [program, "-i", "1@innet-none", "--commands", str(tmp_path / "rules")]
+    for more, why in (
+        ([], "there is no priority 3: this switch has 1 queue per port"),
+        (["--priority-queues", "4"], "innet-none"),
+        (["--priority-queues", "40"], "1 to 32 priority queues per port, not 40"),
+    ):
+        assert switch.main([*words, "--engine", "interpret", *more]) == 1
+        assert why in capsys.readouterr().err
+
+
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}
 
 

@@ -38,11 +38,13 @@ def started(monkeypatch):
     monkeypatch.setattr(bench, "_start", lambda _: bench.StartTimes(3.0, 0.5, 1000))
 
 
-def measure(name, count=300, commands=NONE, batch=100):
+def measure(name, count=300, commands=NONE, batch=100, priority_queues=1):
     document = program(name)
     loaded = load_program(document)
     packets = bench.fuzzed_packets(loaded, count, seed=1)
-    *rates, last = bench.measure(document, loaded, packets, commands, batch)
+    *rates, last = bench.measure(
+        document, loaded, packets, commands, batch, priority_queues=priority_queues
+    )
     assert tuple(rates) == last.rates
     return last
 
@@ -69,6 +71,21 @@ def test_a_simple_switch_that_cannot_be_run_leaves_the_others_measured(started, 
     assert result.rates[-1].note == "simple_switch cannot be run: Exec format error."
 
 
+def test_all_have_as_many_queues(started, monkeypatch):
+    given = {}
+
+    def run(*_, **options):
+        given.update(options)
+        return RunResult({}, {}, 1.0)
+
+    monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
+    commands = Commands(None, ("set_queue_depth 5 1 3",))
+    assert measure("tools_clock", commands=commands, priority_queues=4).rates[-1].seconds == 1.0
+    assert given["priority_queues"] == 4
+    with pytest.raises(ControlError, match="no priority 3: this switch has 3 queues per port"):
+        measure("tools_clock", commands=commands, priority_queues=3)
+
+
 def test_a_new_process():
     """Compiles in a directory of its own, whatever this machine has compiled before."""
     start = bench._start(program("tools_clock"))
@@ -79,7 +96,7 @@ def test_a_new_process():
 def test_simple_switch_gets_the_same(started, monkeypatch):
     given = {}
 
-    def run(document, packets, commands, *, ports):
+    def run(document, packets, commands, *, ports, **_):
         given.update(document=document, packets=packets, commands=commands, ports=ports)
         return RunResult({}, {}, 2.0)
 
@@ -101,7 +118,7 @@ def test_simple_switch_has_the_ports_by_which_packets_leave(started, monkeypatch
     commands = Commands(None, tuple((examples / "forward.commands").read_text().splitlines()))
     given = set()
 
-    def run(*_, ports):
+    def run(*_, ports, **__):
         given.update(ports)
         return RunResult({}, {}, 2.0)
 

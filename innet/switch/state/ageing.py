@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import ControlError
+from innet.core.errors import InputError
 from innet.core.numbers import require_int
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class AgeingMonitor:
         A new one counts from the last sweep on.
 
         Raises:
-            ControlError: when it is set to what is no positive integer.
+            InputError: when it is set to what is no positive integer.
         """
         return self._interval_ms
 
@@ -136,7 +136,7 @@ class AgeingMonitor:
     def sweep_interval_ms(self, milliseconds: int) -> None:
         wanted = require_int(milliseconds, "the sweep interval")
         if wanted < 1:
-            raise ControlError(f"the sweep interval is 1 millisecond or more, not {wanted}")
+            raise InputError(f"the sweep interval is 1 millisecond or more, not {wanted}")
         self._interval_ms = wanted
 
     @property

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.engines import agree
 from support.switch_cases import program
 
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, InputError
 from innet.core.packets import PacketBatch
 from innet.switch import IdleTimeout, Switch, load_program
 
@@ -155,7 +155,7 @@ def test_the_interval_of_sweeps(switch: Switch) -> None:
     switch.ageing.sweep_interval_ms = 100
     assert [time for time, *_ in taken(switch, 1599)] == [1200, 1400]
     for wrong in (0, -1, 1.5, None):
-        with pytest.raises(ControlError, match="the sweep interval"):
+        with pytest.raises(InputError, match="the sweep interval"):
             switch.ageing.sweep_interval_ms = wrong
 
 

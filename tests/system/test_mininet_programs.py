@@ -59,8 +59,10 @@ SEND = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_own_program_carries_packets(kind, tmp_path):
     said = run_cli(
-        ["--p4", FORWARD, "--commands", RULES, "--switch", kind],
+        ["--p4", FORWARD, "--commands", RULES, "--switch", kind, "--priority-queues", "3"],
         [
+            "switch s1 set_queue_depth 100 2 2",
+            "switch s1 set_queue_depth 100 2 3",
             SEND.format(interface="h1-eth0", address="020000000002"),
             SEND.format(interface="h1-eth0", address="020000000009"),
             "py __import__('time').sleep(0.2)",
@@ -71,6 +73,8 @@ def test_an_own_program_carries_packets(kind, tmp_path):
     )
     assert "ForwardIngress.forwarded[2]= (60 bytes, 1 packets)" in said
     assert "1 packets)" in said[said.index("ForwardIngress.unknown[0]") :]
+    assert "there is no priority 2" not in said
+    assert "there is no priority 3" in said  # the fourth, of three
 
 
 def test_hosts_without_addresses_get_them_and_know_each_others():

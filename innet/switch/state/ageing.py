@@ -112,6 +112,9 @@ class AgeingMonitor:
 
     Args:
         tables: those of the switch, in the order in which they are reported.
+
+    Attributes:
+        due: when the next sweep comes, in microseconds; above every clock where no table ages.
     """
 
     def __init__(self, tables: Sequence[TableState]) -> None:
@@ -119,6 +122,7 @@ class AgeingMonitor:
         self._reported: dict[str, NDArray[np.int64]] = {}  # by the last sweep, of each table
         self._interval_ms = SWEEP_INTERVAL_MS
         self._last = 0
+        self.due = 1000 * SWEEP_INTERVAL_MS if self._tables else _NEVER
         self._found: list[IdleTimeout] = []
 
     @property
@@ -138,11 +142,8 @@ class AgeingMonitor:
         if wanted < 1:
             raise InputError(f"the sweep interval is 1 millisecond or more, not {wanted}")
         self._interval_ms = wanted
-
-    @property
-    def due(self) -> int:
-        """When the next sweep comes, in microseconds; above every clock where no table ages."""
-        return self._last + 1000 * self._interval_ms if self._tables else _NEVER
+        if self._tables:
+            self.due = self._last + 1000 * wanted
 
     def advance(self, clock: int) -> None:
         """Do the sweeps that are due by ``clock``, in microseconds; all hits before it are known.
@@ -169,7 +170,7 @@ class AgeingMonitor:
                     handles = tuple(each.handles[each.reported].tolist())
                     self._found.append(IdleTimeout(time, each.table, handles))
         self._reported = {each.table: each.handles[each.reported] for each in watched}
-        self._last = last
+        self._last, self.due = last, last + step
 
     def take(self) -> list[IdleTimeout]:
         """What sweeps found since the last call."""

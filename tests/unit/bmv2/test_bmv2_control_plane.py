@@ -167,7 +167,7 @@ def test_a_garbled_answer_is_refused(control):
         ("port_add 1 x", "needs simple_switch_CLI"),
         ("register_read", "usage: register_read REGISTER"),
         ("register_read nowhere 1", "unknown register 'nowhere'"),
-        ("register_read I.words one", "no integer"),
+        ("register_read I.words one", "the index is 'one'; give an integer"),
         ("register_write I.words 0 0x1ffffffffffffffff", "does not fit"),
     ],
 )

@@ -109,11 +109,9 @@ def run(
 
     def kept() -> Result:
         record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
-        notes = training_notes(record)
         if folder is None:
-            return Result(record, None, None, notes)
-        result = saved(record, folder / RECORD, folder / PLOT, draw)
-        return replace(result, notes=(*result.notes, *notes))
+            return Result(record, None, None, training_notes(record))
+        return saved(record, folder / RECORD, folder / PLOT, draw)
 
     try:
         with one_thread():
@@ -199,8 +197,8 @@ def run_seed(method: Method, trial: Trial) -> Run:
         method.codec_momentum,
     )
     done, _ = run_method(named, trial)
-    own = {**done.settings, "method": method.title, "seed": trial.seed}
-    return done.model_copy(update={"settings": own})
+    kept = {**done.settings, "method": method.title, "seed": trial.seed}
+    return done.model_copy(update={"settings": kept})
 
 
 def _name(description: CodecDescription) -> str:
@@ -271,8 +269,8 @@ class Store:
                 done = run_seed(method, trial)
         except DivergedError as error:
             if failure is not None:
-                with atomic_write(failure) as place:
-                    place.write_text(f"{error}\n", encoding="utf-8")
+                with atomic_write(failure) as temporary:
+                    temporary.write_text(f"{error}\n", encoding="utf-8")
             raise
         about = settings.model_dump(mode="json", exclude={"codecs", "seed", "repeats"})
         about |= {

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from innet import __version__
 from innet.core.errors import InputError, MissingToolError, OutputError
 from innet.core.files import atomic_write
+from innet.experiments.tables import training_notes
 from innet.records import Machine, Run, TrainingRecord
 
 Draw = Callable[[TrainingRecord, Path], None]
@@ -69,7 +70,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     Raises:
         OutputError: it cannot be written.
     """
-    with atomic_write(path) as place, place.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.save(file, array)
 
 
@@ -88,7 +89,7 @@ def record_of(
 
 
 def saved(record: TrainingRecord, record_path: Path, plot_path: Path, draw: Draw | None) -> Result:
-    """Writes the record, and the plot if ``draw`` can draw it.
+    """Writes the record, and the plot if ``draw`` can draw it; the notes tell of failed methods.
 
     Args:
         record: what to write.
@@ -101,10 +102,11 @@ def saved(record: TrainingRecord, record_path: Path, plot_path: Path, draw: Draw
         OutputError: a file cannot be written.
     """
     record.save(record_path)
+    notes = training_notes(record)
     if draw is None:
-        return Result(record, record_path, None, ())
+        return Result(record, record_path, None, notes)
     try:
         draw(record, plot_path)
     except MissingToolError as error:
-        return Result(record, record_path, None, (f"No plot was drawn: {error}",))
-    return Result(record, record_path, plot_path, ())
+        return Result(record, record_path, None, (f"No plot was drawn: {error}", *notes))
+    return Result(record, record_path, plot_path, notes)

@@ -81,7 +81,11 @@ def run(
     with one_thread():
         baseline = run_seed(plain, trial)
     trained = _on_network(settings, training, trial, compressed, inspect)
-    about = {"title": model.title, "iterations_per_epoch": _epoch(trial, training)}
+    about = {
+        "title": model.title,
+        "iterations_per_epoch": _epoch(trial, training),
+        "chance": model.chance,
+    }
     record = record_of(
         TRAIN, training.model_dump(mode="json") | about, [baseline, trained], created
     )

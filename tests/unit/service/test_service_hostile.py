@@ -21,7 +21,6 @@ from support.service import (
     joined,
     make_workers,
     serving,
-    wait_until_empty,
 )
 
 import innet
@@ -30,24 +29,6 @@ from innet.service.statistics import REFUSALS
 from innet.wire import HEADER
 
 ROUNDS = 6
-
-
-@pytest.fixture(scope="module")
-def service():
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service):
-    yield
-    wait_until_empty(service)
-
-
-@pytest.fixture
-def stack():
-    with contextlib.ExitStack() as opened:
-        yield opened
 
 
 def mangled(frames, rng):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import urllib.request
@@ -15,7 +14,6 @@ from support.service import (
     joined,
     make_workers,
     serving,
-    wait_until_empty,
     where,
 )
 from typer.testing import CliRunner
@@ -30,24 +28,6 @@ from innet.service.statistics import open_slots
 from innet.transport.peers import Address
 
 GRADIENT = np.arange(320, dtype=np.float32)
-
-
-@pytest.fixture(scope="module")
-def service():
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service):
-    yield
-    wait_until_empty(service)
-
-
-@pytest.fixture
-def stack():
-    with contextlib.ExitStack() as opened:
-        yield opened
 
 
 def stalled(service, stack):

@@ -153,10 +153,10 @@ def is_exact(outcomes: Sequence[Outcome]) -> bool:
     size = outcomes[0].contribution.size
     sent, decoded = [], []
     for outcome in outcomes:
-        own, total = outcome.contribution, outcome.total
-        if own.size != size or (total.indices is None and total.integers.size != size):
+        local, total = outcome.contribution, outcome.total
+        if local.size != size or (total.indices is None and total.integers.size != size):
             return False
-        sent.append(_Listed(own.indices, own.integers, size))
+        sent.append(_Listed(local.indices, local.integers, size))
         decoded.append(_Listed(total.indices, total.integers, size))
     for begin in range(0, size, _BLOCK):
         oracle = _block(sent, begin, size, np.int64)
@@ -209,7 +209,7 @@ def selections(outcomes: Sequence[Outcome], size: int) -> tuple[int, int]:
     chosen = np.zeros(size, np.bool_)
     selected = 0
     for outcome in outcomes:
-        places = slice(None) if outcome.indices is None else outcome.indices
-        chosen[places] = True
+        indices = slice(None) if outcome.indices is None else outcome.indices
+        chosen[indices] = True
         selected += size if outcome.indices is None else outcome.indices.size
     return selected, int(np.count_nonzero(chosen))

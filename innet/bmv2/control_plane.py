@@ -17,7 +17,7 @@ from innet.switch.state.ageing import EntryLife
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.replication import MirrorSession, Node, Replication
-from innet.switch.state.tables import Generation, Reference, Target
+from innet.switch.state.tables import Generation, ProfileRef, Target
 
 _CONTEXT = 0
 _PAUSE = 0.01  # seconds between two looks
@@ -124,7 +124,7 @@ class ThriftControlPlane(ControlPlane):
         options = {"priority": priority}
         key = self._key(table, matches)
         handle: int
-        if isinstance(action, Reference):
+        if isinstance(action, ProfileRef):
             call = "bm_mt_indirect_ws_add_entry" if action.group else "bm_mt_indirect_add_entry"
             handle = self._of_table(call, table, key, action.handle, options)
         else:
@@ -143,7 +143,7 @@ class ThriftControlPlane(ControlPlane):
         self._of_table("bm_mt_clear_entries", table, False)
 
     def _set_default(self, table: int, action: Target) -> None:
-        if not isinstance(action, Reference):
+        if not isinstance(action, ProfileRef):
             self._of_table("bm_mt_set_default_action", table, *self._sent(action))
         elif action.group:
             self._of_table("bm_mt_indirect_ws_set_default_group", table, action.handle)
@@ -202,9 +202,9 @@ class ThriftControlPlane(ControlPlane):
     def _target(self, actions: Iterable[int], found: Mapping[str, Any]) -> Target:
         """What an entry runs: one of ``actions``, a member or a group."""
         if "member" in found:
-            return Reference(False, found["member"])
+            return ProfileRef(False, found["member"])
         if "group" in found:
-            return Reference(True, found["group"])
+            return ProfileRef(True, found["group"])
         return self._received_action(actions, found)
 
     def _received_action(self, actions: Iterable[int], found: Mapping[str, Any]) -> ir.ActionEntry:

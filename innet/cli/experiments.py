@@ -136,14 +136,14 @@ def reproduce(
         raise InputError(f"name a codec: {', '.join(papers())}; or use --list.")
     from innet.experiments.plots import draw_reproduction
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reproduce import Effort, run
+    from innet.experiments.reproduce import ReproduceOptions, run
     from innet.experiments.tables import reproduction_table
 
     with ProgressDisplay(err) as display:
         record, path = run(
             codec,
             out_dir,
-            effort=Effort(seeds=seeds, seed=seed, quick=quick),
+            options=ReproduceOptions(seeds=seeds, seed=seed, quick=quick),
             created=datetime.now(UTC),
             watch=display,
         )

@@ -88,8 +88,8 @@ def net(
     """
     file = Path(settings.topology or "") if (settings.topology or "").endswith(".json") else None
     options = _given(context)
-    own = p4 is not None or file is not None
-    if own:
+    custom = p4 is not None or file is not None
+    if custom:
         _check_own(options, settings.topology or "star", settings.switch)
     else:
         _check_all_reduce(options, train=train)
@@ -97,7 +97,7 @@ def net(
         from innet.mininet.network import require_root
 
         require_root("a Mininet network")
-    if own:
+    if custom:
         if not cli:
             raise InputError(
                 "a program of your own is started for Mininet's command line; add --cli."
@@ -155,7 +155,7 @@ def _all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cl
 
     def tell(results: list[NetResult]) -> None:
         for each in results:
-            for worker, why in sorted(each.left.items()):
+            for worker, why in sorted(each.departed.items()):
                 err.print(f"Without worker {worker}: {why}", markup=False, highlight=False)
         if as_json:
             reports = [each.report.model_dump(mode="json") for each in results]

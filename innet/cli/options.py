@@ -312,13 +312,13 @@ def with_settings(
     derived = parameters_of(settings)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        _, *own_parameters = inspect.signature(function, eval_str=True).parameters.values()
         config = inspect.Parameter(
             "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption
         )
 
         def command(**given: Any) -> None:
-            rest = {each.name: given.pop(each.name) for each in own}
+            rest = {each.name: given.pop(each.name) for each in own_parameters}
             file = given.pop("config")
             changes = given.pop("codec_parameters", None) or []
             read = read_settings(model, file, _values(settings, given))
@@ -326,7 +326,7 @@ def with_settings(
 
         command.__name__ = function.__name__
         command.__doc__ = function.__doc__
-        command.__signature__ = inspect.Signature([*own, config, *derived])  # type: ignore[attr-defined]
+        command.__signature__ = inspect.Signature([*own_parameters, config, *derived])  # type: ignore[attr-defined]
         return command
 
     return decorate

@@ -33,8 +33,8 @@ def say_json(document: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file; InputError when it cannot be written."""
-    with atomic_write(path) as place:
-        place.write_text(text, encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _finite(document: Any) -> Any:

@@ -96,8 +96,8 @@ def _fields(fields: Sequence[Document]) -> Iterable[str]:
     for first, last, count in _runs(fields, like):
         kind = "int" if first["signed"] else "varbit" if first["variable"] else "bit"
         saturating = ", saturating" if first["saturating"] else ""
-        place = f"at bit {first['offset']}{saturating}"
-        yield f"{kind}<{first['width']}> {_span(first, last, count)} {place}"
+        position = f"at bit {first['offset']}{saturating}"
+        yield f"{kind}<{first['width']}> {_span(first, last, count)} {position}"
 
 
 # ── Parser ──

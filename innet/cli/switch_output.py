@@ -98,9 +98,9 @@ def replay_remarks(result: Summary, switch: Switch, folder: Path) -> Iterator[st
     """What concerns all ports, in lines."""
     packets = result.total("packets_in")
     rate = tables.rate(packets / result.switch_seconds) if result.switch_seconds else "-"
-    whole = tables.rate(packets / result.seconds) if result.seconds else "-"
+    total = tables.rate(packets / result.seconds) if result.seconds else "-"
     yield (
-        f"{rate} through the switch, {whole} with reading and writing; the captures took "
+        f"{rate} through the switch, {total} with reading and writing; the captures took "
         f"{tables.duration(result.capture_seconds)}"
     )
     if result.cut:
@@ -223,8 +223,8 @@ _MOST_FAILURES = 20
 def stf_failures(outcome: Outcome) -> Iterator[str]:
     """Each failure with its file and line, and how the packet differs."""
     for failure in outcome.failures[:_MOST_FAILURES]:
-        place = outcome.test if failure.line is None else f"{outcome.test}:{failure.line}"
-        yield f"{place}: {failure}"
+        location = outcome.test if failure.line is None else f"{outcome.test}:{failure.line}"
+        yield f"{location}: {failure}"
         if isinstance(failure, WrongPacket):
             yield from (f"    {line}" for line in _difference(failure))
     if len(outcome.failures) > _MOST_FAILURES:

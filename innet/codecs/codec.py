@@ -355,14 +355,14 @@ class Codec(NotCopyable):
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            own = self._contribution(scaling, nonzero, shared)
-            represented = scaling.represented(own) if scaling.scale and gradient.size else None
+            local = self._contribution(scaling, nonzero, shared)
+            represented = scaling.represented(local) if scaling.scale and gradient.size else None
             if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
                 break
             self._may_overflow = scaling.may_overflow
             try:
-                total = yield from self.carrier.carry(own, of_carrier, workers, watch)
+                total = yield from self.carrier.carry(local, of_carrier, workers, watch)
                 break
             except OverflowedError:
                 overflows += 1
@@ -374,7 +374,7 @@ class Codec(NotCopyable):
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
-        decoded, listed = self._decoded(total, scaling, own, size)
+        decoded, listed = self._decoded(total, scaling, local, size)
         result = self.selector.from_coefficients(decoded, gradient.size)
         applied = self.selector.applied_indices(result)
         if applied is not None:
@@ -393,7 +393,7 @@ class Codec(NotCopyable):
             indices=indices,
             sent=values,
             represented=represented,
-            contribution=own,
+            contribution=local,
             applied=applied,
             rounds=watch.rounds,
             infinite=infinite,
@@ -410,12 +410,12 @@ class Codec(NotCopyable):
 
     def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
         """The integers of a selection; carriers, too, take them for what they have to be."""
-        own = scaling.contribute(selection)
+        local = scaling.contribute(selection)
         if scaling.scale:
-            count = own.size if own.indices is None else own.indices.size
+            count = local.size if local.indices is None else local.indices.size
             who = f"integers from quantizer {self.quantizer.name!r}"
-            check_array(own.integers, _INT32, count, who)
-        return replace(own, shared=True) if shared else own
+            check_array(local.integers, _INT32, count, who)
+        return replace(local, shared=True) if shared else local
 
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
@@ -432,15 +432,15 @@ class Codec(NotCopyable):
         return represented
 
     def _decoded(
-        self, total: Total, scaling: Scaling, own: Contribution, size: int
+        self, total: Total, scaling: Scaling, local: Contribution, size: int
     ) -> tuple[Floats, Floats | None]:
         """The sum of all coordinates as float32; and of it those that may not be zero, if known."""
         kernels = self._context.kernels
-        carried = own.size if total.indices is None else total.indices.size
+        carried = local.size if total.indices is None else total.indices.size
         check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
         who = f"values from quantizer {self.quantizer.name!r}"
         if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:
-            restored = scaling.restore(total.dense(kernels, own.size), size)
+            restored = scaling.restore(total.dense(kernels, local.size), size)
             check_array(restored, _FLOAT32, size, who)
             return restored, None
         values = scaling.dequantize(total.integers)

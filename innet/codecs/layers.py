@@ -36,8 +36,8 @@ def as_shapes(layers: ModelLayers) -> Shapes:
     shapes = tuple(tuple(each) if isinstance(each, Iterable) else (each,) for each in layers)
     for layer, shape in enumerate(shapes):
         # A model's shapes may hold NumPy's integers or torch's; bool is an int, but no extent.
-        whole = all(hasattr(extent, "__index__") and extent is not True for extent in shape)
-        if not (shape and whole and min(shape) >= 1):
+        is_shape = all(hasattr(extent, "__index__") and extent is not True for extent in shape)
+        if not (shape and is_shape and min(shape) >= 1):
             raise InputError(
                 f"layer {layer} has the shape {shape}; a layer is a number of elements or a shape, "
                 "of whole numbers from 1 on."

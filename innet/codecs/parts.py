@@ -510,7 +510,7 @@ class ErrorFeedback(Part[P]):
 # Parts that count the all-reduces: to hash anew, to take turns, to warm up.
 
 
-class Counting(Part[P]):
+class StepCounter(Part[P]):
     """``self._step`` is a number of all-reduces, 0 at first, and all of the part's state.
 
     The part itself decides when one counts. A selector adds 1 in ``applied_indices``, which is

@@ -10,7 +10,7 @@ PATIENCE = 2.0  # seconds
 _log = logging.getLogger("innet")
 
 
-class Waiting:
+class WaitNotice:
     """Says what is waited for, if that takes longer than ``PATIENCE`` seconds.
 
     Args:
@@ -21,11 +21,11 @@ class Waiting:
         self._what = what
         self._at: float | None = time.monotonic() + PATIENCE
 
-    def next_look(self, until: float) -> float:
-        """When to call ``look`` at the latest, by ``time.monotonic``; at most ``until``."""
+    def next_check(self, until: float) -> float:
+        """When to call ``check`` at the latest, by ``time.monotonic``; at most ``until``."""
         return until if self._at is None else min(until, self._at)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """To be called now and then while nothing comes."""
         if self._at is not None and time.monotonic() >= self._at:
             self._at = None

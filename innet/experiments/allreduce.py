@@ -115,8 +115,8 @@ def generate(
         values = rng.standard_normal(filled, np.float32)
         values[values == 0] = 1  # a drawn zero would lower the density by chance
         # Where every place is filled there is nothing to draw, and drawing takes longest.
-        places = slice(None) if filled == size else rng.choice(size, filled, replace=False)
-        tensor[places] = values
+        indices = slice(None) if filled == size else rng.choice(size, filled, replace=False)
+        tensor[indices] = values
         tensors.append(tensor)
     return tensors
 

@@ -104,28 +104,28 @@ def save(figure: Figure, path: str | Path) -> None:
     if form not in _FORMATS:
         known = ", ".join(f".{each}" for each in _FORMATS)
         raise InputError(f"{path}: no picture is written as .{form}; choose one of {known}.")
-    with atomic_write(path) as place:
-        figure.savefig(place, dpi=_DPI, format=form)
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, dpi=_DPI, format=form)
 
 
-def style(place: int) -> dict[str, Any]:
+def style(position: int) -> dict[str, Any]:
     """Color and dashes of the ``place``-th line, keyword arguments of matplotlib's plot."""
-    turn = place // len(COLORS)
-    return {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[turn % len(DASHES)]}
+    turn = position // len(COLORS)
+    return {"color": COLORS[position % len(COLORS)], "linestyle": DASHES[turn % len(DASHES)]}
 
 
 def codec_styles(codecs: Sequence[str]) -> list[dict[str, Any]]:
     """A style for each codec of one picture: that of its name, or the next one if it is taken."""
-    places: list[int] = []
+    positions: list[int] = []
     for name in codecs:
         known = [each for each in _CODECS if name.startswith(each)] or [
             each for each in _CODECS if each in name
         ]
-        place = _CODECS.index(max(known, key=len)) if known else len(_CODECS)
-        while place in places:
-            place = (place + 1) % (len(COLORS) * len(DASHES))
-        places.append(place)
-    return [style(place) for place in places]
+        position = _CODECS.index(max(known, key=len)) if known else len(_CODECS)
+        while position in positions:
+            position = (position + 1) % (len(COLORS) * len(DASHES))
+        positions.append(position)
+    return [style(position) for position in positions]
 
 
 def hide_frame(axes: Axes) -> None:
@@ -300,9 +300,9 @@ def _small_multiples(curves: Sequence[_Curve]) -> Figure:
     figure = new_figure(13, 1.9 * rows + 5)
     grid = figure.add_gridspec(rows + 1, _PANELS, height_ratios=[1.0] * rows + [2.2])
     first: Axes | None = None
-    for place, curve in enumerate(measured):
+    for position, curve in enumerate(measured):
         axes = figure.add_subplot(
-            grid[place // _PANELS, place % _PANELS], sharex=first, sharey=first
+            grid[position // _PANELS, position % _PANELS], sharex=first, sharey=first
         )
         first = first or axes
         others = [
@@ -318,10 +318,10 @@ def _small_multiples(curves: Sequence[_Curve]) -> Figure:
         axes.label_outer()
         axes.grid(alpha=0.3)
         hide_frame(axes)
-        if place >= len(measured) - _PANELS:
+        if position >= len(measured) - _PANELS:
             axes.set_xlabel("iteration")
             axes.tick_params(labelbottom=True)
-        if place % _PANELS == 0:
+        if position % _PANELS == 0:
             axes.set_ylabel(_axis(curve.method.metric))
     if first is not None:
         _clip(first, curves, lambda curve: chain.from_iterable(curve.scores()[2]))
@@ -393,8 +393,8 @@ def _draw_losses(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> Non
         sent = [
             list(accumulate(step.bytes_sent for step in run.steps)) for run in curve.method.runs
         ]
-        places = list(map(statistics.fmean, zip(*sent, strict=True)))
-        _band(axes, places if by_bytes else range(1, len(places) + 1), lines, curve.look)
+        positions = list(map(statistics.fmean, zip(*sent, strict=True)))
+        _band(axes, positions if by_bytes else range(1, len(positions) + 1), lines, curve.look)
     axes.set_title(f"Loss by {'bytes' if by_bytes else 'iteration'}", loc="left", fontsize=10)
     axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
     log_scale(axes)
@@ -480,12 +480,12 @@ def _name_ends(axes: Axes, names: Sequence[tuple[str, str]]) -> None:
             ends.append((min(1.0, max(0.0, float(level))), each))
     ends.sort(key=itemgetter(0))
     levels = [level for level, _ in ends]
-    for place in range(1, len(levels)):  # upwards, each clear of the one below it
-        levels[place] = max(levels[place], levels[place - 1] + least)
+    for position in range(1, len(levels)):  # upwards, each clear of the one below it
+        levels[position] = max(levels[position], levels[position - 1] + least)
     if levels and (above := levels[-1] - 1.0) > 0:  # and back down where they left the panel
         levels[-1] -= above
-        for place in reversed(range(len(levels) - 1)):
-            levels[place] = min(levels[place], levels[place + 1] - least)
+        for position in reversed(range(len(levels) - 1)):
+            levels[position] = min(levels[position], levels[position + 1] - least)
     for level, (_, (name, color)) in zip(levels, ends, strict=True):
         axes.annotate(
             name, (1.01, level), xycoords="axes fraction", fontsize=8, va="center", color=color
@@ -603,7 +603,7 @@ def _offsets() -> Iterator[float]:
 
 def _band(
     axes: Axes,
-    places: Sequence[float],
+    positions: Sequence[float],
     lines: Sequence[Sequence[float]],
     style: dict[str, Any],
     marker: str = "",
@@ -613,14 +613,14 @@ def _band(
     means = [statistics.fmean(column) for column in columns]
     broad = "linewidth" in style
     if broad:  # a line of one point shows nothing but its marker
-        axes.plot(places, means, **style, marker="o" if len(means) == 1 else "", markersize=7)
+        axes.plot(positions, means, **style, marker="o" if len(means) == 1 else "", markersize=7)
     else:
-        axes.plot(places, means, **style, marker=marker, markersize=3)
+        axes.plot(positions, means, **style, marker=marker, markersize=3)
     if len(lines) > 1 and not broad:
         around = [statistics.stdev(column) for column in columns]
         lower = [mean - each for mean, each in zip(means, around, strict=True)]
         upper = [mean + each for mean, each in zip(means, around, strict=True)]
-        axes.fill_between(places, lower, upper, color=style["color"], alpha=0.15, lw=0)
+        axes.fill_between(positions, lower, upper, color=style["color"], alpha=0.15, lw=0)
 
 
 def _axis(metric: Metric) -> str:
@@ -784,7 +784,7 @@ def _draw_sweep(
     colors = (
         dict(zip(codecs, codec_styles(codecs), strict=True))
         if colored == "codec"
-        else {switch: style(place) for place, switch in enumerate(switches)}
+        else {switch: style(position) for position, switch in enumerate(switches)}
     )
     lines: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
     for each in record.measurements:
@@ -798,8 +798,8 @@ def _draw_sweep(
     rests = list(dict.fromkeys(rest for _, rest, _ in lines))
     for (color, rest, label), found in lines.items():
         x, y = zip(*sorted(found), strict=True)
-        turn, place = divmod(rests.index(rest), len(DASHES))
-        look = {"color": colors[color]["color"], "linestyle": DASHES[place]}
+        turn, position = divmod(rests.index(rest), len(DASHES))
+        look = {"color": colors[color]["color"], "linestyle": DASHES[position]}
         axes.plot(x, y, label=label, marker=_MARKERS[turn % len(_MARKERS)], **look)
     ticks = sorted({int(getattr(each.point, axis)) for each in record.measurements})
     axes.set_xscale("log", base=2)
@@ -848,26 +848,26 @@ def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
     """
     from innet.topology import SharedPlan  # noqa: PLC0415 - no other picture needs it
 
-    places = layout(plan)
-    columns = [column for column, _ in places.values()]
+    positions = layout(plan)
+    columns = [column for column, _ in positions.values()]
     width = max(6.0, 1.1 * (1 + max(columns) - min(columns)))
-    depth = 1 + max(level for _, level in places.values())
+    depth = 1 + max(level for _, level in positions.values())
     figure = new_figure(width, 1.2 + 1.1 * depth)
     axes = figure.subplots()
     hosts = {host.name for host in plan.hosts}
     idle = {switch.name for switch in plan.switches if not switch.commands}
     for a, b in plan.links:
         if {a.node, b.node} & idle:
-            _line(axes, places[a.node], places[b.node], 0.4)
+            _line(axes, positions[a.node], positions[b.node], 0.4)
             continue
-        _line(axes, places[a.node], places[b.node], 1.5)
+        _line(axes, positions[a.node], positions[b.node], 1.5)
         for end, other in ((a, b), (b, a)):
             if end.node not in hosts:
-                _port(axes, end.port, places[end.node], places[other.node])
+                _port(axes, end.port, positions[end.node], positions[other.node])
     for switch in plan.switches:
         label = f"{switch.name}\n{switch.program.name}"
         color = _IDLE if switch.name in idle else _SWITCH
-        _box(axes, label, places[switch.name], color, "square,pad=0.5")
+        _box(axes, label, positions[switch.name], color, "square,pad=0.5")
     jobs = plan.jobs if isinstance(plan, SharedPlan) else (plan,)
     for job in jobs:
         for host in job.hosts:
@@ -875,7 +875,7 @@ def draw_plan(plan: Plan | SharedPlan, path: Path) -> None:
             if len(jobs) > 1:
                 role = f"job {job.job.number}\n{role}"
             color = _WORKER if host.role == "worker" else _SERVER
-            _box(axes, f"{host.name}\n{role}", places[host.name], color, "round,pad=0.4")
+            _box(axes, f"{host.name}\n{role}", positions[host.name], color, "round,pad=0.4")
     axes.set_xlim(min(columns) - 0.8, max(columns) + 0.8)
     axes.set_ylim(-depth + 0.4, 0.6)
     axes.axis("off")
@@ -911,8 +911,8 @@ def layout(plan: Plan | SharedPlan) -> dict[str, tuple[float, int]]:
 def _spread(names: list[str], columns: dict[str, float], width: int) -> None:
     """Nodes of one level that would cover each other stand apart, over the whole width."""
     names = sorted(names, key=columns.__getitem__)
-    places = [columns[name] for name in names]
-    if any(right - left < 1 for left, right in itertools.pairwise(places)):
+    positions = [columns[name] for name in names]
+    if any(right - left < 1 for left, right in itertools.pairwise(positions)):
         share = max(1.0, width / len(names))
         for number, name in enumerate(names):
             columns[name] = (number + 0.5) * share - 0.5
@@ -922,16 +922,17 @@ def _line(axes: Axes, a: tuple[float, int], b: tuple[float, int], width: float) 
     axes.plot([a[0], b[0]], [-a[1], -b[1]], color="#888888", linewidth=width, zorder=1)
 
 
-def _port(axes: Axes, number: int, own: tuple[float, int], other: tuple[float, int]) -> None:
-    at = (own[0] + 0.3 * (other[0] - own[0]), -(own[1] + 0.3 * (other[1] - own[1])))
+def _port(axes: Axes, number: int, here: tuple[float, int], there: tuple[float, int]) -> None:
+    at = (here[0] + 0.3 * (there[0] - here[0]), -(here[1] + 0.3 * (there[1] - here[1])))
     axes.annotate(
         str(number), at, fontsize=7, ha="center", va="center",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
     )  # fmt: skip
 
 
-def _box(axes: Axes, text: str, place: tuple[float, int], color: str, shape: str) -> None:
+def _box(axes: Axes, text: str, position: tuple[float, int], color: str, shape: str) -> None:
     axes.text(
-        place[0], -place[1], text, ha="center", va="center", fontsize=8, color="white", zorder=2,
+        position[0], -position[1], text, ha="center", va="center",
+        fontsize=8, color="white", zorder=2,
         bbox={"boxstyle": shape, "facecolor": color, "edgecolor": "none"},
     )  # fmt: skip

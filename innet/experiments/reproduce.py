@@ -44,7 +44,7 @@ _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class ReproduceOptions:
     """How thoroughly to measure.
 
     Attributes:
@@ -62,7 +62,7 @@ def run(
     codec: str,
     out_dir: str | Path,
     *,
-    effort: Effort,
+    options: ReproduceOptions,
     created: datetime,
     watch: Watcher | None = None,
 ) -> tuple[ReproductionRecord, Path]:
@@ -72,7 +72,7 @@ def run(
         codec: a preset with claims.
         out_dir: made where it is missing; gets ``reproduce-CODEC.json``, and in ``runs`` each
             training, which is not made again as long as it lies there.
-        effort: how thoroughly.
+        options: how thoroughly.
         created: the time to put into the record, with a time zone.
         watch: called for each step of each training over the switch.
 
@@ -86,10 +86,10 @@ def run(
     for claim in paper.claims:  # what is missing is told before hours of work
         if not isinstance(claim.measure, SelectionTime | Aggregation):
             model_of(claim.measure.model)
-    trained = _Trainings(paper, effort, Store(path.parent / RUNS, watch))
+    trained = _Trainings(paper, options, Store(path.parent / RUNS, watch))
     findings = []
     for claim in paper.claims:
-        measured = _measure(claim.measure, trained, effort)
+        measured = _measure(claim.measure, trained, options)
         findings.append(
             measured.model_copy(update={"claim": claim.claim, "paper_result": claim.paper_result})
         )
@@ -100,7 +100,7 @@ def run(
         codec=codec,
         paper=paper.paper,
         note=paper.note,
-        settings={"seeds": 1 if effort.quick else effort.seeds, "quick": effort.quick},
+        settings={"seeds": 1 if options.quick else options.seeds, "quick": options.quick},
         findings=tuple(findings),
         not_reproduced=paper.not_reproduced,
     )
@@ -108,8 +108,8 @@ def run(
     return record, path
 
 
-def _measure(measure: Measure, trained: _Trainings, effort: Effort) -> Finding:
-    seed, quick = effort.seed, effort.quick
+def _measure(measure: Measure, trained: _Trainings, options: ReproduceOptions) -> Finding:
+    seed, quick = options.seed, options.quick
     if isinstance(measure, Training):
         return trained.finding(measure)
     if isinstance(measure, BuildUp):
@@ -126,23 +126,23 @@ def _measure(measure: Measure, trained: _Trainings, effort: Effort) -> Finding:
 class _Trainings:
     """Trainings over the switch, and with plain sums."""
 
-    def __init__(self, paper: Paper, effort: Effort, store: Store) -> None:
+    def __init__(self, paper: Paper, options: ReproduceOptions, store: Store) -> None:
         self._paper = paper
-        self._effort = effort
+        self._options = options
         self._store = store
 
     def finding(self, measure: Training) -> Finding:
         """Trains plainly and with the codec, and compares the scores seed by seed."""
         spec = measure.codec or self._paper.codec_for(measure.model)
-        if self._effort.quick:
+        if self._options.quick:
             spec = _quickly_warm(spec)
         plain = self._runs(measure, spec, plain=True)
         title = model_of(measure.model).title
         try:
             coded = self._runs(measure, spec, plain=False)
         except DivergedError as error:
-            return _diverged(measure, title, str(error), self._effort)
-        return _compared(measure, plain, coded, title, self._effort)
+            return _diverged(measure, title, str(error), self._options)
+        return _compared(measure, plain, coded, title, self._options)
 
     def _runs(self, measure: Training, spec: CodecDescription, *, plain: bool) -> list[Run]:
         settings = TrainSettings(
@@ -154,10 +154,10 @@ class _Trainings:
         )
         layers = tuple(model_of(measure.model).shapes.values())
         method = methods(settings, layers)[0 if plain else 1]
-        first, quick = self._effort.seed, self._effort.quick
+        first, quick = self._options.seed, self._options.quick
         return [
             self._store.run(settings, method, seed, _QUICK_STEPS if quick else None).runs[0]
-            for seed in range(first, first + (1 if quick else self._effort.seeds))
+            for seed in range(first, first + (1 if quick else self._options.seeds))
         ]
 
 
@@ -170,7 +170,7 @@ def _quickly_warm(spec: CodecDescription) -> CodecDescription:
 
 
 def _compared(
-    measure: Training, plain: list[Run], coded: list[Run], title: str, effort: Effort
+    measure: Training, plain: list[Run], coded: list[Run], title: str, options: ReproduceOptions
 ) -> Finding:
     """The finding of two groups of runs, one of each for each seed."""
     metric = coded[0].metric
@@ -198,7 +198,7 @@ def _compared(
         f"{selected * 100:.3g} % of the elements selected by each worker, "
         f"{union * 100:.3g} % by any" + ("" if exact else "; SOME SUMS WERE NOT EXACT"),
         criterion=criterion,
-        holds=None if effort.quick else holds,
+        holds=None if options.quick else holds,
         numbers={
             "lost": lost,
             "plain": [run.final_score for run in plain],
@@ -213,14 +213,14 @@ def _compared(
     )
 
 
-def _diverged(measure: Training, title: str, message: str, effort: Effort) -> Finding:
+def _diverged(measure: Training, title: str, message: str, options: ReproduceOptions) -> Finding:
     return Finding(
         claim="",
         paper_result="",
         setup=f"{title}, {measure.workers} workers",
         measured=message,
         criterion="the training does not diverge",
-        holds=None if effort.quick else False,
+        holds=None if options.quick else False,
     )
 
 
@@ -254,11 +254,11 @@ def _curve(label: str, runs: list[Run], metric: Metric) -> Series:
         [step.score for step in steps if step.score is not None]
         for steps in zip(*(run.steps for run in runs), strict=True)
     ]
-    places = [number for number, column in enumerate(columns, 1) if column]
+    indices = [number for number, column in enumerate(columns, 1) if column]
     values = [[metric.factor * score for score in column] for column in columns if column]
     return Series(
         label=label,
-        x=tuple(places),
+        x=tuple(indices),
         y=tuple(map(statistics.fmean, values)),
         spread=tuple(statistics.stdev(each) for each in values) if len(runs) > 1 else (),
     )
@@ -520,8 +520,8 @@ def _sparse(
     shared = rng.choice(size, filled, replace=False)
     for _ in range(measure.workers):
         tensor = np.zeros(size, np.float32)
-        places = shared if measure.overlap else rng.choice(size, filled, replace=False)
-        tensor[places] = rng.standard_normal(filled, np.float32)
+        indices = shared if measure.overlap else rng.choice(size, filled, replace=False)
+        tensor[indices] = rng.standard_normal(filled, np.float32)
         yield tensor
 
 

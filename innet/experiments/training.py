@@ -340,10 +340,10 @@ class NetworkReducer:
         # Numba compiles at the first call. Done here, with other numbers and on another object, it
         # neither counts as time of the first iteration nor leaves a residual behind.
         rng = np.random.default_rng(trial.seed)
-        rehearsal = [
+        samples = [
             rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
         ]
-        trial.make(**arguments).all_reduce(rehearsal)
+        trial.make(**arguments).all_reduce(samples)
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
 

@@ -202,7 +202,10 @@ class Kernels(Protocol):
         ...
 
     def dequantize(self, integers: Ints, step: float, /) -> Floats:
-        """Integers · step, computed in float64 and rounded to float32, infinite where too large."""
+        """Integers · step, computed in float64 and rounded to float32.
+
+        Infinite where too large, and 0.0, never -0.0, where too small.
+        """
         ...
 
     def lowest_exponent(self, x: Floats, /) -> int:
@@ -270,8 +273,9 @@ class Kernels(Protocol):
     ) -> Floats:
         """The first ``size`` elements of D · H · integers · step, in float64, rounded to float32.
 
-        H · H is the block's length, which the steps, one for each block, must hold. Infinite where
-        too large. The magnitudes of a block's integers add up to less than 2**31.
+        H · H is the block's length, which the steps, one for each block, must hold.
+        Infinite where too large, and 0.0, never -0.0, where too small. The magnitudes of a block's
+        integers add up to less than 2**31.
         """
         ...
 
@@ -323,7 +327,8 @@ class Kernels(Protocol):
         """The matrix that two factors make, shape (rows · columns,), row by row.
 
         Element (i, j) is the sum over k, ascending, of left[k · rows + i] · right[k · columns + j]
-        in float64, rounded to float32, infinite where too large.
+        in float64, rounded to float32: infinite where too large, and 0.0, never -0.0, where too
+        small.
         """
         ...
 
@@ -341,13 +346,13 @@ class Kernels(Protocol):
         """
         ...
 
-    def gather_sparse(self, indices: Ints, integers: Ints, places: Ints, /) -> Ints:
-        """The integers at the places, 0 where there is none.
+    def gather_sparse(self, indices: Ints, integers: Ints, positions: Ints, /) -> Ints:
+        """The integers at the positions, 0 where there is none.
 
         Args:
             indices: shape (m,), ascending and distinct, of the integers.
             integers: shape (m,).
-            places: shape (p,), ascending and distinct.
+            positions: shape (p,), ascending and distinct.
 
         Returns:
             Shape (p,).

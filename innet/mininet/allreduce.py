@@ -35,12 +35,12 @@ class NetResult:
     Attributes:
         sum: float32, of the gradients' shape.
         reports: of each round.
-        left: workers without whom the others went on, and why.
+        departed: workers without whom the others went on, and why.
     """
 
     sum: Vector
     reports: tuple[Report, ...]
-    left: Mapping[int, str]
+    departed: Mapping[int, str]
 
     @property
     def report(self) -> Report:
@@ -95,10 +95,10 @@ def run_jobs(
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
         with _looked_at(net, on_failure), contextlib.ExitStack() as working:
             for job in jobs:
-                own = folder / f"job{job}"
-                own.mkdir()
+                local = folder / f"job{job}"
+                local.mkdir()
                 of_worker = settings.of_job(job).of_worker()
-                pools[job] = WorkerPool(net, shared.jobs[job - 1], of_worker, own)
+                pools[job] = WorkerPool(net, shared.jobs[job - 1], of_worker, local)
                 for worker, gradient in enumerate(gradients[job]):
                     pools[job].write_gradient(worker, gradient)
                 working.enter_context(pools[job])
@@ -123,7 +123,7 @@ def run_jobs(
 
 def _result(pool: WorkerPool, reports: list[Report]) -> NetResult:
     total: Vector = np.load(pool.output(pool.present[0]))
-    return NetResult(total, tuple(reports), dict(pool.left))
+    return NetResult(total, tuple(reports), dict(pool.departed))
 
 
 @contextlib.contextmanager

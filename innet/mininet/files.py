@@ -302,14 +302,14 @@ class FileTopo(Topo):
                 commands=host.commands,
             )
         for name, each in found.switches.items():
-            own = program if each.program is None else beside(path, each.program)
-            if own is None:
+            custom = program if each.program is None else beside(path, each.program)
+            if custom is None:
                 raise ConfigError(f"switch {name} of {path} has no program; name one with --p4.")
             self.addSwitch(
                 name,
                 cls=SWITCHES[switch],
-                program=own,
-                commands=(*rules, *_rules(path, each, own)),
+                program=custom,
+                commands=(*rules, *_rules(path, each, custom)),
                 folder=folder,
                 **(switch_options or {}),
             )
@@ -369,10 +369,10 @@ class ProgramStar(Topo):
         """
         self.addSwitch("s1", cls=SWITCHES[switch], program=program, **options)
         all_hosts = {f"h{i + 1}": Endpoint.of_worker(i) for i in range(hosts)}
-        for port, (name, own) in enumerate(all_hosts.items(), start=1):
-            neighbors = {each.ip: each.mac for each in all_hosts.values() if each != own}
+        for port, (name, host) in enumerate(all_hosts.items(), start=1):
+            neighbors = {each.ip: each.mac for each in all_hosts.values() if each != host}
             self.addHost(
-                name, cls=P4Host, ip=f"{own.ip}/{_PREFIX}", mac=own.mac, neighbors=neighbors
+                name, cls=P4Host, ip=f"{host.ip}/{_PREFIX}", mac=host.mac, neighbors=neighbors
             )
             self.addLink(name, "s1", port2=port)
 

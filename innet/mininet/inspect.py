@@ -54,9 +54,9 @@ def registers(switch: P4Switch, name: str | None = None, index: int | None = Non
             raise ControlError(f"index {index} is not in 0..{len(cells) - 1} of {register}")
         cells = cells[index : index + 1]
     else:
-        cells = [(place, value) for place, value in cells if value]
+        cells = [(position, value) for position, value in cells if value]
     table = _table(f"{register} of {switch.name}", ">index", ">value", ">hexadecimal")
-    _fill(table, [(str(place), str(value), hex(value)) for place, value in cells])
+    _fill(table, [(str(position), str(value), hex(value)) for position, value in cells])
     return table
 
 
@@ -99,15 +99,15 @@ def counters(switch: P4Switch) -> Table:
     table = _table(f"Counters of {switch.name}", "name", ">index", ">packets", ">bytes")
     rows = []
     for array in program.counters:
-        places: Sequence[str] = [str(place) for place in range(array.size)]
+        positions: Sequence[str] = [str(position) for position in range(array.size)]
         if array.table is not None:  # a table's, of which each entry has a cell
             dump = switch.command(f"table_dump {program.tables[array.table].name}")
-            places = [str(entry.handle) for entry in entries(dump)]
-        for place in places:
-            said = switch.command(f"counter_read {array.name} {place}")
+            positions = [str(entry.handle) for entry in entries(dump)]
+        for position in positions:
+            said = switch.command(f"counter_read {array.name} {position}")
             values = re.search(r"\((\d+) bytes, (\d+) packets\)", said)
             if values is not None and int(values[2]):
-                rows.append((array.name, place, values[2], values[1]))
+                rows.append((array.name, position, values[2], values[1]))
     _fill(table, rows)
     return table
 

@@ -60,16 +60,16 @@ def network_namespace_of(pid: int) -> Iterator[None]:
     Raises:
         NetworkError: there is no such process, or not root.
     """
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    local = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         _enter(f"/proc/{pid}/ns/net")
         try:
             yield
         finally:
-            if _libc.setns(own, _CLONE_NEWNET):
+            if _libc.setns(local, _CLONE_NEWNET):
                 raise NetworkError("cannot return to the network namespace that was left.")
     finally:
-        os.close(own)
+        os.close(local)
 
 
 def _enter(path: str) -> None:

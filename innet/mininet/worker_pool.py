@@ -45,7 +45,7 @@ class WorkerPool:
         program: the module that they run.
 
     Attributes:
-        left: workers who take part no more, and why.
+        departed: workers who take part no more, and why.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class WorkerPool:
         self._folder = folder
         self._program = program
         self.processes: list[ChildProcess] = []
-        self.left: dict[int, str] = {}
+        self.departed: dict[int, str] = {}
         self._servers: list[ChildProcess] = []
         self._switches = NetworkSwitches(
             plan, lambda switch, line: str(net.get(switch).command(line)), self._begin_epoch
@@ -203,14 +203,14 @@ class WorkerPool:
             self._job.request_epoch(worker, event["epoch"], event["without"])
 
     def _lose(self, worker: int, why: str) -> None:
-        self.left[worker] = why
+        self.departed[worker] = why
         self.processes[worker].end()
         self._job.expel([worker])
 
     def _expel_late(self) -> None:
         """End workers that were left out, or that did not ask for the next epoch in time."""
         late = self._settings.partial_after
-        for worker in sorted(self._job.absent - set(self.left)):
+        for worker in sorted(self._job.absent - set(self.departed)):
             name = self.processes[worker].name
             self._lose(worker, f"{name} was late by {late:g} s or more.")
         if self._job.is_renewing and time.monotonic() > self._renew_by:
@@ -241,16 +241,16 @@ class WorkerPool:
                 raise server.death()
 
     def _launch(self, worker: int, node: Any) -> ChildProcess:
-        own: dict[str, Any] = {
+        local: dict[str, Any] = {
             "worker": worker,
             "interface": node.defaultIntf().name,
             "outcome": self.outcome(worker),
         }
         if isinstance(self._settings, WorkerSettings):
             gradient = self._folder / f"gradient{worker}.npy"
-            own["input"] = gradient if gradient.exists() else None
-            own["output"] = self.output(worker)
-        settings = self._settings.model_copy(update=own)
+            local["input"] = gradient if gradient.exists() else None
+            local["output"] = self.output(worker)
+        settings = self._settings.model_copy(update=local)
         return self._start(f"worker {worker}", node, self._program, settings)
 
     def _launch_server(self, node: Any) -> ChildProcess:

@@ -39,8 +39,8 @@ def corrupt(packets: PacketBatch, rows: NDArray[np.int64], rng: np.random.Genera
         begin = int(rng.integers(0, length - size + 1))
         for bit in range(size):
             if burst >> (size - 1 - bit) & 1:
-                place = begin + bit
-                data[row, place // 8] ^= np.uint8(0x80 >> place % 8)
+                position = begin + bit
+                data[row, position // 8] ^= np.uint8(0x80 >> position % 8)
     return PacketBatch(data, packets.length, packets.port)
 
 
@@ -190,7 +190,7 @@ class FaultCounters:
         lost: those that vanished.
         duplicated: those that travelled twice.
         held: copies that were held back.
-        left: copies that arrived.
+        arrived: copies that arrived.
         cut_off: packets that vanished in an outage; ``lost`` does not count them.
         corrupted: copies with wrong bits.
         truncated: copies without their end.
@@ -201,7 +201,7 @@ class FaultCounters:
     lost: int = 0
     duplicated: int = 0
     held: int = 0
-    left: int = 0
+    arrived: int = 0
     cut_off: int = 0
     corrupted: int = 0
     truncated: int = 0
@@ -297,7 +297,7 @@ class FaultyLink:
         if not arrived:
             return PacketBatch.empty()
         together = PacketBatch.concatenate(arrived)
-        self.counters.left += len(together)
+        self.counters.arrived += len(together)
         if len(arrived) == 1:
             return together
         return together.take(np.argsort(np.concatenate(times), kind="stable"))

@@ -15,7 +15,7 @@ from innet.core.files import atomic_write
 
 def save(path: Path, outcome: Outcome) -> None:
     """Write what verification needs of an outcome: sums, and what was sent."""
-    own = outcome.contribution
+    local = outcome.contribution
     arrays = {
         "sum": outcome.sum,
         "integer_sum": outcome.integer_sum,
@@ -23,19 +23,19 @@ def save(path: Path, outcome: Outcome) -> None:
         "sent": outcome.sent,
         "represented": outcome.represented,
         "applied": outcome.applied,
-        "own_indices": own.indices,
-        "own_integers": own.integers,
+        "own_indices": local.indices,
+        "own_integers": local.integers,
     }
     numbers = {
         "scale": outcome.scale,
         "rounds": outcome.rounds,
         "infinite": outcome.infinite,
-        "size": own.size,
-        "limbs": own.limbs,
-        "shared": own.shared,
+        "size": local.size,
+        "limbs": local.limbs,
+        "shared": local.shared,
     }
     known: dict[str, Any] = {name: each for name, each in arrays.items() if each is not None}
-    with atomic_write(path) as place, place.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
 
 

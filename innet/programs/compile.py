@@ -223,8 +223,8 @@ def source_hashes(directory: Path, source: str) -> dict[str, str]:
         text = path.read_bytes()
         hashes[name] = hashlib.sha256(text).hexdigest()
         for item in re.findall(rb'^\s*#include\s+"([^"]+)"', text, re.MULTILINE):
-            places = [folder / item.decode() for folder in (path.parent, roots[1])]
-            pending.extend([place for place in places if place.is_file()][:1])
+            positions = [folder / item.decode() for folder in (path.parent, roots[1])]
+            pending.extend([position for position in positions if position.is_file()][:1])
     return dict(sorted(hashes.items()))
 
 
@@ -284,8 +284,8 @@ def _compile_variant(
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{program}-{values}.json.gz"
     # Without a time stamp, so that equal programs are equal files.
-    with atomic_write(directory / file) as place:
-        place.write_bytes(gzip.compress(text, mtime=0))
+    with atomic_write(directory / file) as temporary:
+        temporary.write_bytes(gzip.compress(text, mtime=0))
     return {
         "program": program,
         "description": item.description,
@@ -300,8 +300,8 @@ def _compile_variant(
 
 def _write_manifest(path: Path, entries: Mapping[str, Any]) -> None:
     manifest = {"format": MANIFEST_FORMAT, "programs": dict(sorted(entries.items()))}
-    with atomic_write(path) as place:
-        place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
 def _without_fragments(item: Any) -> Any:

@@ -231,11 +231,11 @@ def begin(
     """
     window = len(chunks)
     count = min(end - first, window)
-    for place in range(count):
-        slot = (first + place) % window
-        chunks[slot] = first + place
+    for position in range(count):
+        slot = (first + position) % window
+        chunks[slot] = first + position
         states[slot] = _QUEUED
-        queue[place] = slot
+        queue[position] = slot
     return count
 
 

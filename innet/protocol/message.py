@@ -86,7 +86,7 @@ class Message:
         words: int32, chunk after chunk; zeros that fill up the last one of all may be missing.
         combined: shape (chunks, values), int32, whatever it is: the results, once they are in.
         operation: shape (chunks,), uint8, an ReduceOp each.
-        elements: shape (chunks,), uint16, how many of a chunk's values are meant.
+        elements: shape (chunks,), uint16, how many values of a chunk are filled.
 
     Raises:
         InputError: something else than segments, words that are not int32 of one dimension, or an
@@ -119,9 +119,9 @@ class Message:
         """The words of all segments, each filled up with zeros to whole chunks."""
         words = buffers.empty(self.chunks * values, np.int32)
         for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
-            meant = first * values + len(segment.words)
-            words[first * values : meant] = segment.words
-            words[meant : end * values] = 0
+            filled = first * values + len(segment.words)
+            words[first * values : filled] = segment.words
+            words[filled : end * values] = 0
         return words
 
     def results(self) -> list[NDArray[np.int32]]:

@@ -314,9 +314,9 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
             taken += 1
     # Of the others, the oldest chunks.
     probes = min(taken + PROBES, count)
-    for place in range(taken, probes):
-        oldest = place + np.argmin(chunk[due[place:]])
-        due[place], due[oldest] = due[oldest], due[place]
+    for position in range(taken, probes):
+        oldest = position + np.argmin(chunk[due[position:]])
+        due[position], due[oldest] = due[oldest], due[position]
     # The rest wait for a sign of life, or until it has lasted a timeout.
     for slot in due[probes:]:
         if silent:

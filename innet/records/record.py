@@ -98,8 +98,8 @@ class Record(Frozen):
             InputError: the file cannot be written.
         """
         text = self.model_dump_json(indent=1, round_trip=True) + "\n"
-        with atomic_write(path) as place:
-            place.write_text(text, encoding="utf-8")
+        with atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path, *formats: str) -> Self:

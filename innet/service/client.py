@@ -26,7 +26,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_real, require_int
-from innet.core.waiting import Waiting
+from innet.core.waiting import WaitNotice
 from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
 from innet.service.slot_partition import plan_of
@@ -276,7 +276,7 @@ class Membership(NotCopyable):
         return self._await_plan(until, HELLO + token)
 
     def _connect(self, until: float) -> Channel:
-        waiting = Waiting(lambda: f"worker {self.worker} waits for a switch at {self.switch}")
+        waiting = WaitNotice(lambda: f"worker {self.worker} waits for a switch at {self.switch}")
         while True:
             left = until - time.monotonic()
             try:
@@ -288,7 +288,7 @@ class Membership(NotCopyable):
                     f"cannot reach a switch at {self.switch}: {reason}. Start one with "
                     f"`innet switch serve --listen {self.switch}`, or check the address."
                 ) from None
-            waiting.look()
+            waiting.check()
             time.sleep(_RETRY_SECONDS)
 
     def _await_plan(self, until: float, hello: bytes | None = None) -> Plan:
@@ -303,9 +303,9 @@ class Membership(NotCopyable):
             names = ", ".join(map(str, awaited))
             return f"worker{'s' if len(awaited) != 1 else ''} {names} of job {self.job!r}"
 
-        waiting = Waiting(lambda: f"worker {self.worker} waits for {missing()}")
+        waiting = WaitNotice(lambda: f"worker {self.worker} waits for {missing()}")
         while True:
-            turn = waiting.next_look(until)
+            turn = waiting.next_check(until)
             if hello is not None and awaited is None:
                 self.transport.show(hello)
                 turn = min(turn, time.monotonic() + _HELLO_SECONDS)
@@ -313,7 +313,7 @@ class Membership(NotCopyable):
             if message is None:
                 if time.monotonic() >= until:
                     raise self._late(missing())
-                waiting.look()
+                waiting.check()
                 continue
             if "awaited" in message:
                 awaited = list(message["awaited"])

@@ -22,7 +22,7 @@ from innet.service.hosted_switch import HostedSwitch
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
 from innet.switch.jit.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
-from innet.transport.peers import Cables, PeerPorts
+from innet.transport.peers import CompiledPorts, PeerPorts
 from innet.transport.system_calls import (
     Departure,
     by_port,
@@ -60,7 +60,7 @@ class Moved(NamedTuple):
     Attributes:
         looks: at the socket, since it slept.
         received: datagrams.
-        strangers: frames of senders that were not admitted.
+        unknown_senders: frames of senders that were not admitted.
         lost: packets that the interface's queue had no room for.
         error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
         unsorted: so many datagrams were received last, some of another length than frames, and
@@ -72,7 +72,7 @@ class Moved(NamedTuple):
 
     looks: int
     received: int
-    strangers: int
+    unknown_senders: int
     lost: int
     error: int
     unsorted: int
@@ -116,12 +116,12 @@ class Forwarding:
         counts = self._traffic.counts
         program = self._inline.begin()
         try:
-            begun, cables = self._switch.begun, self._ports.cables()
-            moved = Moved(*turns(most, cables, program, begun, counts, wake))
+            begun, ports = self._switch.begun, self._ports.compiled()
+            moved = Moved(*turns(most, ports, program, begun, counts, wake))
         finally:
             self._inline.end()
         self._ports.counts.received += moved.received
-        self._ports.counts.strangers += moved.strangers
+        self._ports.counts.unknown_senders += moved.unknown_senders
         self._ports.lose(moved.lost)
         if moved.error == _NO_MEMORY:
             raise MemoryError("the compiled program could not have the memory that it needed")
@@ -144,7 +144,7 @@ class Forwarding:
             looks += 1
             before = self._ports.counts.received
             self._arrive(self._ports.receive())
-            if self._ports.strays:
+            if self._ports.unknown_datagrams:
                 return most - looks
             if self._ports.counts.received > before:
                 continue
@@ -179,13 +179,18 @@ class Forwarding:
 
 @njit(cache=True, nogil=True)
 def turns(  # noqa: PLR0917 - compiled functions are called by position
-    most: int, cables: Cables, program: InlineProgram, begun: float, counts: Counts, wake: Wake
+    most: int,
+    ports: CompiledPorts,
+    program: InlineProgram,
+    begun: float,
+    counts: Counts,
+    wake: Wake,
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Receive, run, send and count; sleep where nothing has come for a while.
 
     Args:
         most: how many looks at the socket without a sleep.
-        cables: a Cables.
+        ports: CompiledPorts.
         program: what the switch runs.
         begun: when the program's clock began.
         counts: a Counts.
@@ -194,15 +199,15 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
     Returns:
         what ``Moved`` has.
     """
-    segment = cables.segment
+    segment = ports.segment
     words = np.zeros(4, np.int64)
     idle = 0
-    looks, received, strangers, lost, error, unsorted = 0, 0, 0, 0, 0, 0
+    looks, received, unknown_senders, lost, error, unsorted = 0, 0, 0, 0, 0, 0
     first, kept, done, produced = 0, 0, 0, 0
     while looks < most:
         looks += 1
         count, error = receive_datagrams(
-            cables.descriptor, cables.arrival, cables.reception, cables.offset, segment
+            ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
         )
         if count == 0:
             if error != _EAGAIN:
@@ -212,29 +217,29 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
                 yield_processor()
                 continue
             left = wake.until - monotonic(words)
-            if left <= 0 or wait_readable(cables.descriptor, wake.descriptor, left, words) != 1:
+            if left <= 0 or wait_readable(ports.descriptor, wake.descriptor, left, words) != 1:
                 break
             looks, idle = 0, 0
             continue
         received += count
-        if not np.all(cables.arrival.length[:count] == segment):
+        if not np.all(ports.arrival.length[:count] == segment):
             unsorted = count
             break
-        kept, unknown = filter_senders(count, cables.arrival, cables.port, segment, cables.senders)
-        strangers += unknown
+        kept, unknown = filter_senders(count, ports.arrival, ports.port, segment, ports.senders)
+        unknown_senders += unknown
         now = monotonic(words)
-        count_arrived(cables.port[:kept], segment, now, counts)
+        count_arrived(ports.port[:kept], segment, now, counts)
         clock = int((now - begun) * 1e6)
-        first, done, produced, missing, error = _pass(kept, clock, cables, program, counts)
+        first, done, produced, missing, error = _pass(kept, clock, ports, program, counts)
         lost += missing
         if error != 0:
             break
-    return looks, received, strangers, lost, error, unsorted, first, kept, done, produced
+    return looks, received, unknown_senders, lost, error, unsorted, first, kept, done, produced
 
 
 @njit(cache=True, nogil=True)
 def _pass(
-    kept: int, clock: int, cables: Cables, program: InlineProgram, counts: Counts
+    kept: int, clock: int, ports: CompiledPorts, program: InlineProgram, counts: Counts
 ) -> tuple[int, int, int, int, int]:
     """Run ``kept`` frames at ``clock``, and send what leaves.
 
@@ -247,11 +252,11 @@ def _pass(
         if number != 0:
             return first, 0, 0, lost, _NO_MEMORY
         port, length = program.out_port[:produced], program.out_length[:produced]
-        count_left(port, length, cables.offset, counts)
-        rows, places, _ = by_port(port, cables.places)
-        leaving = Departure(program.out, length, cables.offset, rows, cables.names, places)
+        count_left(port, length, ports.offset, counts)
+        rows, positions, _ = by_port(port, ports.positions)
+        leaving = Departure(program.out, length, ports.offset, rows, ports.names, positions)
         done, missing, error = send_packets(
-            cables.descriptor, leaving, 0, cables.segments, cables.transmission
+            ports.descriptor, leaving, 0, ports.segments, ports.transmission
         )
         lost += missing
         if error != 0:

@@ -88,11 +88,11 @@ def check_versions(message: Message, who: str) -> None:
     Raises:
         NetworkError: says both versions.
     """
-    for name, own in (("service", VERSION), ("wire", WIRE_VERSION)):
+    for name, local in (("service", VERSION), ("wire", WIRE_VERSION)):
         said = message.get(name)
-        if said != own:
+        if said != local:
             raise NetworkError(
-                f"{who} speaks version {said!r} of the {name} protocol, this side {own}; install "
+                f"{who} speaks version {said!r} of the {name} protocol, this side {local}; install "
                 "the same innet everywhere."
             )
 

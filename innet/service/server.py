@@ -222,8 +222,8 @@ class SwitchService:
         looks, wake = _LOOKS, Wake(self._selector.fileno(), until)
         while looks:
             looks = self._forwarding.run(looks, wake)
-            if self._ports.strays:
-                self._look_at_strays()
+            if self._ports.unknown_datagrams:
+                self._take_hellos()
 
     def _answer_threads(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -232,12 +232,12 @@ class SwitchService:
             while True:
                 self._asked.get_nowait()()
 
-    def _look_at_strays(self) -> None:
-        for stray in self._ports.strays:
-            if len(stray.data) == len(HELLO) + TOKEN and stray.data.startswith(HELLO):
-                known = self._jobs.hello(stray.data[len(HELLO) :], stray.sender)
-                self._ports.counts.greetings += known
-        self._ports.strays.clear()
+    def _take_hellos(self) -> None:
+        for datagram in self._ports.unknown_datagrams:
+            if len(datagram.data) == len(HELLO) + TOKEN and datagram.data.startswith(HELLO):
+                known = self._jobs.hello(datagram.data[len(HELLO) :], datagram.sender)
+                self._ports.counts.hellos += known
+        self._ports.unknown_datagrams.clear()
 
     # ------------------------------------------------------------------ control
 

@@ -182,8 +182,8 @@ def statistics(parts: Parts, now: float) -> dict[str, Any]:
         "drops": {
             "lost_on_arrival": parts.ports.lost,
             "lost_on_departure": parts.ports.dropped,
-            "unknown_sender": counts.strangers,
-            "wrong_length": counts.misfits - counts.greetings,
+            "unknown_sender": counts.unknown_senders,
+            "wrong_length": counts.wrong_length - counts.hellos,
             **{name: int(refused[index]) for index, name in enumerate(REFUSALS, start=1)},
         },
         "jobs": [_job(parts, job, now) for job in parts.jobs],

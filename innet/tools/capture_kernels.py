@@ -178,12 +178,12 @@ def gather_packets(
     data: NDArray[np.uint8],
     start: NDArray[np.int64],
     length: NDArray[np.int32],
-    places: NDArray[np.int64],
+    positions: NDArray[np.int64],
     rows: NDArray[np.uint8],
 ) -> None:
     """Copy packet i, at start[i] of ``data``, to row places[i] of ``rows``, shape (n, stride)."""
     for i in range(len(start)):
-        row = rows[places[i]]
+        row = rows[positions[i]]
         for k in range(length[i]):
             row[k] = data[start[i] + k]
 

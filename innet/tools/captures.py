@@ -445,8 +445,8 @@ def merge(sources: list[Source], most: int) -> Iterator[Timed]:
         last = sources.index(limiting)
         pieces = [
             piece
-            for place, source in enumerate(sources)
-            if (piece := source.take(known_until, inclusive=place <= last)) is not None
+            for position, source in enumerate(sources)
+            if (piece := source.take(known_until, inclusive=position <= last)) is not None
         ]
         yield from _batches(pieces, most)
         for source in open_sources:
@@ -462,9 +462,9 @@ def _batches(pieces: list[_Piece], most: int) -> Iterator[Timed]:
     time = np.concatenate([piece.time for piece in pieces])[order]
     port = np.concatenate([piece.port for piece in pieces])[order]
     clock = clock[order]
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    owners = np.split(place, np.cumsum([len(piece.start) for piece in pieces])[:-1])
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    owners = np.split(position, np.cumsum([len(piece.start) for piece in pieces])[:-1])
     first = 0
     while first < len(order):
         count = _count(length[first:], most)

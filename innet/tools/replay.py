@@ -42,10 +42,10 @@ def reads_clock(program: ir.Program) -> bool:
         program.field_lists,
         program.learn_lists,
     )
-    whole = {each.header for each in clocks if each is not None}
+    full = {each.header for each in clocks if each is not None}
     return any(
         (isinstance(node, ir.FieldRef) and node in clocks)
-        or (isinstance(node, ir.HeaderRef) and node.header in whole)
+        or (isinstance(node, ir.HeaderRef) and node.header in full)
         for node in walk(parts)
     )
 

@@ -22,7 +22,7 @@ from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.message import serial_distance
-from innet.topology.plan import EntryFinder, Plan, PlannedHost, SharedPlan, Taken
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, SharedPlan, UsedResources
 from innet.wire import Endpoint, Flag, Framing
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
@@ -302,22 +302,22 @@ def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT
     Raises:
         InputError: the pool or the ports have no room for it, or there is a job of its number.
     """
-    taken = Taken.by(request.beside)
-    if taken.hosts + request.workers > last_port:
+    used = UsedResources.by(request.beside)
+    if used.hosts + request.workers > last_port:
         raise InputError(
-            f"{request.workers} workers beside the {taken.hosts} of other jobs; this network has "
+            f"{request.workers} workers beside the {used.hosts} of other jobs; this network has "
             f"ports for {last_port}. Choose fewer jobs, or fewer workers in each."
         )
-    base = -(-taken.slots // window) * window  # a multiple of the window
+    base = -(-used.slots // window) * window  # a multiple of the window
     if base + window > slots:
         raise InputError(
-            f"a window of {window} beside the {taken.slots} slots of other jobs; the program has "
+            f"a window of {window} beside the {used.slots} slots of other jobs; the program has "
             f"{slots}. Choose a smaller window."
         )
     if request.job in {plan.job.number for plan in request.beside}:
         raise InputError(f"there is a job {request.job} already; give each a number of its own.")
     return Job(
-        members_of(request.workers, taken.hosts),
+        members_of(request.workers, used.hosts),
         number=request.job,
         epoch=request.epoch,
         slots=window,

@@ -75,8 +75,8 @@ class Emulation:
                 self.workers.append(end)
                 self.hosts[index] = end
         self._begin_servers()
-        # The trunks have dice of their own, so that the workers' links meet the same fate with any
-        # switches behind them.
+        # The trunks have a generator of their own: the faults on the workers' links are then the
+        # same with any switches behind them.
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))
         self.transport: Transport = self.edge
         if faults is not None:
@@ -87,14 +87,16 @@ class Emulation:
     def _build(
         self, faults: Faults | None, rng: np.random.Generator
     ) -> MemoryTransport | NetworkTransport:
-        places = self.plan.attachments()
+        positions = self.plan.attachments()
         processes = {name: self._timed(switch) for name, switch in self.switches.items()}
-        if len(processes) == 1 and all(place.port == each for each, place in places.items()):
+        if len(processes) == 1 and all(
+            position.port == each for each, position in positions.items()
+        ):
             (process,) = processes.values()  # hosts are numbered as its ports: nothing to translate
-            return MemoryTransport(process, list(places))
+            return MemoryTransport(process, list(positions))
         return NetworkTransport(
             processes,
-            {number: SwitchPort(*place) for number, place in places.items()},
+            {number: SwitchPort(*position) for number, position in positions.items()},
             [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in self.plan.trunks()],
             faults=None if faults is None else faults.of_packets(),
             rng=rng,

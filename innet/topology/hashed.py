@@ -9,7 +9,7 @@ from innet.protocol.admission import Job
 from innet.protocol.parameter_server import EVERYBODY, ParameterServer
 from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
-from innet.topology.plan import EntryFinder, Plan, PlannedHost, Taken
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, UsedResources
 from innet.topology.topologies import Node
 from innet.topology.tree import (
     UP_PORT,
@@ -103,8 +103,8 @@ class HashedAggregation(Aggregation):
                 for index in range(size):  # a hash leads to an aggregator, but not back
                     key = probe.register(switch.name, f"{_AGGREGATORS}.key", index)
                     chunk = (key - 1) & 0xFFFF_FFFF
-                    place = (chunk % job.slots, chunk // job.slots & 1)
-                    if key >> 32 == owner and place == (slot, slot_version):
+                    position = (chunk % job.slots, chunk // job.slots & 1)
+                    if key >> 32 == owner and position == (slot, slot_version):
                         bitmap = probe.register(switch.name, f"{_AGGREGATORS}.bitmap", index)
                         found.append(SlotRegisters(key & 0xFFFF_FFFF, bitmap))
             return newest(found)
@@ -112,9 +112,9 @@ class HashedAggregation(Aggregation):
         return reader
 
 
-def commands(node: Node, parent: Node | None, job: Job, taken: Taken) -> tuple[str, ...]:
+def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
     """What a switch is told, in the dialect of simple_switch_CLI."""
-    del taken  # there is one job
+    del used  # there is one job
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
         name = each.worker if each.node is None else EVERYBODY

@@ -152,9 +152,9 @@ class Plan:
 
     def attachment(self, host: PlannedHost) -> Port:
         """The switch and port that ``host`` is at."""
-        own = Port(host.name, 0)
+        local = Port(host.name, 0)
         for one, other in _both_ways(self.links):
-            if one == own:
+            if one == local:
                 return other
         raise UnknownNameError("host", host.name, [each.name for each in self.hosts])
 
@@ -236,7 +236,7 @@ class SharedPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class UsedResources:
     """What of a network its jobs have.
 
     Attributes:
@@ -252,7 +252,7 @@ class Taken:
     ports: frozenset[Port]
 
     @classmethod
-    def by(cls, jobs: Sequence[Plan]) -> Taken:
+    def by(cls, jobs: Sequence[Plan]) -> UsedResources:
         """What ``jobs`` have together."""
         nodes: Counter[str] = Counter()
         for plan in jobs:

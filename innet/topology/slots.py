@@ -8,7 +8,15 @@ from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
 from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for
-from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port, Taken
+from innet.topology.plan import (
+    EntryFinder,
+    Link,
+    Plan,
+    PlannedHost,
+    PlannedSwitch,
+    Port,
+    UsedResources,
+)
 from innet.topology.topologies import Star, topology_of
 from innet.wire import Endpoint, Layout
 
@@ -44,8 +52,8 @@ class SlotsAggregation(Aggregation):
             PlannedHost(f"h{member.port}", member.endpoint, Endpoint.of_switch(), "worker", i)
             for i, member in enumerate(job.members)
         ]
-        taken = Taken.by(request.beside)
-        commands = job.commands(taken.nodes.get(SWITCH, 0))
+        used = UsedResources.by(request.beside)
+        commands = job.commands(used.nodes.get(SWITCH, 0))
         return Plan(
             aggregation=program.program,
             switches=(PlannedSwitch(SWITCH, program, tuple(commands)),),

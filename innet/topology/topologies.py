@@ -48,7 +48,7 @@ class Node:
         return sum(1 << worker for worker in self.workers)
 
     @property
-    def own(self) -> tuple[int, ...]:
+    def local_workers(self) -> tuple[int, ...]:
         """The workers at its own ports: of a leaf all, else those that no child has."""
         theirs = {worker for child in self.children for worker in child.workers}
         return tuple(worker for worker in self.workers if worker not in theirs)
@@ -84,12 +84,12 @@ class Shape:
     Attributes:
         root: of the tree that jobs use.
         spare: switches that they do not use, by name.
-        cables: links that they do not use.
+        unused_links: links that they do not use.
     """
 
     root: Node
     spare: tuple[str, ...] = ()
-    cables: tuple[Link, ...] = ()
+    unused_links: tuple[Link, ...] = ()
 
 
 class Topology(ABC):
@@ -155,8 +155,8 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
         InputError: an option that the topology does not have, or a number that does not fit.
     """
     topology = topology_of(name)
-    name, own = split_name(name)
-    given = {key: value for key, value in options.items() if value is not None} | own
+    name, named = split_name(name)
+    given = {key: value for key, value in options.items() if value is not None} | named
     for key, value in given.items():
         if key not in topology.options:
             takes = " and ".join(topology.options) or "no options"
@@ -207,7 +207,7 @@ class LeafSpine(Topology):
         return Shape(
             Node("spine1", 0, range(workers), tuple(leaves)),
             spare=tuple(f"spine{i + 1}" for i in spare),
-            cables=tuple(
+            unused_links=tuple(
                 Link(Port(leaf.name, _SPARE_UP + i), Port(f"spine{i + 1}", _SPARE_DOWN + j))
                 for i in spare
                 for j, leaf in enumerate(leaves)
@@ -280,11 +280,11 @@ class FatTree(Topology):
         return Shape(
             root,
             spare=tuple(name for name in names if name not in taken),
-            cables=tuple(link for link in _fat_tree_cables(half) if not _in_tree(link, taken)),
+            unused_links=tuple(link for link in _fat_tree_links(half) if not _in_tree(link, taken)),
         )
 
 
-def _fat_tree_cables(half: int) -> list[Link]:
+def _fat_tree_links(half: int) -> list[Link]:
     """All links between the switches of a fat-tree, at the ports that spare ones have."""
     links = []
     for pod in range(2 * half):

@@ -12,7 +12,15 @@ from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
 from innet.protocol.admission import Job, Member
 from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for, newest
-from innet.topology.plan import EntryFinder, Link, Plan, PlannedHost, PlannedSwitch, Port, Taken
+from innet.topology.plan import (
+    EntryFinder,
+    Link,
+    Plan,
+    PlannedHost,
+    PlannedSwitch,
+    Port,
+    UsedResources,
+)
 from innet.topology.topologies import Node, shape
 from innet.wire import Endpoint, Layout
 
@@ -52,13 +60,13 @@ def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
     for position, child in enumerate(node.children):
         port = _FIRST_CHILD_PORT + position
         yield Neighbor(port, child, child.identity, child.mask, address(child))
-    for worker in node.own:
+    for worker in node.local_workers:
         member = members[worker]
         yield Neighbor(member.port, None, worker, 1 << worker, member.endpoint)
 
 
 def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list[Link]]:
-    """The workers, called h1, h2, ... by their ports, and all cables of the tree."""
+    """The workers, called h1, h2, ... by their ports, and all links of the tree."""
     hosts: dict[int, PlannedHost] = {}
     links: list[Link] = []
     for node in root.descend():
@@ -73,7 +81,7 @@ def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list
 
 
 def shape_of(plan: Plan) -> Node:
-    """The tree that ``wire`` made the plan's cables of; the first of its switches is the root."""
+    """The tree whose links ``wire`` made for a plan; the plan's first switch is the root."""
     index = {switch.name: number for number, switch in enumerate(plan.switches)}
     racks: dict[str, list[int]] = defaultdict(list)
     for host in plan.workers:
@@ -136,7 +144,7 @@ def delivery(port: int, endpoint: Endpoint) -> str:
 def plan_levels(
     program: CompiledProgram,
     request: Request,
-    commands: Callable[[Node, Node | None, Job, Taken], tuple[str, ...]],
+    commands: Callable[[Node, Node | None, Job, UsedResources], tuple[str, ...]],
     *,
     served: bool = False,
 ) -> Plan:
@@ -163,18 +171,18 @@ def plan_levels(
     if served:
         hosts.append(PlannedHost(SERVER, Endpoint.of_server(), address(root), "server"))
         links.append(Link(Port(SERVER, 0), Port(root.name, UP_PORT)))
-    taken = Taken.by(request.beside)
+    used = UsedResources.by(request.beside)
     return Plan(
         aggregation=program.program,
         switches=(
             *(
-                PlannedSwitch(node.name, program, commands(node, parent, job, taken))
+                PlannedSwitch(node.name, program, commands(node, parent, job, used))
                 for node, parent in root.with_parents()
             ),
             *(PlannedSwitch(name, program, ()) for name in network.spare),
         ),
         hosts=tuple(hosts),
-        links=(*links, *network.cables),
+        links=(*links, *network.unused_links),
         job=job,
         layout=Layout(size.values, request.framing),
     )
@@ -231,25 +239,25 @@ class TreeAggregation(Aggregation):
         return reader
 
 
-def commands(node: Node, parent: Node | None, job: Job, taken: Taken) -> tuple[str, ...]:
+def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
     """What a switch of the tree is told, in the dialect of simple_switch_CLI.
 
     Args:
         node: the switch.
         parent: the one above.
         job: whose tree it is.
-        taken: what jobs that it serves already have told it.
+        used: what jobs that it serves already have told it.
     """
     lines = [f"mc_mgrp_create {job.group}"]
-    first = taken.nodes.get(node.name, 0)
+    first = used.nodes.get(node.name, 0)
     for number, each in enumerate(below(node, job.members), start=first):
-        if Port(node.name, each.port) not in taken.ports:
+        if Port(node.name, each.port) not in used.ports:
             lines.append(delivery(each.port, each.endpoint))
         lines += [
             f"mc_node_create {each.worker} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    if parent is not None and Port(node.name, UP_PORT) not in taken.ports:
+    if parent is not None and Port(node.name, UP_PORT) not in used.ports:
         lines.append(delivery(UP_PORT, address(parent)))
     return (*lines, *admissions(node, parent, job))
 
@@ -268,12 +276,12 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
             )
     members = present(node.mask, job)
     height = min(node.height, 3)
-    place = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1} {height}"
+    entry = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1} {height}"
     if parent is None:
-        lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {place}")
+        lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {entry}")
     elif members:
         lines += [
             f"table_add {_FAMILY}.admission {_FAMILY}.parent {UP_PORT} {spoken} {node.identity} =>",
-            f"table_add {_FAMILY}.position {_FAMILY}.inner {place} {UP_PORT} {node.identity}",
+            f"table_add {_FAMILY}.position {_FAMILY}.inner {entry} {UP_PORT} {node.identity}",
         ]
     return lines

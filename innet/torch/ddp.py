@@ -285,14 +285,14 @@ class HookState:
         return waiting.future.future
 
     def _place(self, parameter: torch.Tensor, gradient: torch.Tensor) -> tuple[Unit, int]:
-        place = self._places.get(id(parameter))
-        if place is None or gradient.numel() != place.unit.sizes[place.position]:
+        found = self._places.get(id(parameter))
+        if found is None or gradient.numel() != found.unit.sizes[found.position]:
             raise StateError(
                 f"a bucket holds a parameter of shape {tuple(parameter.shape)} that was not there "
                 "in the first iteration; make a new HookState when the model changes, and one for "
                 "each of several models."
             )
-        return place.unit, place.position
+        return found.unit, found.position
 
     def _cut(
         self,
@@ -341,10 +341,10 @@ def _saved(unit: Unit) -> dict[str, Any]:
 def _check_form(state: object) -> None:
     """Is it a state at all? Other dictionaries of the same checkpoint are easily taken for it."""
     units = state.get("units") if isinstance(state, Mapping) else None
-    whole = isinstance(units, (list, tuple)) and all(
+    full = isinstance(units, (list, tuple)) and all(
         isinstance(unit, Mapping) and {"shapes", "codec"} <= set(unit) for unit in units
     )
-    if not whole:
+    if not full:
         name = type(state).__name__
         what = f"a {name} without its units" if isinstance(state, Mapping) else f"a {name}"
         raise StateError(

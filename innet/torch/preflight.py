@@ -59,11 +59,11 @@ def preflight(
     Raises:
         InputError: the workers mean different all-reduces; every worker raises it.
     """
-    own = _hash(fingerprint)
+    local = _hash(fingerprint)
     me = np.uint32(1 << worker)
     words = np.zeros(4, np.uint32)
     if error is None:  # zeros leave what the others say
-        words[0], words[1] = own, ~own
+        words[0], words[1] = local, ~local
     words[2] = 0 if finite else me
     words[3] = 0 if error is None else me
     (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
@@ -73,7 +73,7 @@ def preflight(
         return PreflightResult(
             failed=failed, message=_share(combine, error if failed[0] == worker else None)
         )
-    if flags[0] != own or flags[1] != ~own:
+    if flags[0] != local or flags[1] != ~local:
         raise InputError(
             f"the workers mean different all-reduces; worker {worker} means "
             f"{fingerprint}. All must have "

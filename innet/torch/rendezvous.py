@@ -14,7 +14,7 @@ from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real
-from innet.core.waiting import Waiting
+from innet.core.waiting import WaitNotice
 from innet.service import Membership, join
 from innet.service.process import START_SECONDS, local_switch
 from innet.torch.tensors import torch
@@ -144,9 +144,9 @@ def _ask(store: Any, rank: int, until: float) -> Offer:
     """What rank 0 offers, under a name that was drawn just now, so that no answer is an old one."""
     drawn = secrets.token_hex(8)
     store.set(f"innet/asks/{rank}", drawn)
-    waiting = Waiting(lambda: f"rank {rank} waits for rank 0 to come to the group")
+    waiting = WaitNotice(lambda: f"rank {rank} waits for rank 0 to come to the group")
     while not store.check([f"innet/answer/{drawn}"]):
-        waiting.look()
+        waiting.check()
         if time.monotonic() > until:
             raise StalledError(f"rank {rank} waited for rank 0 to come to the group.")
         time.sleep(_LOOK_SECONDS)
@@ -160,7 +160,7 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
     offer["drawn"] = secrets.token_hex(8)
     missing = set(range(1, size))
     answered = set()
-    waiting = Waiting(lambda: f"rank 0 waits for {_ranks(missing)} to come to the group")
+    waiting = WaitNotice(lambda: f"rank 0 waits for {_ranks(missing)} to come to the group")
     while True:
         for rank in sorted(missing):
             if store.check([f"innet/heard/{offer['drawn']}/{rank}"]):
@@ -174,7 +174,7 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
             return
         if time.monotonic() > until:
             raise StalledError(f"rank 0 waited for {_ranks(missing)} to come to the group.")
-        waiting.look()
+        waiting.check()
         time.sleep(_LOOK_SECONDS)
 
 

@@ -34,7 +34,7 @@ __all__ = [
     "to_arrays",
     "to_tensors",
     "torch",
-    "views",
+    "unflatten",
 ]
 
 Parameters = Mapping[str, torch.Tensor]
@@ -83,7 +83,7 @@ def to_arrays(state: Any) -> Any:
     return state
 
 
-def views(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+def unflatten(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     """The named parts of a flat vector, without copying."""
     ends = accumulate((int(np.prod(shape)) for shape in shapes.values()), initial=0)
     return {
@@ -114,7 +114,7 @@ def gradient_of(
             found = tensor(array)
             return found.to(leaf.dtype) if found.is_floating_point() else found
 
-        found = loss(views(leaf, shapes), like(inputs), like(targets))
+        found = loss(unflatten(leaf, shapes), like(inputs), like(targets))
         (result,) = torch.autograd.grad(found, leaf)
         array: NDArray[np.float32] = result.numpy()
         return float(found.detach()), array

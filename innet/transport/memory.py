@@ -182,10 +182,10 @@ class NetworkTransport:
         self._switches = {name: _Switch(process) for name, process in switches.items()}
         self._ways: list[_Way] = []
         self._entrance: dict[int, tuple[_Switch, int]] = {}
-        for number, place in hosts.items():
-            switch = self._free(place)
-            switch.host[place.port] = number
-            self._entrance[number] = (switch, place.port)
+        for number, end in hosts.items():
+            switch = self._free(end)
+            switch.host[end.port] = number
+            self._entrance[number] = (switch, end.port)
         generators = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
         for a, b in trunks:
             for begin, end in ((a, b), (b, a)):
@@ -193,19 +193,19 @@ class NetworkTransport:
                 self._free(begin).way[begin.port] = len(self._ways)
                 self._ways.append(_Way(self._known(end), end.port, line))
 
-    def _known(self, place: SwitchPort) -> _Switch:
-        if place.switch not in self._switches:
+    def _known(self, end: SwitchPort) -> _Switch:
+        if end.switch not in self._switches:
             raise InputError(
-                f"there is no switch {place.switch!r}; known: {', '.join(self._switches)}."
+                f"there is no switch {end.switch!r}; known: {', '.join(self._switches)}."
             )
-        if not 0 <= place.port <= MAX_PORT:
-            raise InputError(f"{place.switch} has no port {place.port}; it has 0 .. {MAX_PORT}.")
-        return self._switches[place.switch]
+        if not 0 <= end.port <= MAX_PORT:
+            raise InputError(f"{end.switch} has no port {end.port}; it has 0 .. {MAX_PORT}.")
+        return self._switches[end.switch]
 
-    def _free(self, place: SwitchPort) -> _Switch:
-        switch = self._known(place)
-        if switch.host[place.port] >= 0 or switch.way[place.port] >= 0:
-            raise InputError(f"port {place.port} of {place.switch} is used twice.")
+    def _free(self, end: SwitchPort) -> _Switch:
+        switch = self._known(end)
+        if switch.host[end.port] >= 0 or switch.way[end.port] >= 0:
+            raise InputError(f"port {end.port} of {end.switch} is used twice.")
         return switch
 
     @property

@@ -139,8 +139,8 @@ class SegmentInbox:
     """
 
     def __init__(self, segment: int, offset: int, rows: int = _AT_ONCE) -> None:
-        whole = -(-(1 << 16) // segment)
-        span = max(1, min(whole, 2 * calls.MOST_SEGMENTS))  # newer kernels take twice as many
+        full = -(-(1 << 16) // segment)
+        span = max(1, min(full, 2 * calls.MOST_SEGMENTS))  # newer kernels take twice as many
         stride = (offset + segment) // 64 * 64 + 64
         self.data: NDArray[np.uint8] = np.zeros((rows + span, stride), np.uint8)
         self.length = np.zeros(len(self.data), np.int32)

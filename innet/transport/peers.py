@@ -29,7 +29,7 @@ from innet.transport.system_calls import (
     Transmission,
     by_port,
     filter_senders,
-    find_place,
+    find_slot,
 )
 from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
@@ -71,18 +71,18 @@ class PeerCounts:
 
     Attributes:
         received: all that came.
-        strangers: frames of senders that were not admitted.
-        misfits: datagrams of a length that no frame has.
-        greetings: those among them that were requests to join, as the reader of ``strays`` found.
+        unknown_senders: frames of senders that were not admitted.
+        wrong_length: datagrams of a length that no frame has.
+        hellos: requests to join among them; the reader of ``unknown_datagrams`` counts them.
     """
 
     received: int = 0
-    strangers: int = 0
-    misfits: int = 0
-    greetings: int = 0
+    unknown_senders: int = 0
+    wrong_length: int = 0
+    hellos: int = 0
 
 
-class Cables(NamedTuple):
+class CompiledPorts(NamedTuple):
     """The ports of a switch as compiled code uses them, until ``close``.
 
     Attributes:
@@ -93,7 +93,7 @@ class Cables(NamedTuple):
         arrival, reception: where packets go that come, see ``innet.transport.system_calls``.
         port: (rows,) int32, to be filled in: where packets come from.
         senders: which addresses are ports.
-        names, places: the address of each port, and -1 for a port without a peer.
+        names, positions: the address of each port, and -1 for a port without a peer.
         transmission: room for the calls that send.
     """
 
@@ -106,12 +106,12 @@ class Cables(NamedTuple):
     port: NDArray[np.int32]
     senders: Senders
     names: NDArray[np.uint8]
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     transmission: Transmission
 
 
 class PeerPorts:
-    """The ports of a switch whose cables are UDP: a port for every admitted address.
+    """The ports of a switch that are reached over UDP: one for each admitted address.
 
     A datagram holds what follows the UDP header of a frame. To the switch it is shown behind an
     Ethernet header (framing "raw"), which costs a program less than unused IP addresses.
@@ -126,13 +126,13 @@ class PeerPorts:
     Attributes:
         counts: what became of datagrams.
         packets: the memory of what is received, as many packets as one call takes at most.
-        strays: datagrams of another length than frames, from any sender, at most ``stray_limit`` of
-            a batch; the reader removes them.
+        unknown_datagrams: datagrams whose length no frame has, from any sender, at most
+            ``max_unknown`` of a batch. The reader removes them.
         stalls: batches of which a part is lost, since the socket took nothing for seconds.
     """
 
-    stray_limit = 64
-    stray_bytes = 64
+    max_unknown = 64
+    max_unknown_bytes = 64
 
     def __init__(self, sock: socket.socket, layout: Layout, *, segments: bool = True) -> None:
         if layout.framing != "raw":
@@ -141,7 +141,7 @@ class PeerPorts:
         allow_fragmentation(sock)
         sock.setblocking(False)
         self.counts = PeerCounts()
-        self.strays: list[UnknownDatagram] = []
+        self.unknown_datagrams: list[UnknownDatagram] = []
         self.stalls = 0
         self._socket = sock
         self._size = layout.frame_size
@@ -220,13 +220,13 @@ class PeerPorts:
         keys, ports = self._senders
         keys[:] = 0
         for key, port in self._known.items():
-            place = find_place(key, keys)
-            keys[place] = key
-            ports[place] = port
+            position = find_slot(key, keys)
+            keys[position] = key
+            ports[position] = port
 
-    def cables(self) -> Cables:
+    def compiled(self) -> CompiledPorts:
         """For ``innet.service.forwarding``, which does what ``receive`` and ``send`` do."""
-        return Cables(
+        return CompiledPorts(
             self._socket.fileno(),
             self._outbox.most,
             _HEADER,
@@ -255,11 +255,11 @@ class PeerPorts:
         inbox, segment = self._inbox, self._size - _HEADER
         odd = np.flatnonzero(inbox.length[:count] != segment)
         if len(odd):
-            self.counts.misfits += len(odd)
-            self._keep_strays(odd)
+            self.counts.wrong_length += len(odd)
+            self._keep_unknown(odd)
         port = self.packets.port
-        kept, strangers = filter_senders(count, inbox.arrival, port, segment, self._senders)
-        self.counts.strangers += strangers
+        kept, unknown_senders = filter_senders(count, inbox.arrival, port, segment, self._senders)
+        self.counts.unknown_senders += unknown_senders
         return self.rows(0, kept)
 
     def rows(self, first: int, end: int) -> PacketBatch:
@@ -274,20 +274,20 @@ class PeerPorts:
             packets: what leaves.
             first: how many were dealt with before, in the order of their ports.
         """
-        rows, places, _ = by_port(packets.port, self._places)
-        to = Addresses(self._addresses, places[first:])
+        rows, positions, _ = by_port(packets.port, self._places)
+        to = Addresses(self._addresses, positions[first:])
         try:
             self._outbox.send(self._socket, packets, _HEADER, rows[first:], to)
         except StalledError:
             self.stalls += 1  # what it could not send is lost, as on a link that is down
 
-    def _keep_strays(self, rows: NDArray[np.int64]) -> None:
-        room = self.stray_limit - len(self.strays)
+    def _keep_unknown(self, rows: NDArray[np.int64]) -> None:
+        room = self.max_unknown - len(self.unknown_datagrams)
         for row in rows[: max(0, room)].tolist():
             ip, udp_port = divmod(int(self._inbox.sender[row]), 1 << 16)
-            end = _HEADER + min(int(self._inbox.length[row]), self.stray_bytes)
+            end = _HEADER + min(int(self._inbox.length[row]), self.max_unknown_bytes)
             data = self._inbox.data[row, _HEADER:end].tobytes()
-            self.strays.append(
+            self.unknown_datagrams.append(
                 UnknownDatagram(Address(str(ipaddress.IPv4Address(ip)), udp_port), data)
             )
 

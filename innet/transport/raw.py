@@ -214,11 +214,11 @@ class Ports:
         """
         if not len(packets):
             return
-        rows, places, unknown = by_port(packets.port, self._places)
+        rows, positions, unknown = by_port(packets.port, self._places)
         self.undelivered += int(unknown)
         begin = 0
         for port in self.interfaces:
-            end = begin + int(np.count_nonzero(places == self._places[port]))
+            end = begin + int(np.count_nonzero(positions == self._places[port]))
             try:
                 self._outbox.send(self._sockets[port], packets, rows=rows[begin:end])
             except NetworkError as error:

@@ -405,54 +405,54 @@ _SPREAD = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))  # 2**64 over the golden r
 
 @njit(cache=True, nogil=True)
 def by_port(
-    port: NDArray[np.int32], places: NDArray[np.int64]
+    port: NDArray[np.int32], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Rows ordered by port, those of a port as they came.
 
     Args:
         port: (n,) int32.
-        places: (m,) int64: a number below m for each port that exists, -1 for the others.
+        positions: (m,) int64: a number below m for each port that exists, -1 for the others.
 
     Returns:
         rows, in their new order; the place of each; how many rows have a port that does not exist.
     """
-    starts = np.zeros(len(places) + 1, np.int64)
+    starts = np.zeros(len(positions) + 1, np.int64)
     unknown = 0
     for row in range(len(port)):
-        place = places[port[row]] if 0 <= port[row] < len(places) else -1
-        if place < 0:
+        position = positions[port[row]] if 0 <= port[row] < len(positions) else -1
+        if position < 0:
             unknown += 1
         else:
-            starts[place + 1] += 1
-    for place in range(len(places)):
-        starts[place + 1] += starts[place]
+            starts[position + 1] += 1
+    for position in range(len(positions)):
+        starts[position + 1] += starts[position]
     rows = np.empty(len(port) - unknown, np.int64)
-    find_place = np.empty(len(port) - unknown, np.int64)
+    ordered = np.empty(len(port) - unknown, np.int64)
     for row in range(len(port)):
-        place = places[port[row]] if 0 <= port[row] < len(places) else -1
-        if place >= 0:
-            at = starts[place]
-            starts[place] += 1
+        position = positions[port[row]] if 0 <= port[row] < len(positions) else -1
+        if position >= 0:
+            at = starts[position]
+            starts[position] += 1
             rows[at] = row
-            find_place[at] = place
-    return rows, find_place, unknown
+            ordered[at] = position
+    return rows, ordered, unknown
 
 
 @njit(cache=True, nogil=True)
-def find_place(key: int, keys: NDArray[np.int64]) -> int:
+def find_slot(key: int, keys: NDArray[np.int64]) -> int:
     """Where a table of a power of two of ``keys`` (0: none) has ``key``, or room for it."""
     mask = len(keys) - 1
-    place = (key * _SPREAD >> 32) & mask
-    while keys[place] not in (0, key):
-        place = (place + 1) & mask
-    return int(place)
+    position = (key * _SPREAD >> 32) & mask
+    while keys[position] not in (0, key):
+        position = (position + 1) & mask
+    return int(position)
 
 
 class Senders(NamedTuple):
     """Whose packets are taken.
 
     Attributes:
-        keys: (n,) int64, a table of senders, as ``find_place`` reads it.
+        keys: (n,) int64, a table of senders, as ``find_slot`` reads it.
         ports: (n,) int32: the port that each of them is.
     """
 
@@ -486,8 +486,8 @@ def filter_senders(
             continue
         if sender[row] != last:
             last = sender[row]
-            place = find_place(last, senders.keys)
-            found = senders.ports[place] if senders.keys[place] == last else np.int32(-1)
+            position = find_slot(last, senders.keys)
+            found = senders.ports[position] if senders.keys[position] == last else np.int32(-1)
         if found < 0:
             unknown += 1
             continue

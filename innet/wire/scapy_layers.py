@@ -66,9 +66,9 @@ class _Values(FieldListField):
     """All whole 32-bit words that are left; a remainder stays for the next layer (Raw)."""
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, list[int]]:
-        whole = len(s) - len(s) % 4
-        rest, values = super().getfield(pkt, s[:whole])
-        return rest + s[whole:], values
+        full = len(s) - len(s) % 4
+        rest, values = super().getfield(pkt, s[:full])
+        return rest + s[full:], values
 
 
 class Innet(Packet):
@@ -160,8 +160,8 @@ def write_pcap(
     if not np.all((stamps >= 0) & (stamps < 2**32)):
         raise InputError("a pcap holds times from 0 to 2**32 seconds; shift the times given.")
     with (
-        atomic_write(path) as place,
-        PcapWriter(str(place), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
+        atomic_write(path) as temporary,
+        PcapWriter(str(temporary), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
     ):
         writer.write_header(None)  # so that a capture of no packets is a pcap, too
         for frame, stamp in zip(frames, stamps.tolist(), strict=True):

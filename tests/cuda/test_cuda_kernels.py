@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cuda
 from support import gradients
-from support.kernels import assert_same, bitmap_of, sparse_integers
+from support.kernels import assert_same, bitmap_of, sparse_integers, too_small
 
 from innet import kernels
 from innet.core.errors import InputError
@@ -136,6 +136,11 @@ def test_fixed_point(data):
     assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
         assert_same(gpu.dequantize(integers, step), naive.dequantize(integers, step))
+
+
+def test_what_is_too_small_is_a_zero_without_a_sign():
+    for values in too_small(gpu, 33):
+        assert not np.asarray(values).view(np.int32).any()
 
 
 @some_examples

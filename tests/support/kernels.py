@@ -46,3 +46,12 @@ def sparse_integers(draw, sizes=None):
     cells_per_item = draw(st.sampled_from((0.1, 0.7, 1.1, 1.25, 2.0)))
     part = max(1, int(cells_per_item * items / (starts + hashes - 1) / lanes))
     return dense, SketchLayout(part, lanes, draw(st.integers(0, 2**63 - 1)), hashes, starts)
+
+
+def too_small(kernels, size):
+    """What kernels make of negative numbers that are too small for a float32."""
+    step, negative = 2.0**-200, np.full(size, -1, np.int32)
+    factor = np.full(33, -1e-30, np.float32)
+    yield kernels.dequantize(negative, step)
+    yield kernels.hadamard_inverse(np.resize(negative, 64), np.array([step]), 64, 5, 64)
+    yield kernels.factor_product(factor, -factor, 1)

@@ -10,7 +10,7 @@ from innet.core.errors import ControlError
 from innet.switch import SwitchState, ir
 from innet.switch.engine import set_cell
 from innet.switch.state.meters import Rate
-from innet.switch.state.tables import Reference, Target
+from innet.switch.state.tables import ProfileRef, Target
 from innet.tools.fuzz import Fuzzer, interesting_number
 
 
@@ -163,13 +163,13 @@ def _change_groups(rng: np.random.Generator, states: Sequence[SwitchState], inde
                 change(int(member), group)
 
 
-def reference(rng: np.random.Generator, state: SwitchState, table: ir.Table) -> Reference:
+def reference(rng: np.random.Generator, state: SwitchState, table: ir.Table) -> ProfileRef:
     """A member or group that an entry of an indirect table may refer to."""
     profile = state.profile_of(table)
     assert profile is not None, "only indirect tables hold references"
     if table.kind is ir.TableKind.INDIRECT_WS and rng.random() < 0.7:
-        return Reference(True, int(rng.choice(list(profile.groups))))
-    return Reference(False, int(rng.choice(list(profile.members))))
+        return ProfileRef(True, int(rng.choice(list(profile.groups))))
+    return ProfileRef(False, int(rng.choice(list(profile.members))))
 
 
 def fill_meters(rng: np.random.Generator, states: Sequence[SwitchState]) -> None:

@@ -42,7 +42,7 @@ def run_cli(arguments, lines, folder):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
-    # 300 values of 64 a packet: after the opening's chunk, five of them in four slots.
+    # 300 values of 64 a packet: after the handshake's chunk, five of them in four slots.
     arguments = ["--topology", "tree", "--workers", "2", "--size", "300", "--window", "4"]
     lines = [
         "innet slots s1",

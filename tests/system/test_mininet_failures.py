@@ -145,7 +145,7 @@ def without_one_worker(monkeypatch, number, **chosen):
         assert report.exact
         assert report.workers == 2
         assert report.max_abs_error == in_memory.max_abs_error
-    return result.left
+    return result.departed
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -161,16 +161,16 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         """
         kernels, size, layout = self.context.kernels, contribution.size, chosen.layout
         asked = kernels.lhc_unblock(missing, size, layout)
-        places = kernels.bitmap_to_indices(asked, size)
+        indices = kernels.bitmap_to_indices(asked, size)
         if contribution.indices is None:
-            own = kernels.gather_blocks(contribution.integers, places, 1)
+            local = kernels.gather_blocks(contribution.integers, indices, 1)
         else:
-            own = kernels.gather_sparse(contribution.indices, contribution.integers, places)
-        (answer,) = yield [Segment(ReduceOp.SUM, own)]
+            local = kernels.gather_sparse(contribution.indices, contribution.integers, indices)
+        (answer,) = yield [Segment(ReduceOp.SUM, local)]
         listed, integers = found
-        integers[np.searchsorted(listed, places)] = answer
+        integers[np.searchsorted(listed, indices)] = answer
         _, known = kernels.lhc_encode(listed, integers, size, layout)
         (late, rest), left = kernels.lhc_peel(missing & ~asked, summed - known, size, layout)
         assert not left.any(), "what was asked for must suffice"
         integers[np.searchsorted(listed, late)] = rest
-        return int(places.size)
+        return int(indices.size)

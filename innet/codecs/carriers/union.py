@@ -119,24 +119,24 @@ class Union(SupportSizeCarrier[UnionSettings]):
         (union,) = yield [Segment(ReduceOp.OR, index)]
         if shape is not None:
             union = kernels.bloom_query(union, size, shape)
-        places = kernels.bitmap_to_indices(union, size)
+        indices = kernels.bitmap_to_indices(union, size)
         summed = np.empty(0, np.int32)
-        if places.size:  # else all values were rounded to zero
+        if indices.size:  # else all values were rounded to zero
             if contribution.indices is None:
-                own = kernels.gather_blocks(integers, places, 1)
+                local = kernels.gather_blocks(integers, indices, 1)
             else:
-                own = kernels.gather_sparse(contribution.indices, integers, places)
-            (summed,) = yield [Segment(ReduceOp.SUM, own)]
+                local = kernels.gather_sparse(contribution.indices, integers, indices)
+            (summed,) = yield [Segment(ReduceOp.SUM, local)]
         watch.enter("decode")
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
-        items = places.size if shape is None else int(np.count_nonzero(summed))
+        items = indices.size if shape is None else int(np.count_nonzero(summed))
         self._overlap = items / support_size.summed
         details = {
             "form": "union",
             "index": "bitmap" if shape is None else "bloom",
             "union": items,
             "union_expected": self.expected_union(support_size),
-            "false_positives": int(places.size) - items,
+            "false_positives": int(indices.size) - items,
             "index_bits": 32 * index.size,
         }
-        return Total(summed, details, places)
+        return Total(summed, details, indices)

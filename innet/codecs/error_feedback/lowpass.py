@@ -41,14 +41,14 @@ class LowPassSettings(Settings):
 
 
 class _Filtered(NamedTuple):
-    """What the memory becomes (kept) if x itself (own) is sent where it is known by now that
+    """What the memory becomes (kept) if x itself (local) is sent where it is known by now that
     something is; none of it is larger in magnitude than ``largest``.
     """
 
     memory: Floats
     gradient: Floats
     kept: Floats
-    own: Floats
+    local: Floats
     largest: float
 
 
@@ -109,7 +109,7 @@ class LowPass(Residual):
         if indices is not None:
             check_indices(indices, np.size(indices), gradient.size, f"selector {selector.name!r}")
         filtered = self._filtered = self._filter(memory, gradient, indices, taken, bits)
-        sent = filtered.own if values is None or selector.verbatim else values
+        sent = filtered.local if values is None or selector.verbatim else values
         self._sent = indices, sent
         return indices, sent
 
@@ -134,7 +134,7 @@ class LowPass(Residual):
             return
         filtered, (_, values) = self._filtered, self._sent
         self.residual, self._reach = filtered.kept, filtered.largest
-        if applied is not None or values is not filtered.own:
+        if applied is not None or values is not filtered.local:
             self._reach = max(self._reach, self._filter_anew(filtered, self._sent, applied))
         self._gradient = self._filtered = self._sent = None
 
@@ -147,15 +147,15 @@ class LowPass(Residual):
         kernels = self.context.kernels
         if indices is not None:
             beta = float(self._beta)
-            kept, own, there = kernels.low_pass(memory, gradient, beta, indices, taken)
+            kept, local, there = kernels.low_pass(memory, gradient, beta, indices, taken)
             bits = max(bits, there)
         else:
-            own, _ = kernels.add_scaled(memory, gradient, 1.0)
+            local, _ = kernels.add_scaled(memory, gradient, 1.0)
             # Adding 0 makes a +0 of -0, which ``residual`` has where everything was sent.
             kept = (1 - self._beta) * memory + np.float32(0)
             bits, *_ = kernels.absmax_nnz(kept)
         largest = float(np.int32(bits).view(np.float32))
-        return _Filtered(memory, gradient, kept, own, largest)
+        return _Filtered(memory, gradient, kept, local, largest)
 
     def _filter_anew(self, filtered: _Filtered, sent: SparseValues, applied: Ints | None) -> float:
         """Correct the new memory where other values than x were sent, or did not count.
@@ -164,13 +164,13 @@ class LowPass(Residual):
             The largest magnitude there.
         """
         indices, values = sent
-        place = slice(None) if indices is None else indices
-        memory, gradient = filtered.memory[place], filtered.gradient[place]
-        rest = residual_of(filtered.own, values)
+        index = slice(None) if indices is None else indices
+        memory, gradient = filtered.memory[index], filtered.gradient[index]
+        rest = residual_of(filtered.local, values)
         new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
         if applied is not None:
             places = np.arange(values.size, dtype=np.int32) if indices is None else indices
             counted = np.isin(places, applied, assume_unique=True)
             new = np.where(counted, new, memory + self._beta * gradient)
-        filtered.kept[place] = new
+        filtered.kept[index] = new
         return float(np.abs(new).max(initial=0))

@@ -104,14 +104,14 @@ class Momentum(Residual):
         selected = yield from selector.choose(self.residual, workers)
         check_selected(selected, gradient.size, f"selector {selector.name!r}")
         indices, values = selected
-        place = slice(None) if indices is None else indices
-        before = self.residual[place].copy()
-        self._sent, self._masked = (indices, before), self.velocity[place].copy()
+        index = slice(None) if indices is None else indices
+        before = self.residual[index].copy()
+        self._sent, self._masked = (indices, before), self.velocity[index].copy()
         # A selector that sends everything may return x itself: subtract into a new array first.
         rest = residual_of(before, values)
         values = values if indices is not None else values.copy()
-        self.residual[place] = rest
-        self.velocity[place] = 0
+        self.residual[index] = rest
+        self.velocity[index] = 0
         if INCLUDES_LARGEST in selector.capabilities.provides and selector.verbatim:
             fastest, *_ = self.context.kernels.absmax_nnz(self.velocity)
             self._reach = _reach(float(np.int32(fastest).view(np.float32)), values)

@@ -89,13 +89,13 @@ class Residual(ErrorFeedback[Settings]):
             selected = yield from selector.choose(self.residual, workers)
             check_selected(selected, gradient.size, f"selector {selector.name!r}")
             indices, values = selected
-            place = slice(None) if indices is None else indices
-            before = self.residual[place].copy()
+            index = slice(None) if indices is None else indices
+            before = self.residual[index].copy()
             self._sent = indices, before
             # A selector that sends everything may return x itself: subtract into a new array first.
             rest = residual_of(before, values)
             values = values if indices is not None else values.copy()
-            self.residual[place] = rest
+            self.residual[index] = rest
         # The largest element was among the selected, so it is no smaller than what stays.
         known = INCLUDES_LARGEST in selector.capabilities.provides and selector.verbatim
         self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
@@ -104,8 +104,8 @@ class Residual(ErrorFeedback[Settings]):
     def set_sent(self, values: Floats) -> None:
         if self._sent is not None and self.residual is not None:
             indices, before = self._sent
-            place = slice(None) if indices is None else indices
-            self.residual[place] = residual_of(before, values)
+            index = slice(None) if indices is None else indices
+            self.residual[index] = residual_of(before, values)
             self._reach = _FLOAT32_MAX
 
     def rollback(self) -> None:

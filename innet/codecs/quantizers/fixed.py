@@ -41,8 +41,8 @@ class Fixed(Quantizer[Settings]):
 
     Error. A value is off by at most half a step, M / B / 2, and the sum by at most N of these
     (about N² · M / 2**32), besides the rounding of the result to float32. A sum beyond float32's
-    range becomes infinite, as in IEEE arithmetic. A negative sum too small for a float32 becomes
-    -0.0, likewise; integers that add up to zero stand for +0.0.
+    range becomes infinite, as in IEEE arithmetic. A sum too small for a float32 becomes 0.0, never
+    -0.0: the exact sum may be zero where the rounded integers' sum is not.
     """
 
     name = "fixed"

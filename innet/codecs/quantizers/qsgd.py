@@ -15,12 +15,12 @@ from innet.codecs.parts import (
     SMALL_INTEGERS,
     STOCHASTIC_ROUNDING,
     Capabilities,
-    Counting,
     Floats,
     Ints,
     Quantizer,
     Scaling,
     Selection,
+    StepCounter,
 )
 from innet.codecs.quantizers.fixed import always_finite
 from innet.core.reduce_op import ReduceOp, Segment
@@ -42,7 +42,7 @@ class QsgdSettings(Settings):
     levels: Annotated[int, Field(ge=1, le=_MOST_LEVELS)] = 127
 
 
-class Qsgd(Counting[QsgdSettings], Quantizer[QsgdSettings]):
+class Qsgd(StepCounter[QsgdSettings], Quantizer[QsgdSettings]):
     """|x| · L / M, rounded up with the probability of its fractional part; the sign of x.
 
     Stochastic quantization with L levels, in a form that a switch can sum, after Alistarh, Grubic,

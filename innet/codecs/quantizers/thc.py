@@ -20,12 +20,12 @@ from innet.codecs.parts import (
     Capabilities,
     Context,
     Contribution,
-    Counting,
     Floats,
     Ints,
     Quantizer,
     Scaling,
     Selection,
+    StepCounter,
 )
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -68,7 +68,7 @@ class ThcSettings(Settings):
         return self
 
 
-class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
+class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
     """Tensor homomorphic compression, after Li, Ben Basat, Vargaftik, Lao, Xu, Mitzenmacher, Yu:
     THC: Accelerating distributed deep learning using tensor homomorphic compression, NSDI 2024,
     https://arxiv.org/abs/2302.08545.
@@ -122,16 +122,16 @@ class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
         self._reach = table_reach(parameters.truncated)
         entries = table(parameters.bits, parameters.granularity, self._reach)
         self._table = np.array(entries, np.int32)
-        self._own = np.empty(0)  # root mean squares of what was announced
+        self._local_scales = np.empty(0)  # root mean squares of what was announced
 
     def announce(self, selection: Selection) -> list[Segment]:
         block = self.parameters.block
         squares = self.context.kernels.block_squares(selection.values, block)
-        self._own = np.sqrt(squares / _lengths(selection.values.size, block))
+        self._local_scales = np.sqrt(squares / _lengths(selection.values.size, block))
         # Rounded up, so that what is not zero does not become zero; it is no larger than the
         # largest value, but for rounding, so float32 has it.
-        rounded = np.minimum(self._own, _FLOAT32_MAX).astype(np.float32)
-        short = rounded < self._own
+        rounded = np.minimum(self._local_scales, _FLOAT32_MAX).astype(np.float32)
+        short = rounded < self._local_scales
         rounded[short] = np.nextafter(rounded[short], _FLOAT32_MAX)
         return [Segment(ReduceOp.MAX, rounded.view(np.int32))]
 
@@ -154,7 +154,7 @@ class Thc(Counting[ThcSettings], Quantizer[ThcSettings]):
             self.context.kernels,
             self._table,
             ranges=self._reach * largest,
-            own=self._own,
+            local_scales=self._local_scales,
             block=parameters.block,
             workers=workers,
             keys=(
@@ -173,7 +173,7 @@ class ThcScaling(Scaling):
         kernels: the functions that work on arrays.
         entries: of the table, int32, from 0 to the granularity.
         ranges: shape (blocks,): M.
-        own: shape (blocks,): the root mean squares of this worker's blocks.
+        local_scales: shape (blocks,): the root mean squares of this worker's blocks.
         block: elements of a block.
         workers: whose integers are added up.
         keys: of the signs, which all workers share, and of the rounding.
@@ -185,14 +185,14 @@ class ThcScaling(Scaling):
         entries: Ints,
         *,
         ranges: Doubles,
-        own: Doubles,
+        local_scales: Doubles,
         block: int,
         workers: int,
         keys: tuple[int, int],
     ) -> None:
         self._kernels = kernels
         self._entries = entries
-        self._ranges, self._own = ranges, own
+        self._ranges, self._local_scales = ranges, local_scales
         self._block, self._workers = block, workers
         self._signs, self._rounding = keys
         self._granularity = int(entries[-1])
@@ -212,7 +212,7 @@ class ThcScaling(Scaling):
             return np.zeros(_padded(values.size, self._block), np.int32)
         lengths = _lengths(values.size, self._block)
         fine = np.zeros_like(lengths)
-        np.divide(_ROOM / lengths, self._own, out=fine, where=self._own > 0)
+        np.divide(_ROOM / lengths, self._local_scales, out=fine, where=self._local_scales > 0)
         rotated = self._kernels.hadamard(values, fine, self._block, self._signs)
         # From the fine integers, sqrt(n) · fine to 1, to the table's, g / (2·M) to 1.
         unit = 2 * self._ranges * np.sqrt(lengths) * fine
@@ -256,9 +256,9 @@ class ThcScaling(Scaling):
 
 def _lengths(size: int, block: int) -> Doubles:
     """Of the blocks, with the last one filled up to a power of two."""
-    whole, left = divmod(size, block)
+    blocks, left = divmod(size, block)
     last = [1 << (left - 1).bit_length()] if left else []
-    return np.array([block] * whole + last, np.float64)
+    return np.array([block] * blocks + last, np.float64)
 
 
 def _padded(size: int, block: int) -> int:

@@ -11,12 +11,12 @@ from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
     Capabilities,
-    Counting,
     Floats,
     Ints,
     Selector,
     SelectSteps,
     SparseValues,
+    StepCounter,
 )
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.codecs.selectors.topk import TopKSettings, resolve_k
@@ -49,7 +49,7 @@ class HeavySettings(TopKSettings):
         return rows
 
 
-class HeavyHitters(Counting[HeavySettings], Selector[HeavySettings]):
+class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
     """All workers select the coordinates whose sum a count sketch holds to be the largest.
 
     The sketch of a sum is the sum of the sketches. So the network adds up the workers' sketches, in

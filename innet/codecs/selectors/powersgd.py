@@ -21,12 +21,12 @@ from innet.codecs.parts import (
     SAME_INDICES,
     Capabilities,
     Context,
-    Counting,
     Floats,
     Ints,
     Selector,
     SelectSteps,
     SparseValues,
+    StepCounter,
 )
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.core.errors import StateError
@@ -68,9 +68,9 @@ class Layer:
 
     def matrix(self, x: Floats) -> Floats:
         """Its elements in x and what fills them up, shape (rows · columns,)."""
-        own = x[self.part]
+        values = x[self.part]
         missing = self.rows * self.columns - self.size
-        return np.concatenate([own, np.zeros(missing, np.float32)]) if missing else own
+        return np.concatenate([values, np.zeros(missing, np.float32)]) if missing else values
 
 
 def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
@@ -114,10 +114,10 @@ def orthonormal(columns: Floats, kernels: Kernels) -> Floats:
     """
     found = np.zeros_like(columns)
     for k, column in enumerate(columns):
-        whole = _length(column, kernels)
-        if not whole:
+        norm = _length(column, kernels)
+        if not norm:
             continue
-        vector = column.astype(np.float64) / whole  # far from both ends of float32
+        vector = column.astype(np.float64) / norm  # far from both ends of float32
         for _ in range(2):
             for earlier in found[:k]:
                 share = kernels.project_rows(held(vector), vector.size, earlier)[0]
@@ -167,7 +167,7 @@ class PowerSgdSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
+class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
     """PowerSGD (Vogels, Karimireddy, Jaggi: PowerSGD: Practical low-rank gradient compression for
     distributed optimization, NeurIPS 2019, https://arxiv.org/abs/1905.13727).
 
@@ -190,8 +190,12 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
     order, so that they agree to the last bit on what the sum of Q stands for. Columns of Q are
     brought to length 1 first, which changes nothing but the scale of P's before it is made
     orthonormal; a column that has become zero is drawn anew, from the seed. The error of P's
-    integers only tilts the basis, and is thus in the error feedback. Factors that float32 cannot
-    hold, of gradients near its end, are held at its largest number.
+    integers only tilts the basis, and is thus in the error feedback.
+
+    The sum is finite as long as N · rank · sqrt(n) · the largest magnitude of a gradient is below
+    float32's largest number, 3.4e38: the columns of P have length 1, so that no element of the sum
+    of Q exceeds N · sqrt(n) times that magnitude. Beyond, factors are held at float32's largest
+    number, and elements of their product may be infinite.
 
     Differences with the paper:
 
@@ -200,8 +204,7 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
     * A gradient of unknown shape is one matrix, as square as can be. That it then has a low rank is
       not to be expected: tell the layers.
     * The error feedback holds what is missing of the worker's own x. In the paper's public code it
-    holds
-      the difference with the mean; the sum over the workers is the same.
+      holds the difference with the mean; the sum over the workers is the same.
     """
 
     name = "powersgd"
@@ -316,16 +319,18 @@ class PowerSgd(Counting[PowerSgdSettings], Selector[PowerSgdSettings]):
     ) -> Generator[list[Segment], list[Ints], list[Floats | None]]:
         """P of each layer, shape (rank · rows,), None for what is sent as it is; two rounds."""
         kernels = self.context.kernels
-        own = [
+        flat = [
             held(kernels.project_rows(layer.matrix(x), layer.columns, right))
             for layer, right in self._right_factors(layers)
         ]
-        largest = np.array([kernels.absmax_nnz(each)[0] for each in own], np.int32)
+        largest = np.array([kernels.absmax_nnz(each)[0] for each in flat], np.int32)
         (answer,) = yield [Segment(ReduceOp.MAX, largest)]
         scalings = [FixedScaling(kernels, float(each), workers) for each in answer.view(np.float32)]
-        summed = np.zeros(sum(each.size for each in own), np.int32)
+        summed = np.zeros(sum(each.size for each in flat), np.int32)
         if answer.any():
-            integers = [scaling.quantize(each) for scaling, each in zip(scalings, own, strict=True)]
+            integers = [
+                scaling.quantize(each) for scaling, each in zip(scalings, flat, strict=True)
+            ]
             (summed,) = yield [Segment(ReduceOp.SUM, np.concatenate(integers))]
         lefts: list[Floats | None] = []
         start, scaling = 0, iter(scalings)

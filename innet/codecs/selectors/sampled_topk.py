@@ -15,10 +15,10 @@ from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
     Context,
-    Counting,
     Floats,
     Ints,
     Selector,
+    StepCounter,
 )
 from innet.codecs.selectors.threshold import threshold_or_largest
 from innet.core.settings import Settings
@@ -51,7 +51,7 @@ class SampledSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class Sampled(Counting[SampledSettings], Selector[SampledSettings]):
+class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
     """The sparsification of DGC (Lin et al., ICLR 2018, arXiv 1712.01887).
 
     Of every n-th element of a layer the share ``ratio`` is found exactly; the least of them is the

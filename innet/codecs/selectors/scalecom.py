@@ -18,13 +18,13 @@ from innet.codecs.parts import (
     SAME_INDICES,
     Capabilities,
     Context,
-    Counting,
     Floats,
     Ints,
     Selector,
     SelectSteps,
     SelectSumSteps,
     SparseValues,
+    StepCounter,
 )
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -86,7 +86,7 @@ class _Division(NamedTuple):
     mixed: bool
 
 
-class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
+class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
     Where some have left, N are those who take part, and they are counted in their order.
 
@@ -153,33 +153,33 @@ class ScaleCom(Counting[ScaleComSettings], Selector[ScaleComSettings]):
         """
         if self._everything(x.size):
             return None, x
-        own = self._lead(x) if self._leads(workers) else None
-        indices = yield from self._follow(own, x.size, workers)
+        local = self._lead(x) if self._leads(workers) else None
+        indices = yield from self._follow(local, x.size, workers)
         return indices, x[indices]
 
     def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
         if self._everything(gradient.size):
             return None, None
-        own = self._lead(memory, gradient) if self._leads(workers) else None
-        indices = yield from self._follow(own, gradient.size, workers)
+        local = self._lead(memory, gradient) if self._leads(workers) else None
+        indices = yield from self._follow(local, gradient.size, workers)
         return indices, None
 
     def _follow(
-        self, own: Ints | None, size: int, workers: int
+        self, local: Ints | None, size: int, workers: int
     ) -> Generator[list[Segment], list[Ints], Ints]:
-        """The leader's indices, ``own`` if it is this worker; and those of whole layers."""
-        place = self._place()
-        if place >= workers:
+        """The leader's indices, ``local`` if it is this worker; and those of whole layers."""
+        position = self._place()
+        if position >= workers:
             raise InputError(
-                f"worker {place} takes part in an all-reduce of {workers} workers; to take turns "
-                f"in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
+                f"worker {position} takes part in an all-reduce of {workers} workers; to take "
+                f"turns in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
             )
         led = self._division(size).led
-        words = np.zeros(led, np.int32) if own is None else own + np.int32(1)
+        words = np.zeros(led, np.int32) if local is None else local + np.int32(1)
         (answer,) = yield [Segment(ReduceOp.OR, words)]
         indices = self._with_whole_layers(answer - np.int32(1), size)
         # No leader leaves zeros, two of them a mixture.
-        if indices[0] < 0 or (own is not None and not np.array_equal(answer, words)):
+        if indices[0] < 0 or (local is not None and not np.array_equal(answer, words)):
             raise InputError(
                 f"in all-reduce {self._step} not exactly one worker led; build the codecs with "
                 "the numbers of their workers (build_codec's worker) and load states of one time."

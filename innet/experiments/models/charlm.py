@@ -24,7 +24,7 @@ from innet.experiments.models.model import (
     split,
 )
 from innet.records import PERPLEXITY
-from innet.torch.tensors import Parameters, gradient_of, tensor, torch, views
+from innet.torch.tensors import Parameters, gradient_of, tensor, torch, unflatten
 
 functional = torch.nn.functional
 
@@ -69,8 +69,8 @@ def _split(samples: Samples) -> Data:
 
 def encode(text: str) -> NDArray[np.int64]:
     """Each character's place in the alphabet; of what is not in it, that of a question mark."""
-    places = {character: place for place, character in enumerate(ALPHABET)}
-    return np.array([places.get(character, _REST) for character in text], np.int64)
+    positions = {character: index for index, character in enumerate(ALPHABET)}
+    return np.array([positions.get(character, _REST) for character in text], np.int64)
 
 
 def _text() -> str:
@@ -130,14 +130,14 @@ def initial(rng: np.random.Generator) -> npt.NDArray[np.float32]:
 def perplexity(flat: npt.NDArray[np.float32], samples: Samples) -> float:
     """The exponential of a character's mean cross-entropy; infinite where float64 ends."""
     with torch.no_grad():
-        at = views(tensor(flat), SHAPES)
+        at = unflatten(tensor(flat), SHAPES)
         loss = float(_loss(at, tensor(samples.inputs), tensor(samples.targets)))
     return math.exp(loss) if loss < 700 else math.inf
 
 
 def _loss(at: Parameters, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     x = functional.embedding(inputs, at["embedding.weight"])
-    own = {name.removeprefix("lstm."): at[name] for name in at if name.startswith("lstm.")}
-    x, _ = torch.func.functional_call(_LSTM, own, x)
+    parameters = {name.removeprefix("lstm."): at[name] for name in at if name.startswith("lstm.")}
+    x, _ = torch.func.functional_call(_LSTM, parameters, x)
     scores = functional.linear(x, at["dense.weight"], at["dense.bias"])
     return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())

@@ -10,11 +10,11 @@ same parameters, and a test holds the two gradients together.
     8 × 8 × 1 ─ conv 3×3 ─ ReLU ─ conv 3×3 ─ ReLU ─ max pool 2×2 ─ dense ─ ReLU ─ dense ─ 10 logits
                  (16)               (32)              4 × 4 × 32      (96)
 
-All parameters live in one flat vector, since that is what an all-reduce sums; ``views`` names its
-parts. Images are stored channels last, so that the 3 × 3 × channels patch under an output pixel
-(im2col) is nine contiguous runs, and a convolution is one matrix product. Every NumPy function
-works in the dtype of the parameters: float32 to train, float64 to check the gradient by finite
-differences.
+All parameters live in one flat vector, since that is what an all-reduce sums; ``unflatten`` gives
+its parts by name. Images are stored channels last, so that the 3 × 3 × channels patch under an
+output pixel (im2col) is nine contiguous runs, and a convolution is one matrix product. Every NumPy
+function works in the dtype of the parameters: float32 to train, float64 to check the gradient by
+finite differences.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def evaluate(parameters: Vector, samples: Samples) -> float:
     return accuracy(parameters, samples.inputs, samples.targets)
 
 
-def views(flat: NDArray[Scalar]) -> dict[str, NDArray[Scalar]]:
+def unflatten(flat: NDArray[Scalar]) -> dict[str, NDArray[Scalar]]:
     """The named parts of a flat vector of shape (SIZE,), without copying."""
     parts, start = {}, 0
     for name, shape in SHAPES.items():
@@ -128,7 +128,7 @@ def views(flat: NDArray[Scalar]) -> dict[str, NDArray[Scalar]]:
 def initial(rng: np.random.Generator) -> NDArray[np.float32]:
     """Fresh parameters: weights normal with variance 2 / inputs (He et al., 2015), biases zero."""
     flat = np.zeros(SIZE, np.float32)
-    for name, part in views(flat).items():
+    for name, part in unflatten(flat).items():
         if name.endswith("weight"):
             inputs = math.prod(part.shape[:-1])
             part[...] = rng.standard_normal(part.shape) * math.sqrt(2 / inputs)
@@ -137,7 +137,7 @@ def initial(rng: np.random.Generator) -> NDArray[np.float32]:
 
 def logits(flat: NDArray[Real], images: NDArray[np.float32]) -> NDArray[Real]:
     """Scores of shape (n, CLASSES) for images of shape (n, SIDE, SIDE)."""
-    return _forward(views(flat), images)[-1]
+    return _forward(unflatten(flat), images)[-1]
 
 
 def accuracy(
@@ -160,10 +160,10 @@ def gradient(
     Returns:
         The loss, and the gradient with the shape and dtype of ``flat``.
     """
-    at = views(flat)
+    at = unflatten(flat)
     patches1, ramp1, patches2, ramp2, pooled, hidden, scores = _forward(at, images)
     result = np.empty_like(flat)
-    to = views(result)
+    to = unflatten(result)
 
     loss, back = _cross_entropy(scores, labels)
     np.matmul(hidden.T, back, out=to["dense2.weight"])

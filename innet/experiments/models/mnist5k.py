@@ -25,7 +25,7 @@ from innet.experiments.models.model import (
     split,
 )
 from innet.records import ACCURACY
-from innet.torch.tensors import Parameters, gradient_of, tensor, torch, views
+from innet.torch.tensors import Parameters, gradient_of, tensor, torch, unflatten
 
 functional = torch.nn.functional
 
@@ -108,7 +108,7 @@ def initial(rng: np.random.Generator) -> npt.NDArray[np.float32]:
 def accuracy(flat: npt.NDArray[np.float32], samples: Samples) -> float:
     """Share of the images that are classified correctly."""
     with torch.no_grad():
-        scores = _logits(views(tensor(flat), SHAPES), tensor(samples.inputs)).numpy()
+        scores = _logits(unflatten(tensor(flat), SHAPES), tensor(samples.inputs)).numpy()
     return float(np.mean(scores.argmax(axis=1) == samples.targets))
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from innet.experiments.models.model import Data, Model, Part, Recipe, Samples, check_framework
 from innet.records import HIT_RATE
-from innet.torch.tensors import Parameters, gradient_of, tensor, torch, views
+from innet.torch.tensors import Parameters, gradient_of, tensor, torch, unflatten
 
 functional = torch.nn.functional
 
@@ -142,7 +142,7 @@ def initial(rng: np.random.Generator) -> npt.NDArray[np.float32]:
 
 def _hit_rate(flat: npt.NDArray[np.float32], samples: Samples) -> float:
     with torch.no_grad():
-        scores = _scores(views(tensor(flat), SHAPES), tensor(samples.inputs))
+        scores = _scores(unflatten(tensor(flat), SHAPES), tensor(samples.inputs))
     return hit_rate(scores.numpy())
 
 

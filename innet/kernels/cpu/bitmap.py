@@ -94,13 +94,13 @@ def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
     for p in range(words.size // 2):
         pair = np.uint64(words[2 * p]) | (np.uint64(words[2 * p + 1]) << np.uint64(32))
         first = base + 64 * p
-        place = np.uint64(found)  # unsigned, so that nothing wraps around
+        position = np.uint64(found)  # unsigned, so that nothing wraps around
         count = set_bits(pair)
         for k in range(at_once):
-            indices[place + np.uint64(k)] = first + trailing_zeros(pair)
+            indices[position + np.uint64(k)] = first + trailing_zeros(pair)
             pair &= pair - _ONE
         for k in range(at_once, count):
-            indices[place + np.uint64(k)] = first + trailing_zeros(pair)
+            indices[position + np.uint64(k)] = first + trailing_zeros(pair)
             pair &= pair - _ONE
         found += count
     return found
@@ -133,10 +133,10 @@ def nonzero_bitmap(indices: Ints | None, integers: Ints, size: int, /) -> Ints:
     return bitmap.view(np.int32)
 
 
-def gather_sparse(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+def gather_sparse(indices: Ints, integers: Ints, positions: Ints, /) -> Ints:
     """See ``innet.kernels.Kernels.gather_sparse``."""
-    found: Ints = buffers.zeros(places.size, np.int32)
-    _gather_sparse(indices, integers, places, found)
+    found: Ints = buffers.zeros(positions.size, np.int32)
+    _gather_sparse(indices, integers, positions, found)
     return found
 
 
@@ -167,24 +167,24 @@ def _nonzero_bitmap_dense(integers: Ints, bitmap: Words) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _gather_sparse(indices: Ints, integers: Ints, places: Ints, found: Ints) -> None:
+def _gather_sparse(indices: Ints, integers: Ints, positions: Ints, found: Ints) -> None:
     """Sixteen places at a time, of which one is found without a branch: which of them have an
     integer cannot be guessed.
     """
     following = 0
-    whole = places.size // 16 * 16
-    for start in range(0, whole, 16):
-        last = places[start + 15]
+    full = positions.size // 16 * 16
+    for start in range(0, full, 16):
+        last = positions[start + 15]
         while following < indices.size and indices[following] <= last:
             index = indices[following]
-            p = start + below_16(places, start, index)
-            if places[p] == index:
+            p = start + below_16(positions, start, index)
+            if positions[p] == index:
                 found[p] = integers[following]
             following += 1
-    for p in range(whole, places.size):
-        while following < indices.size and indices[following] < places[p]:
+    for p in range(full, positions.size):
+        while following < indices.size and indices[following] < positions[p]:
             following += 1
-        if following < indices.size and indices[following] == places[p]:
+        if following < indices.size and indices[following] == positions[p]:
             found[p] = integers[following]
 
 

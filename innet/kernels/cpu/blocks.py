@@ -46,9 +46,9 @@ def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _gather_single(integers: Ints, places: Ints, words: Ints) -> None:
-    for j in range(places.size):
-        words[j] = integers[np.uint64(places[j])]
+def _gather_single(integers: Ints, positions: Ints, words: Ints) -> None:
+    for j in range(positions.size):
+        words[j] = integers[np.uint64(positions[j])]
 
 
 @njit(cache=True, nogil=True)

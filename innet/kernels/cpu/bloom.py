@@ -43,7 +43,7 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     count = np.uint64(np.uint32(words.size))
     blocks = np.zeros(_STRIP, np.uint64)  # those that are not empty, and their flags
     given = np.zeros(_STRIP, np.uint32)
-    places = np.empty(_STRIP, np.uint32)
+    positions = np.empty(_STRIP, np.uint32)
     steps = np.empty(_STRIP, np.uint32)
     wanted = np.empty(_STRIP, np.uint32)
     turned = np.empty(_STRIP, np.uint32)
@@ -58,16 +58,16 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
             b += _ONE
         for i in range(_STRIP):
             z = mix(blocks[i] * GOLDEN + seed)
-            places[i] = np.uint32(z & _LOW)
+            positions[i] = np.uint32(z & _LOW)
             steps[i] = np.uint32((z >> _HALF) | _ONE)
         for _ in range(probes):
             for i in range(_STRIP):
-                place = places[i]
-                wanted[i] = np.uint32((np.uint64(place) * count) >> _HALF)
-                turn = place & np.uint32(31)
+                position = positions[i]
+                wanted[i] = np.uint32((np.uint64(position) * count) >> _HALF)
+                turn = position & np.uint32(31)
                 back = (np.uint32(32) - turn) & np.uint32(31)
                 turned[i] = np.uint32(given[i] << turn) | np.uint32(given[i] >> back)
-                places[i] = np.uint32(place + steps[i])
+                positions[i] = np.uint32(position + steps[i])
             for i in range(ready):
                 words[np.uint64(wanted[i])] |= turned[i]
 
@@ -76,27 +76,27 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
 def _members(words: Words, probes: int, seed: np.uint64, found: Words) -> None:
     count = np.uint64(np.uint32(words.size))
     flags = np.empty(_STRIP, np.uint32)
-    places = np.empty(_STRIP, np.uint32)
+    positions = np.empty(_STRIP, np.uint32)
     steps = np.empty(_STRIP, np.uint32)
     wanted = np.empty(_STRIP, np.uint32)
     loaded = np.empty(_STRIP, np.uint32)
     for start in range(0, found.size, _STRIP):
         for b in range(_STRIP):
             z = mix(np.uint64(start + b) * GOLDEN + seed)
-            places[b] = np.uint32(z & _LOW)
+            positions[b] = np.uint32(z & _LOW)
             steps[b] = np.uint32((z >> _HALF) | _ONE)
             flags[b] = np.uint32(_LOW)
         for _ in range(probes):
             for b in range(_STRIP):
-                wanted[b] = np.uint32((np.uint64(places[b]) * count) >> _HALF)
+                wanted[b] = np.uint32((np.uint64(positions[b]) * count) >> _HALF)
             for b in range(_STRIP):
                 loaded[b] = words[np.uint64(wanted[b])]
             for b in range(_STRIP):
-                place, word = places[b], loaded[b]
-                turn = place & np.uint32(31)
+                position, word = positions[b], loaded[b]
+                turn = position & np.uint32(31)
                 back = (np.uint32(32) - turn) & np.uint32(31)
                 flags[b] &= np.uint32(word >> turn) | np.uint32(word << back)
-                places[b] = np.uint32(place + steps[b])
+                positions[b] = np.uint32(position + steps[b])
         here = found[start : start + _STRIP]
         for b in range(here.size):
             here[b] = flags[b]

@@ -64,15 +64,15 @@ def _first_column(z: np.uint64, columns: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _add_blocks(x: Floats, scale: float, key: np.uint64, columns: int, sums: Longs) -> None:
-    whole = x.size // LANES
-    for b in range(whole):
+    full = x.size // LANES
+    for b in range(full):
         z = _hash(b, key)
-        place = _first_column(z, columns)
-        add_signed_16(x, b * LANES, scale, z >> np.uint64(48), sums, place)
+        position = _first_column(z, columns)
+        add_signed_16(x, b * LANES, scale, z >> np.uint64(48), sums, position)
     if x.size % LANES:
         last = np.zeros(LANES, np.float32)
-        last[: x.size % LANES] = x[whole * LANES :]
-        z = _hash(whole, key)
+        last[: x.size % LANES] = x[full * LANES :]
+        z = _hash(full, key)
         add_signed_16(last, 0, scale, z >> np.uint64(48), sums, _first_column(z, columns))
 
 
@@ -110,15 +110,15 @@ def _estimate(
             if cells.shape[1] > columns:
                 for i in range(0, count, LANES):  # the strip has room for the whole of the last
                     z = _hash((start + i) // LANES, keys[row])
-                    place = _first_column(z, columns)
-                    take_signed_16(cells[row], place, z >> np.uint64(48), strip[row], i)
+                    position = _first_column(z, columns)
+                    take_signed_16(cells[row], position, z >> np.uint64(48), strip[row], i)
             else:
                 _look_up_singly(cells[row], start, keys[row], strip[row, :count])
-        own = estimates[start : start + count]
+        part = estimates[start : start + count]
         if rows == _USUAL_ROWS:
-            _median_of_5(strip, own)
+            _median_of_5(strip, part)
         else:
-            _median(strip, own)
+            _median(strip, part)
 
 
 @njit(cache=True, nogil=True)

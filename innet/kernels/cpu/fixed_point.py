@@ -72,7 +72,7 @@ def _quantize_stochastic(x: Floats, finest: float, key: np.uint64, integers: Int
 @njit(cache=True, nogil=True)
 def _dequantize(integers: Ints, step: float, values: Floats) -> None:
     for i in range(integers.size):
-        values[i] = np.float32(np.float64(integers[i]) * step)
+        values[i] = np.float32(np.float64(integers[i]) * step) + np.float32(0)  # not -0.0
 
 
 @njit(cache=True, nogil=True)
@@ -83,5 +83,5 @@ def _dequantize_past(integers: Ints, step: float, values: Floats) -> None:
         end = min(start + STRETCH, integers.size)
         piece = integers[start:end]
         for i in range(piece.size):
-            stretch[i] = np.float32(np.float64(piece[i]) * step)
+            stretch[i] = np.float32(np.float64(piece[i]) * step) + np.float32(0)
         put(stretch, values, start, end, True)

@@ -45,8 +45,8 @@ def quantize_to_table(
 ) -> Ints:
     """See ``innet.kernels.Kernels.quantize_to_table``."""
     # By the integer part of the place: the entry below, and how far the next one is from it.
-    places = np.arange(int(table[-1]) + 1)
-    entry = np.minimum(np.searchsorted(table, places, side="right"), table.size - 1) - 1
+    positions = np.arange(int(table[-1]) + 1)
+    entry = np.minimum(np.searchsorted(table, positions, side="right"), table.size - 1) - 1
     steps = np.stack((table[entry], np.diff(table)[entry])).astype(np.float64)
     quantized = buffers.empty(integers.size, np.int32)
     _quantize_to_table(integers, scales, steps, block, np.uint64(key), quantized)
@@ -57,9 +57,9 @@ def quantize_to_table(
 def _block_squares(x: Floats, block: int, lanes: Doubles) -> None:
     for b in range(lanes.shape[0]):
         sums = lanes[b]
-        own = x[b * block : (b + 1) * block]
-        for start in range(0, own.size, SQUARES_LANES):
-            row = own[start : start + SQUARES_LANES]
+        part = x[b * block : (b + 1) * block]
+        for start in range(0, part.size, SQUARES_LANES):
+            row = part[start : start + SQUARES_LANES]
             for j in range(row.size):
                 sums[j] += np.float64(row[j]) * np.float64(row[j])
 
@@ -68,12 +68,12 @@ def _block_squares(x: Floats, block: int, lanes: Doubles) -> None:
 def _hadamard(x: Floats, scales: Doubles, block: int, key: np.uint64, integers: Ints) -> None:
     for b in range(scales.size):
         start = b * block
-        own = x[start : start + block]
+        part = x[start : start + block]
         out = integers[start : start + block]
-        for i in range(own.size):
-            out[i] = np.int32((np.float64(own[i]) * scales[b] + _ROUNDER) - _ROUNDER)
-        out[own.size :] = 0
-        _flip(out[: own.size], start, key)
+        for i in range(part.size):
+            out[i] = np.int32((np.float64(part[i]) * scales[b] + _ROUNDER) - _ROUNDER)
+        out[part.size :] = 0
+        _flip(out[: part.size], start, key)
         _transform(out)
 
 
@@ -83,14 +83,14 @@ def _hadamard_inverse(  # noqa: PLR0917 - compiled code takes no keywords
 ) -> None:
     for b in range(steps.size):
         start = b * block
-        own = integers[start : start + block]
-        sums = scratch[: own.size]
-        sums[:] = own
+        part = integers[start : start + block]
+        sums = scratch[: part.size]
+        sums[:] = part
         _transform(sums)
         out = values[start : start + block]
         _flip(sums[: out.size], start, key)
         for i in range(out.size):
-            out[i] = np.float32(np.float64(sums[i]) * steps[b])
+            out[i] = np.float32(np.float64(sums[i]) * steps[b]) + np.float32(0)  # not -0.0
 
 
 @njit(cache=True, nogil=True)
@@ -98,17 +98,17 @@ def _flip(integers: Ints, first: int, key: np.uint64) -> None:
     """Random signs. ``first`` is the index of the first of them in the whole vector, a multiple of
     32 where there are so many.
     """
-    whole = integers.size // 32 * 32
-    for start in range(0, whole, 32):
+    full = integers.size // 32 * 32
+    for start in range(0, full, 32):
         at = first + start
         word = mix(np.uint64((at >> 6) + 1) * GOLDEN + key)
         bits = np.uint32(word >> np.uint64(at & 63))
-        own = integers[start : start + 32]
+        part = integers[start : start + 32]
         for j in range(32):
             # All ones where bit j is set: (v ^ -1) + 1 is -v, without a branch.
             negate = np.int32(np.uint32(bits << np.uint32(31 - j))) >> np.int32(31)
-            own[j] = np.int32(np.int32(own[j] ^ negate) - negate)
-    for i in range(whole, integers.size):
+            part[j] = np.int32(np.int32(part[j] ^ negate) - negate)
+    for i in range(full, integers.size):
         at = first + i
         word = mix(np.uint64((at >> 6) + 1) * GOLDEN + key)
         if (word >> np.uint64(at & 63)) & np.uint64(1):
@@ -167,15 +167,15 @@ def _quantize_to_table(  # noqa: PLR0917 - compiled code takes no keywords
     chances = np.empty(block)
     for b in range(scales.size):
         start = b * block
-        own, out = integers[start : start + block], quantized[start : start + block]
+        part, out = integers[start : start + block], quantized[start : start + block]
         scale = scales[b]
-        for pair in range((own.size + 1) // 2):
+        for pair in range((part.size + 1) // 2):
             word = mix(np.uint64((start >> 1) + pair + 1) * GOLDEN + key)
             chances[2 * pair] = np.float64(np.uint32(word))
             chances[2 * pair + 1] = np.float64(np.uint32(word >> np.uint64(32)))
-        for i in range(own.size):
-            place = min(max(np.float64(own[i]) * scale + half, 0.0), most)
-            entry = np.int32(place)
+        for i in range(part.size):
+            position = min(max(np.float64(part[i]) * scale + half, 0.0), most)
+            entry = np.int32(position)
             low, gap = below[entry], gaps[entry]
-            up = gap if chances[i] * gap < (place - low) * 4294967296.0 else 0.0
+            up = gap if chances[i] * gap < (position - low) * 4294967296.0 else 0.0
             out[i] = np.int32(low + up)

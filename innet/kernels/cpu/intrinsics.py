@@ -68,18 +68,20 @@ if TYPE_CHECKING:
         """
 
     def copy_16(
-        x: Floats | Ints, start: int, target: Floats | Ints, place: int, past: bool
+        x: Floats | Ints, start: int, target: Floats | Ints, position: int, past: bool
     ) -> None:
         """Set target[place + l] to x[start + l] for l = 0 .. 15; likewise."""
 
     def add_signed_16(  # noqa: PLR0917 - compiled functions are called by position
-        x: Floats, start: int, scale: float, signs: np.uint64, sums: Longs, place: int
+        x: Floats, start: int, scale: float, signs: np.uint64, sums: Longs, position: int
     ) -> None:
         """Add round(x[start + l] · scale), below 2**51, to sums[place + l] for l = 0 .. 15, negated
         where bit l of the signs is set. Nothing checks the bounds.
         """
 
-    def take_signed_16(words: Ints, place: int, signs: np.uint64, taken: Ints, start: int) -> None:
+    def take_signed_16(
+        words: Ints, position: int, signs: np.uint64, taken: Ints, start: int
+    ) -> None:
         """Set taken[start + l] to words[place + l] for l = 0 .. 15, negated where bit l of the
         signs is set. Nothing checks the bounds.
         """
@@ -242,12 +244,12 @@ else:
             x, y, start, least, cleared, rest, past = arguments
             word = ir.Constant(_I64, 0)
             for part in range(0, 64, 16):
-                place = builder.add(start, ir.Constant(_I64, part))
-                sums = _sums_at(context, builder, signature, (x, y, place))
+                position = builder.add(start, ir.Constant(_I64, part))
+                sums = _sums_at(context, builder, signature, (x, y, position))
                 bits = _magnitudes(builder, sums)
                 zero = ir.Constant(sums.type, [0.0] * 16)
                 clear = builder.icmp_unsigned(">=", bits, _everywhere(builder, cleared, 16))
-                pointer = _vector_at(context, builder, signature.args[5], rest, place)
+                pointer = _vector_at(context, builder, signature.args[5], rest, position)
                 _store(builder, builder.select(clear, zero, sums), pointer, past)
                 flags = builder.icmp_unsigned(">=", bits, _everywhere(builder, least, 16))
                 flags = builder.zext(builder.bitcast(flags, _I16), _I64)
@@ -275,8 +277,8 @@ else:
             x, start, maxima = arguments
             word, largest = ir.Constant(_I64, 0), None
             for part in range(0, 64, 16):
-                place = builder.add(start, ir.Constant(_I64, part))
-                pointer = _vector_at(context, builder, signature.args[0], x, place)
+                position = builder.add(start, ir.Constant(_I64, part))
+                pointer = _vector_at(context, builder, signature.args[0], x, position)
                 bits = _magnitudes(builder, builder.load(pointer, align=4))
                 flags = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, [0] * 16))
                 flags = builder.zext(builder.bitcast(flags, _I16), _I64)
@@ -318,9 +320,9 @@ else:
         """A load and a store."""
 
         def emit(context, builder, signature, arguments):
-            x, start, target, place, past = arguments
+            x, start, target, position, past = arguments
             source = _vector_at(context, builder, signature.args[0], x, start)
-            pointer = _vector_at(context, builder, signature.args[2], target, place)
+            pointer = _vector_at(context, builder, signature.args[2], target, position)
             _store(builder, builder.load(source, align=4), pointer, past)
             return context.get_dummy_value()
 
@@ -331,7 +333,7 @@ else:
         """Sixteen products, rounded by an addition, and one read and write of sixteen sums."""
 
         def emit(context, builder, signature, arguments):
-            x, start, scale, signs, sums, place = arguments
+            x, start, scale, signs, sums, position = arguments
             double, longs = ir.VectorType(ir.DoubleType(), 16), ir.VectorType(_I64, 16)
             pointer = _vector_at(context, builder, signature.args[0], x, start)
             values = builder.fpext(builder.load(pointer, align=4), double)
@@ -340,7 +342,7 @@ else:
             rounded = builder.fadd(products, _everywhere(builder, rounder, 16))
             less = _everywhere(builder, ir.Constant(_I64, _ROUNDER_BITS), 16)
             integers = builder.sub(builder.bitcast(rounded, longs), less)
-            pointer = _vector_at(context, builder, signature.args[4], sums, place)
+            pointer = _vector_at(context, builder, signature.args[4], sums, position)
             total = builder.add(builder.load(pointer, align=8), _negated(builder, integers, signs))
             builder.store(total, pointer, align=8)
             return context.get_dummy_value()
@@ -353,8 +355,8 @@ else:
         """A load, a subtraction from zero where the sign says so, a store."""
 
         def emit(context, builder, signature, arguments):
-            words, place, signs, taken, start = arguments
-            source = _vector_at(context, builder, signature.args[0], words, place)
+            words, position, signs, taken, start = arguments
+            source = _vector_at(context, builder, signature.args[0], words, position)
             target = _vector_at(context, builder, signature.args[3], taken, start)
             loaded = builder.load(source, align=4)
             builder.store(_negated(builder, loaded, signs), target, align=4)
@@ -418,10 +420,10 @@ def put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past
     """Copy a stretch to where it begins and ends in the array, past the caches or not. Only the
     array's last stretch is shorter.
     """
-    whole = start + (end - start) // 16 * 16
-    for i in range(start, whole, 16):
+    full = start + (end - start) // 16 * 16
+    for i in range(start, full, 16):
         copy_16(stretch, i - start, array, i, past)
-    for i in range(whole, end):
+    for i in range(full, end):
         array[i] = stretch[i - start]
 
 

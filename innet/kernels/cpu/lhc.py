@@ -268,8 +268,8 @@ def lhc_peel(
     hashing = hashing_of(layout)
     # Number the elements in the order in which they will be peeled.
     items = words_to_indices(without_tail(bitmap, size))
-    places = buffers.empty(items.size if layout.coupled else 0, np.int32)
-    order = _sorted(items, layout, places)
+    positions = buffers.empty(items.size if layout.coupled else 0, np.int32)
+    order = _sorted(items, layout, positions)
     # Peel, fast where all cells have room for what they hold.
     states = buffers.empty(layout.cells, np.uint64)
     values = buffers.empty(order.size, np.int32)
@@ -287,11 +287,11 @@ def lhc_peel(
     integers = values
     if layout.coupled:
         integers = buffers.empty(items.size, np.int32)
-        _collect(places, values, integers)
+        _collect(positions, values, integers)
     return (items, integers), missing.view(np.int32)
 
 
-def _sorted(items: Ints, layout: SketchLayout, places: Ints) -> Ints:
+def _sorted(items: Ints, layout: SketchLayout, positions: Ints) -> Ints:
     """A copy of the elements by first segment, in each of them ascending.
 
     ``places``, one for each element, become where they lie there. In plain hashing there is one
@@ -299,8 +299,8 @@ def _sorted(items: Ints, layout: SketchLayout, places: Ints) -> Ints:
     """
     order = buffers.empty(items.size, np.int32)
     if layout.coupled:
-        _first_segments(items, hashing_of(layout), places)
-        _sort(items, np.zeros(layout.starts, np.int32), places, order)
+        _first_segments(items, hashing_of(layout), positions)
+        _sort(items, np.zeros(layout.starts, np.int32), positions, order)
     else:
         order[:] = items
     return order
@@ -313,11 +313,11 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
+def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
     """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
     # Count the elements of each segment, and add the counts up to where each begins.
     for i in range(items.size):
-        ends[np.uint64(places[i])] += 1
+        ends[np.uint64(positions[i])] += 1
     begin = 0
     for s in range(ends.size):
         count = ends[s]
@@ -325,11 +325,11 @@ def _sort(items: Ints, ends: Ints, places: Ints, order: Ints) -> None:
         begin += count
     # Put each element at the end of its segment so far.
     for i in range(items.size):
-        segment = np.uint64(places[i])
-        place = ends[segment]
-        order[np.uint64(place)] = items[i]
-        places[i] = place
-        ends[segment] = place + 1
+        segment = np.uint64(positions[i])
+        position = ends[segment]
+        order[np.uint64(position)] = items[i]
+        positions[i] = position
+        ends[segment] = position + 1
 
 
 @njit(cache=True, nogil=True)
@@ -532,10 +532,10 @@ def _list_missing(order: Ints, values: Ints, missing: Words) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _collect(places: Ints, values: Ints, integers: Ints) -> None:
+def _collect(positions: Ints, values: Ints, integers: Ints) -> None:
     """The values in the order of the elements."""
-    for i in range(places.size):
-        integers[i] = values[np.uint64(places[i])]
+    for i in range(positions.size):
+        integers[i] = values[np.uint64(positions[i])]
 
 
 # ----------------------------------------------------------------------------

@@ -154,9 +154,9 @@ def _carry(part: Ints, bits: int, rest: NDArray[np.int64], limb: Ints) -> None:
     mask = np.int64((1 << bits) - 1)
     for i in range(part.size):
         # |rest| is below 2**31 before and after: (2**31 - 1 + 2**31) / 2 at the most.
-        whole = np.int64(part[i]) + rest[i]
-        limb[i] = np.int32(whole & mask)
-        rest[i] = whole >> bits
+        full = np.int64(part[i]) + rest[i]
+        limb[i] = np.int32(full & mask)
+        rest[i] = full >> bits
 
 
 @njit(cache=True, nogil=True)

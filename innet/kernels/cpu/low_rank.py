@@ -70,9 +70,9 @@ def _project_columns(matrix: Floats, vectors: Floats, sums: Doubles) -> None:
             row = matrix[i, start:stop]
             for k in range(vectors.shape[0]):
                 weight = np.float64(vectors[k, i])
-                own = sums[k, start:stop]
+                part = sums[k, start:stop]
                 for j in range(row.size):
-                    own[j] += weight * np.float64(row[j])
+                    part[j] += weight * np.float64(row[j])
 
 
 @njit(cache=True, nogil=True)
@@ -89,4 +89,4 @@ def _factor_product(left: Floats, right: Floats, strip: Doubles, product: Floats
                 for j in range(out.size):
                     sums[j] += weight * np.float64(vector[j])
             for j in range(out.size):
-                out[j] = np.float32(sums[j])
+                out[j] = np.float32(sums[j]) + np.float32(0)  # not -0.0

@@ -35,9 +35,9 @@ def _pack(integers: Ints, lanes: int, bits: int, words: Ints) -> None:
         for lane in range(lanes):
             shift = np.int32(lane * bits)
             first = lane * words.size + start
-            own = integers[first : min(first + strip.size, (lane + 1) * words.size)]
-            for i in range(own.size):
-                strip[i] = np.int32(strip[i] + np.int32(own[i] << shift))
+            part = integers[first : min(first + strip.size, (lane + 1) * words.size)]
+            for i in range(part.size):
+                strip[i] = np.int32(strip[i] + np.int32(part[i] << shift))
 
 
 @njit(cache=True, nogil=True)
@@ -46,7 +46,7 @@ def _unpack(words: Words, lanes: int, bits: int, raised: np.uint32, integers: In
     half = np.uint32(1 << (bits - 1))
     for lane in range(lanes):
         shift = np.uint32(lane * bits)
-        own = integers[lane * words.size : (lane + 1) * words.size]
-        for i in range(own.size):
+        part = integers[lane * words.size : (lane + 1) * words.size]
+        for i in range(part.size):
             field = (np.uint32(words[i] + raised) >> shift) & mask
-            own[i] = np.int32(np.uint32(field - half))
+            part[i] = np.int32(np.uint32(field - half))

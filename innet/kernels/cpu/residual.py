@@ -32,11 +32,11 @@ def low_pass(
 def _add_scaled(x: Floats, y: Floats, weight: np.float32, total: Floats, past: bool) -> np.int32:
     """Returns the bits of the largest magnitude."""
     maxima = np.zeros(16, np.int32)
-    whole = x.size // 16 * 16
-    for i in range(0, whole, 16):
+    full = x.size // 16 * 16
+    for i in range(0, full, 16):
         add_scaled_16(x, y, i, weight, total, past, maxima)
     largest = maxima.max()
-    for i in range(whole, x.size):
+    for i in range(full, x.size):
         total[i] = x[i] + weight * y[i]
         largest = max(largest, magnitude_bits(total[i]))
     return np.int32(largest)
@@ -57,10 +57,10 @@ def _low_pass(  # noqa: PLR0917 - compiled functions are called by position
         prefetch(held, coming)
         prefetch(gradient, coming)
         prefetch(kept, coming)
-        place = np.uint64(indices[i])
-        own = held[place]
-        sums[i] = own + gradient[place]
-        rest = stays * own + np.float32(0)
-        kept[place] = rest
+        position = np.uint64(indices[i])
+        part = held[position]
+        sums[i] = part + gradient[position]
+        rest = stays * part + np.float32(0)
+        kept[position] = rest
         largest = max(largest, magnitude_bits(rest))
     return largest

@@ -47,11 +47,11 @@ def _first_bad(x: Floats, largest: np.int32) -> int:
 def _absmax_nnz(x: Floats) -> tuple[np.int32, int]:
     maxima = np.zeros(16, np.int32)
     nonzero = 0
-    whole = x.size // 64 * 64
-    for start in range(0, whole, 64):
+    full = x.size // 64 * 64
+    for start in range(0, full, 64):
         nonzero += set_bits(absmax_nnz_64(x, start, maxima))
     largest = maxima.max()
-    for i in range(whole, x.size):
+    for i in range(full, x.size):
         # As integers: the bits of a NaN are larger than all others.
         bits = magnitude_bits(x[i])
         largest = max(bits, largest)
@@ -72,16 +72,16 @@ def _absmax_nnz_sparse(x: Floats, most: int, indices: Ints, values: Floats) -> t
     while start + 64 < x.size and nonzero <= most:
         flags = absmax_nnz_64(x, start, maxima)
         count = set_bits(flags)
-        place = np.uint64(nonzero)  # unsigned, so that nothing wraps around
+        position = np.uint64(nonzero)  # unsigned, so that nothing wraps around
         for k in range(_AT_ONCE):
-            own = np.uint64(start + trailing_zeros(flags))
-            indices[place + np.uint64(k)] = own
-            values[place + np.uint64(k)] = x[own]
+            part = np.uint64(start + trailing_zeros(flags))
+            indices[position + np.uint64(k)] = part
+            values[position + np.uint64(k)] = x[part]
             flags &= flags - _ONE
         for k in range(_AT_ONCE, count):
-            own = np.uint64(start + trailing_zeros(flags))
-            indices[place + np.uint64(k)] = own
-            values[place + np.uint64(k)] = x[own]
+            part = np.uint64(start + trailing_zeros(flags))
+            indices[position + np.uint64(k)] = part
+            values[position + np.uint64(k)] = x[part]
             flags &= flags - _ONE
         nonzero += count
         start += 64

@@ -53,12 +53,12 @@ def list_threshold(
     while start < x.size and found + STRETCH <= indices.size:
         many, listed = found - listed > _MANY, found
         end = min(start + STRETCH, x.size)
-        whole = end - (end - start) % 64
+        full = end - (end - start) % 64
         if many:
-            found = _reach(x, start, whole, least, indices, found, _MORE_AT_ONCE)
+            found = _reach(x, start, full, least, indices, found, _MORE_AT_ONCE)
         else:
-            found = _reach(x, start, whole, least, indices, found, AT_ONCE)
-        for i in range(whole, end):
+            found = _reach(x, start, full, least, indices, found, AT_ONCE)
+        for i in range(full, end):
             indices[found] = i
             found += int(magnitude_bits(x[i]) >= np.int32(least))
         for j in range(listed, found):
@@ -87,38 +87,38 @@ def list_sums(  # noqa: PLR0917 - compiled functions are called by position
     while start < x.size and found + STRETCH <= indices.size:
         many, listed = found - listed > _MANY, found
         end = min(start + STRETCH, x.size)
-        whole = end - (end - start) % 64
+        full = end - (end - start) % 64
         if many:
-            found = _split(terms, rest, bounds, past, start, whole, indices, found, _MORE_AT_ONCE)
+            found = _split(terms, rest, bounds, past, start, full, indices, found, _MORE_AT_ONCE)
         else:
-            found = _split(terms, rest, bounds, past, start, whole, indices, found, AT_ONCE)
-        for i in range(whole, end):
+            found = _split(terms, rest, bounds, past, start, full, indices, found, AT_ONCE)
+        for i in range(full, end):
             value = x[i] + y[i]
             bits = magnitude_bits(value)
             rest[i] = np.float32(0) if bits >= np.int32(cleared) else value
             indices[found] = i
             found += int(bits >= np.int32(least))
         for j in range(listed, found):
-            place = np.uint64(indices[j])
-            values[j] = x[place] + y[place]
+            position = np.uint64(indices[j])
+            values[j] = x[position] + y[position]
         start = end
     return start, found
 
 
 @njit(cache=True, nogil=True)
-def list_between(x: Floats, least: np.uint32, bound: np.uint32, places: Ints) -> int:
+def list_between(x: Floats, least: np.uint32, bound: np.uint32, positions: Ints) -> int:
     """Write the places where the magnitude's bits reach ``least``, but not ``bound``; returns how
     many there are.
 
     ``places`` has ``AT_ONCE`` places more than that, which are overwritten.
     """
     found = 0
-    whole = x.size - x.size % 64
-    for i in range(0, whole, 64):
+    full = x.size - x.size % 64
+    for i in range(0, full, 64):
         flags = _flag_64(x, i, least) & ~_flag_64(x, i, bound)
-        found = _list_64(flags, i, places, found, AT_ONCE)
-    for i in range(whole, x.size):
-        places[found] = i
+        found = _list_64(flags, i, positions, found, AT_ONCE)
+    for i in range(full, x.size):
+        positions[found] = i
         found += int(np.int64(least) <= magnitude_bits(x[i]) < np.int64(bound))
     return found
 
@@ -163,13 +163,13 @@ def _flag_64(x: Floats, start: int, least: np.uint32) -> np.uint64:
 @njit(cache=True, inline="always")
 def _list_64(flags: np.uint64, first: int, indices: Ints, found: int, at_once: int) -> int:
     """Append ``first`` + the position of each bit; returns how many there are now."""
-    place = np.uint64(found)  # unsigned, so that nothing wraps around
+    position = np.uint64(found)  # unsigned, so that nothing wraps around
     count = set_bits(flags)
     for k in range(at_once):
-        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        indices[position + np.uint64(k)] = first + trailing_zeros(flags)
         flags &= flags - np.uint64(1)
     for k in range(at_once, count):
-        indices[place + np.uint64(k)] = first + trailing_zeros(flags)
+        indices[position + np.uint64(k)] = first + trailing_zeros(flags)
         flags &= flags - np.uint64(1)
     return found + count
 
@@ -188,11 +188,11 @@ def select_threshold(x: Floats, threshold: float, /) -> Selected:
     """See ``innet.kernels.Kernels.select_threshold``."""
     least = np.uint32(least_bits(threshold))
     lists = new_lists(x.size // 16 + STRETCH)
-    place, found = list_threshold(x, least, lists, (0, 0))
-    if place == x.size:
+    position, found = list_threshold(x, least, lists, (0, 0))
+    if position == x.size:
         return lists[0][:found].copy(), lists[1][:found].copy()
-    lists = _longer(lists, found, _count(x[place:], None, least))
-    _, found = list_threshold(x, least, lists, (place, found))
+    lists = _longer(lists, found, _count(x[position:], None, least))
+    _, found = list_threshold(x, least, lists, (position, found))
     return lists[0][:found], lists[1][:found]
 
 
@@ -205,11 +205,11 @@ def select_threshold_residual(
     past = buffers.passes_caches(rest)
     terms, bounds = (residual, gradient), (least, least)
     lists = new_lists(residual.size // 16 + STRETCH)
-    place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
-    if place == residual.size:
+    position, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
+    if position == residual.size:
         return lists[0][:found].copy(), lists[1][:found].copy(), rest
-    lists = _longer(lists, found, _count(residual[place:], gradient[place:], least))
-    _, found = list_sums(terms, rest, bounds, lists, (place, found), past)
+    lists = _longer(lists, found, _count(residual[position:], gradient[position:], least))
+    _, found = list_sums(terms, rest, bounds, lists, (position, found), past)
     return lists[0][:found], lists[1][:found], rest
 
 
@@ -275,11 +275,11 @@ def top_k(x: Floats, k: int, /) -> Selected:
         return _exact(x, k)
     guess = _guess(x, None, k)
     lists = new_lists(guess.room)
-    place, found = list_threshold(x, guess.least, lists, (0, 0))
-    if place == x.size and found >= k:
+    position, found = list_threshold(x, guess.least, lists, (0, 0))
+    if position == x.size and found >= k:
         indices, values = lists[0][:found], lists[1][:found]
         return _pick(indices, values, k, *_kth_magnitude(values, k))
-    if place == x.size and guess.least == _TINIEST:
+    if position == x.size and guess.least == _TINIEST:
         # All that is not zero, and the first zeros to make up the number.
         return _pick(None, x, k, 0, _nth_zero(x, k - found))
     return _exact(x, k)
@@ -293,8 +293,8 @@ def top_k_residual(gradient: Floats, residual: Floats, k: int, /) -> tuple[Ints,
         rest: Floats = buffers.empty(residual.size, np.float32)
         terms, bounds = (residual, gradient), (guess.least, guess.likely)
         past = buffers.passes_caches(rest)
-        place, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
-        if place == residual.size and found >= k:
+        position, found = list_sums(terms, rest, bounds, lists, (0, 0), past)
+        if position == residual.size and found >= k:
             indices, values = lists[0][:found], lists[1][:found]
             bits, last = _kth_magnitude(values, k)
             _mend(indices, values, bits, last, int(guess.likely), rest)
@@ -410,9 +410,9 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
         count[np.uint64(magnitude_bits(x[i]) - smallest) >> np.uint64(shift)] += 1
     # The first digit of the k-th, and the places of all elements that share it.
     prefix, left = _descend(count, span >> shift, k)
-    places = np.empty(count[prefix] + AT_ONCE, np.int32)
+    positions = np.empty(count[prefix] + AT_ONCE, np.int32)
     lower = least + (prefix << shift)
-    found = list_between(x, np.uint32(lower), np.uint32(lower + (1 << shift)), places)
+    found = list_between(x, np.uint32(lower), np.uint32(lower + (1 << shift)), positions)
     # Digit by digit, among these.
     while shift > 0:
         above = shift
@@ -420,7 +420,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
         mask = (1 << (above - shift)) - 1
         count[: mask + 1] = 0
         for j in range(found):
-            bits = magnitude_bits(x[places[j]]) - least
+            bits = magnitude_bits(x[positions[j]]) - least
             # Only what shares all digits before it counts.
             if bits >> above == prefix:
                 count[(bits >> shift) & mask] += 1
@@ -430,8 +430,8 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
     j = -1
     while left > 0:
         j += 1
-        left -= int(magnitude_bits(x[places[j]]) - least == prefix)
-    return least + prefix, int(places[j])
+        left -= int(magnitude_bits(x[positions[j]]) - least == prefix)
+    return least + prefix, int(positions[j])
 
 
 @njit(cache=True, nogil=True)
@@ -467,11 +467,11 @@ def _mend(  # noqa: PLR0917 - compiled functions are called by position
     selected, see ``_pick``, and has the values of the others.
     """
     lower, upper = min(bits, cleared), max(bits, cleared)
-    places = np.empty(values.size + AT_ONCE, np.int32)
-    wrong = list_between(values, np.uint32(lower), np.uint32(upper + 1), places)
+    positions = np.empty(values.size + AT_ONCE, np.int32)
+    wrong = list_between(values, np.uint32(lower), np.uint32(upper + 1), positions)
     for j in range(wrong):
-        i = places[j]
-        prefetch(rest, indices[places[min(j + _AHEAD, wrong - 1)]])
+        i = positions[j]
+        prefetch(rest, indices[positions[min(j + _AHEAD, wrong - 1)]])
         magnitude = magnitude_bits(values[i])
         selected = magnitude > bits or (magnitude == bits and i <= last)
         rest[indices[i]] = np.float32(0) if selected else values[i]

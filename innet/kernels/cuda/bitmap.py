@@ -66,10 +66,10 @@ def _popcount(words: Array, count: Array) -> None:
     if cuda.threadIdx.x == 0:
         shared[0] = 0
     cuda.syncthreads()
-    own = np.int32(0)
+    part = np.int32(0)
     for w in range(cuda.grid(1), words.size, cuda.gridsize(1)):
-        own += np.int32(cuda.popc(words[w]))
-    cuda.atomic.add(shared, 0, own)
+        part += np.int32(cuda.popc(words[w]))
+    cuda.atomic.add(shared, 0, part)
     cuda.syncthreads()
     if cuda.threadIdx.x == 0:
         cuda.atomic.add(count, 0, shared[0])
@@ -80,11 +80,11 @@ def _tally(words: Array, size: int, segment: int, counts: Array) -> None:
     """The set bits of each segment of so many words."""
     lane = cuda.grid(1) & 31
     for s in range(cuda.grid(1) >> 5, counts.size - 1, cuda.gridsize(1) >> 5):
-        own = np.int32(0)
+        part = np.int32(0)
         for w in range(s * segment + lane, min((s + 1) * segment, words.size), 32):
-            own += np.int32(cuda.popc(word_below(words, w, size)))
-        if own != 0:
-            cuda.atomic.add(counts, s, own)
+            part += np.int32(cuda.popc(word_below(words, w, size)))
+        if part != 0:
+            cuda.atomic.add(counts, s, part)
 
 
 @cuda.jit
@@ -114,12 +114,12 @@ def nonzero_bitmap(indices: Any, integers: Any, size: int, /) -> Any:
     return back(bitmap.view(np.int32), integers)
 
 
-def gather_sparse(indices: Any, integers: Any, places: Any, /) -> Any:
+def gather_sparse(indices: Any, integers: Any, positions: Any, /) -> Any:
     """See ``innet.kernels.Kernels.gather_sparse``."""
-    words, wanted = ints(integers), ints(places)
+    words, wanted = ints(integers), ints(positions)
     found = filled(wanted.size)
     _gather_sparse[threads_for(words.size)](ints(indices), words, wanted, found)
-    return back(found, integers, places)
+    return back(found, integers, positions)
 
 
 @cuda.jit
@@ -143,25 +143,25 @@ def _nonzero_bitmap_sparse(indices: Array, integers: Array, bitmap: Array) -> No
 
 
 @cuda.jit
-def _gather_sparse(indices: Array, integers: Array, places: Array, found: Array) -> None:
+def _gather_sparse(indices: Array, integers: Array, positions: Array, found: Array) -> None:
     """Each looks for its place by halves."""
     for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
-        low, high = 0, places.size
+        low, high = 0, positions.size
         while low < high:
             middle = (low + high) // 2
-            if places[middle] < indices[i]:
+            if positions[middle] < indices[i]:
                 low = middle + 1
             else:
                 high = middle
-        if low < places.size and places[low] == indices[i]:
+        if low < positions.size and positions[low] == indices[i]:
             found[low] = integers[i]
 
 
 def scatter(indices: Any, integers: Any, size: int, /) -> Any:
     """See ``innet.kernels.Kernels.scatter``."""
     dense = filled(size)
-    places = ints(indices)
-    _scatter[threads_for(places.size)](places, ints(integers), dense)
+    positions = ints(indices)
+    _scatter[threads_for(positions.size)](positions, ints(integers), dense)
     return back(dense, indices, integers)
 
 

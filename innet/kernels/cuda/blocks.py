@@ -53,10 +53,10 @@ def _flag_blocks(integers: Array, block: int, blocks: int, bitmap: Array) -> Non
     """A warp for each block."""
     lane = cuda.grid(1) & 31
     for b in range(cuda.grid(1) >> 5, blocks, cuda.gridsize(1) >> 5):
-        own = np.int32(0)
+        part = np.int32(0)
         for i in range(b * block + lane, min((b + 1) * block, integers.size), 32):
-            own |= integers[i]
-        flags = ballot(own != 0)
+            part |= integers[i]
+        flags = ballot(part != 0)
         if lane == 0 and flags != 0:
             cuda.atomic.or_(bitmap, b >> 5, np.uint32(1) << np.uint32(b & 31))
 

@@ -56,9 +56,9 @@ def _fill(blocks: Array, probes: int, seed: np.uint64, words: Array) -> None:
             z = mix(np.uint64(b) * GOLDEN + seed)
             twice = (flags << HALF) | flags
             for j in range(probes):
-                place = _place(z, j)
-                turned = np.uint32((twice >> (HALF - (place & np.uint64(31)))) & LOW)
-                cuda.atomic.or_(words, np.int64((place * np.uint64(words.size)) >> HALF), turned)
+                position = _place(z, j)
+                turned = np.uint32((twice >> (HALF - (position & np.uint64(31)))) & LOW)
+                cuda.atomic.or_(words, np.int64((position * np.uint64(words.size)) >> HALF), turned)
 
 
 @cuda.jit
@@ -68,10 +68,10 @@ def _members(words: Array, size: int, probes: int, seed: np.uint64, found: Array
         flags = LOW
         j = 0
         while flags != np.uint64(0) and j < probes:
-            place = _place(z, j)
-            word = np.uint64(words[np.int64((place * np.uint64(words.size)) >> HALF)])
+            position = _place(z, j)
+            word = np.uint64(words[np.int64((position * np.uint64(words.size)) >> HALF)])
             twice = (word << HALF) | word
-            flags &= (twice >> (place & np.uint64(31))) & LOW
+            flags &= (twice >> (position & np.uint64(31))) & LOW
             j += 1
         left = size - 32 * b
         if left < 32:

@@ -46,8 +46,8 @@ def _chunk_argmax(words: Array, chunk: int, indices: Array) -> None:
         key = np.int64(-1)
         for i in range(c * chunk + lane, min((c + 1) * chunk, words.size), 32):
             # Of equal magnitudes the first has the largest key.
-            own = (np.int64(words[i] & _MAGNITUDE) << np.int64(32)) | np.int64(_LAST - i)
-            key = max(key, own)
+            part = (np.int64(words[i] & _MAGNITUDE) << np.int64(32)) | np.int64(_LAST - i)
+            key = max(key, part)
         key = largest(key)
         if lane == 0:
             indices[c] = _LAST - (key & np.int64(_LAST))

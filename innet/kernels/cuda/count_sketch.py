@@ -98,9 +98,9 @@ def _estimate(cells: Array, keys: Array, lanes: int, columns: int, estimates: Ar
             value = cells[_cell(z, i, row, lanes, columns)]
             if _negative(z, i, lanes):
                 value = np.int32(-value)
-            place = row
-            while place > 0 and ordered[place - 1] > value:
-                ordered[place] = ordered[place - 1]
-                place -= 1
-            ordered[place] = value
+            position = row
+            while position > 0 and ordered[position - 1] > value:
+                ordered[position] = ordered[position - 1]
+                position -= 1
+            ordered[position] = value
         estimates[i] = np.float32(ordered[keys.size // 2])

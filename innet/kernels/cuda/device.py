@@ -234,10 +234,10 @@ def _scan(counts: Array) -> None:
     each = (counts.size + THREADS - 1) // THREADS
     begin = min(thread * each, counts.size)
     end = min(begin + each, counts.size)
-    own = np.int32(0)
+    part = np.int32(0)
     for i in range(begin, end):
-        own += counts[i]
-    sums[thread] = own
+        part += counts[i]
+    sums[thread] = part
     cuda.syncthreads()
     before = np.int32(0)
     for i in range(thread):

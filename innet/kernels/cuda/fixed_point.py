@@ -65,4 +65,5 @@ def _quantize_stochastic(x: Array, finest: float, key: np.uint64, integers: Arra
 @cuda.jit
 def _dequantize(integers: Array, step: float, values: Array) -> None:
     for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
-        values[i] = np.float32(np.float64(integers[i]) * np.float64(step))
+        product = np.float64(integers[i]) * np.float64(step)
+        values[i] = np.float32(product) + np.float32(0)  # not -0.0

@@ -139,7 +139,8 @@ def _hadamard_inverse(
         _transform(shared, size)
         for i in range(cuda.threadIdx.x, min(size, values.size - start), cuda.blockDim.x):
             signed = np.int32(shared[i] * _sign(start + i, key))
-            values[start + i] = np.float32(np.float64(signed) * steps[b])
+            value = np.float32(np.float64(signed) * steps[b])
+            values[start + i] = value + np.float32(0)  # not -0.0
         cuda.syncthreads()
 
 
@@ -155,14 +156,14 @@ def _quantize_to_table(
 ) -> None:
     most = np.float64(table[table.size - 1])
     for i in range(cuda.grid(1), integers.size, cuda.gridsize(1)):
-        place = times(np.float64(integers[i]), scales[i // block]) + np.float64(half)
-        place = min(max(place, 0.0), most)
+        position = times(np.float64(integers[i]), scales[i // block]) + np.float64(half)
+        position = min(max(position, 0.0), most)
         entry = 0
-        while entry < table.size - 2 and np.float64(table[entry + 1]) <= place:
+        while entry < table.size - 2 and np.float64(table[entry + 1]) <= position:
             entry += 1
         low = np.float64(table[entry])
         gap = np.float64(table[entry + 1]) - low
         word = mix(np.uint64((i >> 1) + 1) * GOLDEN + key)
         chance = np.float64((word >> np.uint64(32 * (i & 1))) & LOW)
-        up = times(chance, gap) < (place - low) * 4294967296.0
+        up = times(chance, gap) < (position - low) * 4294967296.0
         quantized[i] = table[entry + 1] if up else table[entry]

@@ -223,9 +223,9 @@ def _list_alone(occupancy: Array, listed: Array, state: Array) -> None:
         alone = False
         if cell < occupancy.size:
             alone = occupancy[cell] == 1
-        place = reserve(alone, state, _TAIL)
+        position = reserve(alone, state, _TAIL)
         if alone:
-            listed[place] = cell
+            listed[position] = cell
 
 
 @cuda.jit
@@ -300,9 +300,9 @@ def _take(
                 cuda.atomic.add(rest, cell, np.int32(-taken))  # modulo 2**32
             cuda.atomic.xor(combined, cell, item)
             alone = cuda.atomic.add(occupancy, cell, np.int32(-1)) == 2
-        place = reserve(alone, state, _TAIL)
+        position = reserve(alone, state, _TAIL)
         if alone:
-            listed[place] = np.int32(cell)
+            listed[position] = np.int32(cell)
 
 
 @cuda.jit

@@ -61,13 +61,13 @@ def _lowest_exponent(words: Array, finest: Array) -> None:
     if cuda.threadIdx.x == 0:
         shared[0] = NO_EXPONENT
     cuda.syncthreads()
-    own = np.int32(NO_EXPONENT)
+    part = np.int32(NO_EXPONENT)
     for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         field, mantissa = _parts_of(words[i])
         if mantissa != 0:
             lowest = field - 150 + cuda.ffs(np.int32(mantissa)) - 1
-            own = min(own, np.int32(lowest))
-    cuda.atomic.min(shared, 0, own)
+            part = min(part, np.int32(lowest))
+    cuda.atomic.min(shared, 0, part)
     cuda.syncthreads()
     if cuda.threadIdx.x == 0:
         cuda.atomic.min(finest, 0, shared[0])
@@ -110,10 +110,10 @@ def _rounded(integer: np.int64, step: float) -> np.float32:
 def _join_short(parts: Array, bits: int, count: int, step: float, values: Array) -> None:
     """One or two limbs: below 2**31 · 2**31 + 2**31, exact in int64."""
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
-        whole = np.int64(parts[i])
+        full = np.int64(parts[i])
         if count == 2:
-            whole += np.int64(parts[values.size + i]) << np.int64(bits)
-        values[i] = _rounded(whole, step)
+            full += np.int64(parts[values.size + i]) << np.int64(bits)
+        values[i] = _rounded(full, step)
 
 
 @cuda.jit
@@ -125,9 +125,9 @@ def _join_long(
     for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):
         rest = np.int64(0)
         for k in range(count):
-            whole = np.int64(parts[k * values.size + i]) + rest
-            limbs[k * values.size + i] = np.int32(whole & mask)
-            rest = whole >> np.int64(bits)
+            full = np.int64(parts[k * values.size + i]) + rest
+            limbs[k * values.size + i] = np.int32(full & mask)
+            rest = full >> np.int64(bits)
         weight = np.float64(unit)
         for k in range(count - 1, -1, -1):
             limb = np.int64(limbs[k * values.size + i])

@@ -75,4 +75,4 @@ def _factor_product(left: Array, right: Array, rows: int, columns: int, product:
         total = np.float64(0)
         for k in range(rank):
             total += times(np.float64(left[k * rows + i]), np.float64(right[k * columns + j]))
-        product[s] = np.float32(total)
+        product[s] = np.float32(total) + np.float32(0)  # not -0.0

@@ -12,9 +12,9 @@ from innet.kernels.cuda.device import Array, back, empty, ints, threads_for
 
 def pack(integers: Any, lanes: int, bits: int, /) -> Any:
     """See ``innet.kernels.Kernels.pack``."""
-    own = ints(integers)
-    words = empty(-(-own.size // lanes))
-    _pack[threads_for(words.size)](own, lanes, bits, words)
+    part = ints(integers)
+    words = empty(-(-part.size // lanes))
+    _pack[threads_for(words.size)](part, lanes, bits, words)
     return back(words, integers)
 
 

@@ -19,10 +19,10 @@ def add_scaled(x: Any, y: Any, weight: float, /) -> Any:
 
 def low_pass(memory: Any, gradient: Any, weight: float, indices: Any, taken: Any, /) -> Any:
     """See ``innet.kernels.Kernels.low_pass``."""
-    held, added, places, kept = floats(memory), floats(gradient), ints(indices), floats(taken)
-    sums, stayed = (empty(places.size, np.float32) for _ in range(2))
+    held, added, positions, kept = floats(memory), floats(gradient), ints(indices), floats(taken)
+    sums, stayed = (empty(positions.size, np.float32) for _ in range(2))
     stays = np.float32(1) - np.float32(weight)
-    _send[threads_for(places.size)](held, added, stays, places, kept, sums, stayed)
+    _send[threads_for(positions.size)](held, added, stays, positions, kept, sums, stayed)
     arguments = memory, gradient, indices, taken
     return back(kept, *arguments), back(sums, *arguments), absmax_nnz(stayed)[0]
 
@@ -49,12 +49,12 @@ def _send(
     held: Array,
     added: Array,
     stays: np.float32,
-    places: Array,
+    positions: Array,
     kept: Array,
     sums: Array,
     stayed: Array,
 ) -> None:
-    for j in range(cuda.grid(1), places.size, cuda.gridsize(1)):
-        i = places[j]
+    for j in range(cuda.grid(1), positions.size, cuda.gridsize(1)):
+        i = positions[j]
         sums[j] = held[i] + added[i]
         stayed[j] = kept[i] = times_32(stays, held[i]) + np.float32(0)

@@ -76,14 +76,14 @@ def _absmin_count(words: Array, least: int, found: Array) -> None:
         shared[0] = _INFINITY
         shared[1] = 0
     cuda.syncthreads()
-    own = np.int32(_INFINITY)
+    part = np.int32(_INFINITY)
     count = np.int32(0)
     for i in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         bits = np.int32(words[i] & _MAGNITUDE)
         if bits >= least:
-            own = min(own, bits)
+            part = min(part, bits)
             count += np.int32(1)
-    cuda.atomic.min(shared, 0, own)
+    cuda.atomic.min(shared, 0, part)
     cuda.atomic.add(shared, 1, count)
     cuda.syncthreads()
     if cuda.threadIdx.x == 0:

@@ -220,9 +220,9 @@ def _write_32(
         lane = i & 31
         ties_before = same + rank(equal, lane)
         if bits > kth or (bits == kth and ties_before < ties):
-            place = more + rank(larger, lane) + min(ties_before, ties)
-            indices[place] = i
-            values[place] = x[i]
+            position = more + rank(larger, lane) + min(ties_before, ties)
+            indices[position] = i
+            values[position] = x[i]
         more += np.int32(cuda.popc(larger))
         same += np.int32(cuda.popc(equal))
     return more, same

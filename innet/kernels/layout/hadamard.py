@@ -20,5 +20,5 @@ MOST = 8192  # elements of a block: 32 KiB of integers, which a GPU's shared mem
 
 def padded(size: int, block: int) -> int:
     """Elements of the blocks of a vector of ``size`` elements together."""
-    whole, left = divmod(size, block)
-    return whole * block + (1 << (left - 1).bit_length() if left else 0)
+    full, left = divmod(size, block)
+    return full * block + (1 << (left - 1).bit_length() if left else 0)

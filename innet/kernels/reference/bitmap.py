@@ -31,10 +31,10 @@ def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
     return dense
 
 
-def gather_sparse(indices: Ints, integers: Ints, places: Ints, /) -> Ints:
+def gather_sparse(indices: Ints, integers: Ints, positions: Ints, /) -> Ints:
     """See ``innet.kernels.Kernels.gather_sparse``."""
     known = dict(zip(indices.tolist(), integers.tolist(), strict=True))
-    return np.array([known.get(place, 0) for place in places.tolist()], np.int32)
+    return np.array([known.get(position, 0) for position in positions.tolist()], np.int32)
 
 
 def bits_of(bitmap: Ints) -> NDArray[np.bool_]:

@@ -34,7 +34,7 @@ def _places(items: NDArray[np.uint64], shape: Filter) -> NDArray[np.int64]:
     block, lane = np.divmod(items, np.uint64(32))
     z = mix(block * GOLDEN + np.uint64(shape.seed))
     probes = np.arange(shape.probes, dtype=np.uint64)[:, np.newaxis]
-    places = ((z & _LOW) + probes * (z >> _HALF | np.uint64(1))) & _LOW
-    words = places * np.uint64(shape.words) >> _HALF
-    bits: NDArray[np.uint64] = words * np.uint64(32) + (lane + places) % np.uint64(32)
+    positions = ((z & _LOW) + probes * (z >> _HALF | np.uint64(1))) & _LOW
+    words = positions * np.uint64(shape.words) >> _HALF
+    bits: NDArray[np.uint64] = words * np.uint64(32) + (lane + positions) % np.uint64(32)
     return bits.astype(np.int64)

@@ -25,4 +25,4 @@ def quantize_stochastic(x: Floats, scale: float, key: int, /) -> Ints:
 def dequantize(integers: Ints, step: float, /) -> Floats:
     """See ``innet.kernels.Kernels.dequantize``."""
     with np.errstate(over="ignore"):
-        return (integers.astype(np.float64) * step).astype(np.float32)
+        return (integers.astype(np.float64) * step).astype(np.float32) + np.float32(0)

@@ -15,9 +15,9 @@ def block_squares(x: Floats, block: int, /) -> Doubles:
     sums = []
     for start in range(0, x.size, block):
         lanes = np.zeros(SQUARES_LANES)
-        own = x[start : start + block].astype(np.float64)
-        for first in range(0, own.size, SQUARES_LANES):
-            row = own[first : first + SQUARES_LANES]
+        part = x[start : start + block].astype(np.float64)
+        for first in range(0, part.size, SQUARES_LANES):
+            row = part[first : first + SQUARES_LANES]
             lanes[: row.size] += row * row
         while lanes.size > 1:
             lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
@@ -31,8 +31,8 @@ def hadamard(x: Floats, scales: Doubles, block: int, key: int, /) -> Ints:
     scale = np.repeat(scales, block)[: x.size]
     integers[: x.size] = np.rint(x.astype(np.float64) * scale) * _signs(x.size, key)
     for start in range(0, x.size, block):
-        own = integers[start : start + block]
-        own[:] = _matrix_product(own)
+        part = integers[start : start + block]
+        part[:] = _matrix_product(part)
     return integers.astype(np.int32)
 
 
@@ -47,7 +47,8 @@ def hadamard_inverse(integers: Ints, steps: Doubles, block: int, key: int, size:
     )[:size]
     step = np.repeat(steps, block)[:size]
     with np.errstate(over="ignore"):
-        return ((sums * _signs(size, key)).astype(np.float64) * step).astype(np.float32)
+        values = ((sums * _signs(size, key)).astype(np.float64) * step).astype(np.float32)
+        return values + np.float32(0)
 
 
 def quantize_to_table(
@@ -57,10 +58,10 @@ def quantize_to_table(
     half = float(table[-1]) / 2
     scale = np.repeat(scales, block)[: integers.size]
     product = integers.astype(np.float64) * scale
-    place = np.clip(product + half, 0, 2 * half)
-    above = np.searchsorted(table, place, side="right").clip(1, table.size - 1)
+    position = np.clip(product + half, 0, 2 * half)
+    above = np.searchsorted(table, position, side="right").clip(1, table.size - 1)
     low, high = table[above - 1], table[above]
-    up = _chance(integers.size, key) * (high - low).astype(np.float64) < (place - low) * 2.0**32
+    up = _chance(integers.size, key) * (high - low).astype(np.float64) < (position - low) * 2.0**32
     return np.asarray(np.where(up, high, low), np.int32)
 
 

@@ -11,11 +11,11 @@ def project_rows(x: Floats, columns: int, factor: Floats, /) -> Doubles:
     """See ``innet.kernels.Kernels.project_rows``."""
     matrix = x.reshape(-1, columns).astype(np.float64)
     lanes = np.zeros((factor.size // columns, matrix.shape[0], ROW_LANES))
-    for own, vector in zip(lanes, factor.reshape(-1, columns).astype(np.float64), strict=True):
+    for part, vector in zip(lanes, factor.reshape(-1, columns).astype(np.float64), strict=True):
         products = matrix * vector
         for start in range(0, columns, ROW_LANES):
             row = products[:, start : start + ROW_LANES]
-            own[:, : row.shape[1]] += row
+            part[:, : row.shape[1]] += row
     while lanes.shape[2] > 1:
         half = lanes.shape[2] // 2
         lanes = lanes[:, :, :half] + lanes[:, :, half:]
@@ -38,4 +38,4 @@ def factor_product(left: Floats, right: Floats, rank: int, /) -> Floats:
     for p, q in zip(left.reshape(rank, -1), right.reshape(rank, -1), strict=True):
         sums += p.astype(np.float64)[:, np.newaxis] * q.astype(np.float64)
     with np.errstate(over="ignore"):
-        return sums.ravel().astype(np.float32)
+        return sums.ravel().astype(np.float32) + np.float32(0)

@@ -12,8 +12,8 @@ def pack(integers: Ints, lanes: int, bits: int, /) -> Ints:
     words = -(-integers.size // lanes)
     total = np.zeros(words, np.int64)
     for lane in range(lanes):
-        own = integers[lane * words : (lane + 1) * words]
-        total[: own.size] += own.astype(np.int64) << (lane * bits)
+        part = integers[lane * words : (lane + 1) * words]
+        total[: part.size] += part.astype(np.int64) << (lane * bits)
     return total.astype(np.int32)
 
 

@@ -17,7 +17,7 @@ from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.replication import MirrorSession, Replication
-from innet.switch.state.tables import BYTES, PACKETS, Reference, RuntimeEntry, TableState, Target
+from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
 from innet.switch.traffic_manager import QueueState
 
 _REMEDIES = {
@@ -58,7 +58,7 @@ class BuiltinControlPlane(ControlPlane):
     def _add_entry(
         self, table: int, matches: Sequence[ir.Match], action: Target, priority: int
     ) -> int:
-        if isinstance(action, Reference):
+        if isinstance(action, ProfileRef):
             self._require_target(table, action, with_members=True)
         return self.state.tables[table].add(matches, action, priority, self._swept(table))
 
@@ -74,7 +74,7 @@ class BuiltinControlPlane(ControlPlane):
         self.state.tables[table].clear()
 
     def _set_default(self, table: int, action: Target) -> None:
-        if isinstance(action, Reference):
+        if isinstance(action, ProfileRef):
             self._require_target(table, action)
         self.state.tables[table].set_default(action)
 
@@ -111,7 +111,9 @@ class BuiltinControlPlane(ControlPlane):
     def _default(self, table: int) -> Target | None:
         return self.state.tables[table].default
 
-    def _require_target(self, table: int, target: Reference, *, with_members: bool = False) -> None:
+    def _require_target(
+        self, table: int, target: ProfileRef, *, with_members: bool = False
+    ) -> None:
         """ControlError unless the profile of a table has this member or group."""
         profile = self.state.profile_of(self.program.tables[table])
         assert profile is not None

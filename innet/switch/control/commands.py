@@ -18,7 +18,7 @@ from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, Entry
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
-from innet.switch.state.tables import Reference, Target, is_ordered
+from innet.switch.state.tables import ProfileRef, Target, is_ordered
 
 Words = list[str]
 Convert = Callable[[str], Any]
@@ -410,7 +410,7 @@ def _describe_match(match: ir.Match) -> str:
 
 def _describe_target(target: Target, program: ir.Program) -> str:
     """What an entry runs, in the words of table_add."""
-    if isinstance(target, Reference):
+    if isinstance(target, ProfileRef):
         return f"{'group' if target.group else 'member'} {target.handle}"
     arguments = " ".join(hex(value) for value in target.arguments)
     return f"{program.actions[target.action].name} {arguments}"

@@ -40,7 +40,7 @@ from innet.switch.state.replication import (
     MirrorSession,
     Replication,
 )
-from innet.switch.state.tables import Reference, Target, is_ordered
+from innet.switch.state.tables import ProfileRef, Target, is_ordered
 from innet.switch.traffic_manager import QueueState
 
 QueueSetting = Literal["depth", "rate"]
@@ -222,13 +222,13 @@ class ControlPlane(ABC):
         self, table: str, keys: Sequence[Key], member: int, priority: int | None = None
     ) -> int:
         """Add an entry that runs a member; returns its handle (see ``table_add``)."""
-        return self._add_indirect(table, keys, Reference(False, member), priority)
+        return self._add_indirect(table, keys, ProfileRef(False, member), priority)
 
     def table_indirect_add_with_group(
         self, table: str, keys: Sequence[Key], group: int, priority: int | None = None
     ) -> int:
         """Add an entry that runs one member of a group, which must have some by now."""
-        return self._add_indirect(table, keys, Reference(True, group), priority)
+        return self._add_indirect(table, keys, ProfileRef(True, group), priority)
 
     def table_indirect_delete(self, table: str, handle: int) -> None:
         """Remove an entry; its member or group stays."""
@@ -236,11 +236,11 @@ class ControlPlane(ABC):
 
     def table_indirect_set_default(self, table: str, member: int) -> None:
         """Make a miss run a member."""
-        self._set_default(self._indirect_table(table), Reference(False, member))
+        self._set_default(self._indirect_table(table), ProfileRef(False, member))
 
     def table_indirect_set_default_with_group(self, table: str, group: int) -> None:
         """Make a miss run one member of a group; while it is empty, nothing."""
-        self._set_default(self._indirect_table(table, with_groups=True), Reference(True, group))
+        self._set_default(self._indirect_table(table, with_groups=True), ProfileRef(True, group))
 
     def table_indirect_reset_default(self, table: str) -> None:
         """Make a miss run what the program states, which is nothing."""
@@ -253,7 +253,7 @@ class ControlPlane(ABC):
         return self.program.action_profiles[profile].name
 
     def _add_indirect(
-        self, table: str, keys: Sequence[Key], target: Reference, priority: int | None
+        self, table: str, keys: Sequence[Key], target: ProfileRef, priority: int | None
     ) -> int:
         index = self._indirect_table(table, with_groups=target.group)
         found = self.program.tables[index]

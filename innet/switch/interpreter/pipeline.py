@@ -20,7 +20,7 @@ from innet.switch.interpreter.expressions import (
 from innet.switch.interpreter.packet import Layout, Packet
 from innet.switch.ir.text import Text
 from innet.switch.state.hashes import uniform
-from innet.switch.state.tables import BYTES, PACKETS, Reference, RuntimeEntry, TableState, Target
+from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
 from innet.switch.trace import notation
 
 Step = Callable[[Packet], int | None]
@@ -600,7 +600,7 @@ class PipelineUnit:
             )
 
         def choose(packet: Packet, target: Target | None) -> ir.ActionEntry | None:
-            if not isinstance(target, Reference):
+            if not isinstance(target, ProfileRef):
                 return target
             assert profile is not None, "only indirect tables hold references"
             if not target.group:

@@ -229,19 +229,19 @@ def _seeded(words: Words, slots: int, seeds: int) -> tuple[int, Words]:
 
 def slots_with_rows(rows: NDArray[np.int64], wanted: Words, slots: int) -> NDArray[np.uint32]:
     """Slots with every row at the first free one from ``wanted`` on."""
-    slots_with_rows: NDArray[np.uint32] = mapped_zeros((slots,), np.uint32)
+    table: NDArray[np.uint32] = mapped_zeros((slots,), np.uint32)
     if not len(rows):
-        return slots_with_rows
+        return table
     order = np.argsort(wanted, kind="stable")
     steps = np.arange(len(rows))
     # In the order of their wanted slots, each row takes its own or the next free one.
-    places = steps + np.maximum.accumulate(wanted[order].astype(np.int64) - steps)
-    beyond = places >= slots
-    slots_with_rows[places[~beyond]] = rows[order][~beyond]
+    found = steps + np.maximum.accumulate(wanted[order].astype(np.int64) - steps)
+    beyond = found >= slots
+    table[found[~beyond]] = rows[order][~beyond]
     # Rows that reach the end continue at the start.
     slot = 0
     for row in rows[order][beyond].tolist():
-        while slots_with_rows[slot]:
+        while table[slot]:
             slot += 1
-        slots_with_rows[slot] = row
-    return slots_with_rows
+        table[slot] = row
+    return table

@@ -14,7 +14,7 @@ from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.state.entries import NO_ACTION, ActionRows, row_actions
 from innet.switch.state.hash_index import resized
-from innet.switch.state.tables import Reference, TableState
+from innet.switch.state.tables import ProfileRef, TableState
 
 _MORE_ROWS = 4
 
@@ -154,24 +154,24 @@ class Groups(Mapping[int, list[int]]):
         total = int(self.starts[self._handles])
         if total == len(self.listed):
             self.listed = resized(self.listed, total + total // 16 + _MORE)
-        place = self._place(group, member)
-        self.listed[place + 1 : total + 1] = self.listed[place:total]
-        self.listed[place] = member
+        slot = self._place(group, member)
+        self.listed[slot + 1 : total + 1] = self.listed[slot:total]
+        self.listed[slot] = member
         self.starts[group + 1 : self._handles + 1] += np.uint32(1)
 
     def remove(self, group: int, member: int) -> None:
         """Remove a member from a group that it is in."""
         total = int(self.starts[self._handles])
-        place = self._place(group, member)
-        self.listed[place : total - 1] = self.listed[place + 1 : total]
+        slot = self._place(group, member)
+        self.listed[slot : total - 1] = self.listed[slot + 1 : total]
         self.starts[group + 1 : self._handles + 1] -= np.uint32(1)
         if len(self.listed) > total * 9 // 8 + 2 * _MORE:
             self.listed = resized(self.listed, total)
 
     def with_member(self, member: int) -> list[int]:
         """The groups that a member is in."""
-        places = np.flatnonzero(self.listed[: int(self.starts[self._handles])] == member)
-        found = np.searchsorted(self.starts[: self._handles + 1], places, side="right") - 1
+        slots = np.flatnonzero(self.listed[: int(self.starts[self._handles])] == member)
+        found = np.searchsorted(self.starts[: self._handles + 1], slots, side="right") - 1
         groups: list[int] = found.tolist()
         return groups
 
@@ -248,7 +248,7 @@ class ProfileState:
         """Remove a member that nothing uses."""
         self.require_member(member)
         users = [f"group {group}" for group in self.groups.with_member(member)]
-        self._require_unused("member", member, users + self._users(Reference(False, member)))
+        self._require_unused("member", member, users + self._users(ProfileRef(False, member)))
         del self.members[member]
         self._changed()
 
@@ -261,7 +261,7 @@ class ProfileState:
     def delete_group(self, group: int) -> None:
         """Remove a group that nothing uses; its members stay."""
         self.require_group(group)
-        self._require_unused("group", group, self._users(Reference(True, group)))
+        self._require_unused("group", group, self._users(ProfileRef(True, group)))
         self.groups.delete(group)
         self._changed()
 
@@ -303,7 +303,7 @@ class ProfileState:
         for table in self.tables:
             table.touch()
 
-    def _users(self, reference: Reference) -> list[str]:
+    def _users(self, reference: ProfileRef) -> list[str]:
         """What refers to a member or group, for messages."""
         users = []
         for table in self.tables:
@@ -357,11 +357,11 @@ def _profile_state(
     program: ir.Program, profile: ir.ActionProfile, tables: tuple[TableState, ...]
 ) -> ProfileState:
     actions = profile_actions(program, program.action_profiles.index(profile))
-    own = {}
+    used = {}
     for table in tables:
         named = _action_names(program, table.table)
-        own[table.table.name] = {action: named[name] for name, action in actions.items()}
+        used[table.table.name] = {action: named[name] for name, action in actions.items()}
     possible = row_actions(program, tables[0].table) if tables else ()
     defaults = [each.table.default for each in tables]
     members = Members(program.actions, possible, defaults)
-    return ProfileState(profile, tables, actions, own, members)
+    return ProfileState(profile, tables, actions, used, members)

@@ -43,15 +43,15 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ProfileRef:
     """What an entry of an indirect table runs: a member of its profile, or one of a group."""
 
     group: bool
     handle: int
 
 
-Target = ir.ActionEntry | Reference
-"""What an entry runs; a ``Reference`` in indirect tables only."""
+Target = ir.ActionEntry | ProfileRef
+"""What an entry runs; a ``ProfileRef`` in indirect tables only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,10 +353,10 @@ class TableState:
             assert action is not None, "all entries run something"
             return action
         handle, group = divmod(int(self.columns.targets[row]), 2)
-        return Reference(bool(group), handle - 1)
+        return ProfileRef(bool(group), handle - 1)
 
     def _set_action(self, row: int, action: Target | None) -> None:
-        if isinstance(action, Reference):
+        if isinstance(action, ProfileRef):
             self.columns.targets[row] = 2 * (action.handle + 1) + action.group
         elif self.table.kind is ir.TableKind.SIMPLE:
             self.columns.runs.set(row, action)

@@ -1,4 +1,4 @@
-"""What is compiled at first use is compiled by a rehearsal."""
+"""What is compiled at first use is compiled by the warm-up."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ def parameters(rng: np.random.Generator, dtype: type = np.float64) -> np.ndarray
 
 def test_views_tile_the_vector_in_order() -> None:
     flat = np.arange(digits_cnn.SIZE)
-    joined = np.concatenate([part.ravel() for part in digits_cnn.views(flat).values()])
+    joined = np.concatenate([part.ravel() for part in digits_cnn.unflatten(flat).values()])
     assert np.array_equal(joined, flat)
-    assert all(np.shares_memory(part, flat) for part in digits_cnn.views(flat).values())
+    assert all(np.shares_memory(part, flat) for part in digits_cnn.unflatten(flat).values())
     assert 40_000 <= digits_cnn.SIZE <= 70_000
 
 
 def test_initial_weights_keep_the_variance_and_biases_are_zero() -> None:
-    for name, part in digits_cnn.views(digits_cnn.initial(np.random.default_rng(0))).items():
+    for name, part in digits_cnn.unflatten(digits_cnn.initial(np.random.default_rng(0))).items():
         if name.endswith("bias"):
             assert not part.any()
         else:
@@ -49,7 +49,7 @@ def test_gradient_equals_finite_differences(name: str) -> None:
     flat = parameters(rng)
     images, labels = a_batch(rng)
     _, found = digits_cnn.gradient(flat, images, labels)
-    place = digits_cnn.views(np.arange(digits_cnn.SIZE))[name].ravel()
+    place = digits_cnn.unflatten(np.arange(digits_cnn.SIZE))[name].ravel()
     chosen = rng.choice(place, min(24, len(place)), replace=False)
     step = 1e-6
     for index in chosen:

@@ -250,15 +250,15 @@ class TestComparing:
 
         changes = {"max_score_drop": max_score_drop, "min_compression": min_compression}
         measure = validate(Training, TRAINED | changes)
-        effort = reproduce.Effort()
-        found = reproduce._compared(measure, [run(0.9)], [run(0.88)], "a model", effort)
+        options = reproduce.ReproduceOptions()
+        found = reproduce._compared(measure, [run(0.9)], [run(0.88)], "a model", options)
         assert found.holds is holds
         assert ("fewer bytes" in found.criterion) is (min_compression > 0)
 
     def test_a_paper_from_beginning_to_end(self, tmp_path, monkeypatch):
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, A_PAPER))
-        effort = reproduce.Effort(seeds=2, seed=5)
-        record, path = reproduce.run("topk", tmp_path, effort=effort, created=NOW)
+        options = reproduce.ReproduceOptions(seeds=2, seed=5)
+        record, path = reproduce.run("topk", tmp_path, options=options, created=NOW)
         assert ReproductionRecord.load(path) == record
         trained, small = record.findings
         assert (trained.claim, trained.paper_result, trained.holds) == ("it learns", "much", True)
@@ -293,8 +293,8 @@ class TestComparing:
         claim = A_PAPER["claims"][0] | {"measure": TRAINED | {"batch_size": 50}}
         paper = A_PAPER | {"codec": codec, "claims": [claim]}
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
-        effort = reproduce.Effort(quick=True)
-        record, _ = reproduce.run("any", tmp_path, effort=effort, created=NOW)
+        options = reproduce.ReproduceOptions(quick=True)
+        record, _ = reproduce.run("any", tmp_path, options=options, created=NOW)
         (found,) = record.findings
         assert "12 steps" in found.setup
         assert 0.01 < found.numbers["selected"] < most
@@ -308,7 +308,9 @@ class TestComparing:
         monkeypatch.setattr(reproduce._Trainings, "_runs", runs)
         paper = A_PAPER | {"claims": A_PAPER["claims"][:1]}
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
-        record, _ = reproduce.run("topk", tmp_path, effort=reproduce.Effort(), created=NOW)
+        record, _ = reproduce.run(
+            "topk", tmp_path, options=reproduce.ReproduceOptions(), created=NOW
+        )
         (found,) = record.findings
         assert found.holds is False
         assert "iteration 3" in found.measured
@@ -316,7 +318,7 @@ class TestComparing:
     def test_a_file_that_cannot_be_written_is_told_first(self, tmp_path):
         (tmp_path / "reproduce-topk.json").mkdir()
         with pytest.raises(InputError, match="cannot write"):
-            reproduce.run("topk", tmp_path, effort=reproduce.Effort(), created=NOW)
+            reproduce.run("topk", tmp_path, options=reproduce.ReproduceOptions(), created=NOW)
 
 
 class TestCommand:

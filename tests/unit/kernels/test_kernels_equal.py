@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import gradients
-from support.kernels import assert_same, bitmap_of, sparse_integers
+from support.kernels import assert_same, bitmap_of, sparse_integers, too_small
 
 from innet import kernels
 from innet.core.errors import InputError, UnknownNameError
@@ -120,6 +120,13 @@ def test_fixed_point(fast, data):
     assert_same(integers, naive.quantize(x, scale))
     for step in (1 / scale, largest, 2.0**-200):
         assert_same(fast.dequantize(integers, step), naive.dequantize(integers, step))
+
+
+@pytest.mark.parametrize("some", [naive, *compiled], ids=lambda module: module.__name__)
+def test_what_is_too_small_is_a_zero_without_a_sign(some):
+    for size in (33, 1 << 20):  # the second is written past the caches
+        for values in too_small(some, size):
+            assert not values.view(np.int32).any()
 
 
 @each_compiled

@@ -20,7 +20,6 @@ from support.service import (
     make_workers,
     serving,
     together,
-    wait_until_empty,
     where,
 )
 
@@ -40,24 +39,6 @@ from innet.service import client, join, protocol
 from innet.service import transport as service_fabric
 from innet.service.connections import Channel
 from innet.service.server import SwitchService
-
-
-@pytest.fixture(scope="module")
-def service():
-    with serving() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(service):
-    yield
-    wait_until_empty(service)
-
-
-@pytest.fixture
-def stack():
-    with contextlib.ExitStack() as opened:
-        yield opened
 
 
 def gradients(workers=2, size=700, seed=1):

@@ -21,12 +21,6 @@ LAYOUT = Layout(32)
 SO_NO_CHECK = 11
 
 
-@pytest.fixture
-def stack():
-    with contextlib.ExitStack() as opened:
-        yield opened
-
-
 def words_of(datagrams):
     """The values in datagrams."""
     at = LAYOUT.values_offset - LAYOUT.header_offset

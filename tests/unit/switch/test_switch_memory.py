@@ -33,7 +33,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tables.arrays import table_arguments
 from innet.switch.state import hash_index
 from innet.switch.state.entries import argument_words, word_count
-from innet.switch.state.tables import Generation, Reference, TableState
+from innet.switch.state.tables import Generation, ProfileRef, TableState
 
 ROOT = Path(__file__).parents[3]
 L3 = ROOT / "benchmarks/programs/l3.json"
@@ -281,7 +281,7 @@ def test_entries_that_refer_to_members(
         for i in range(of_each):
             profile.add_to_group((7 * group + i) % members, group)
     for number in range(entries):
-        target = Reference(True, number // 10) if of_each else Reference(False, number // 2)
+        target = ProfileRef(True, number // 10) if of_each else ProfileRef(False, number // 2)
         first.add([ir.LpmMatch(number << 16 | 1 << 31, 16)], target, 0)
     held.clear()
     held += [table_arguments(program, each, profile) for each in (first, second)]

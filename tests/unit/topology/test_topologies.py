@@ -32,9 +32,9 @@ def test_a_fat_tree_has_its_switches_and_links(half, data):
     kinds = Counter(name[0] for name in names)
     assert len(set(names)) == len(names)
     assert kinds == {"c": half**2, "a": ports * half, "e": ports * half}
-    links = len(found.cables) + len(nodes) - 1
+    links = len(found.unused_links) + len(nodes) - 1
     assert links == 2 * ports * half * half  # edges to aggregation, aggregation to core
-    ends = Counter(end for link in found.cables for end in link)
+    ends = Counter(end for link in found.unused_links for end in link)
     assert set(ends.values()) <= {1}
     assert sorted(node.index for node in nodes) == list(range(len(nodes)))
     leaves = [node for node in nodes if not node.children]
@@ -58,8 +58,8 @@ def test_a_leaf_spine_has_its_switches_and_links():
     leaves = found.root.children
     assert [len(leaf.workers) for leaf in leaves] == [2, 2, 3]
     assert found.spare == ("spine2", "spine3", "spine4")
-    assert len(found.cables) == 9
-    ends = Counter(end for link in found.cables for end in link)
+    assert len(found.unused_links) == 9
+    ends = Counter(end for link in found.unused_links for end in link)
     assert set(ends.values()) == {1}
 
 

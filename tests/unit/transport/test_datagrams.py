@@ -16,7 +16,7 @@ from innet.core.errors import InputError, NetworkError
 from innet.core.packets import PacketBatch
 from innet.transport.messages import Outbox, SegmentInbox, enable_gro, supports_gro
 from innet.transport.peers import Address, PeerCounts, PeerPorts, UnknownDatagram
-from innet.transport.system_calls import Arrival, Senders, by_port, filter_senders, find_place
+from innet.transport.system_calls import Arrival, Senders, by_port, filter_senders, find_slot
 from innet.transport.udp import UdpTransport
 from innet.wire import ETHERNET_HEADER, Endpoint, Layout
 
@@ -149,11 +149,11 @@ def test_errors_of_the_socket_are_told():
     places=st.permutations([-1, -1, 0, 1, 2, 3]),
 )
 def test_rows_by_port(ports, places):
-    rows, find_place, unknown = by_port(np.array(ports, np.int32), np.array(places, np.int64))
+    rows, ordered, unknown = by_port(np.array(ports, np.int32), np.array(places, np.int64))
     known = [
         (places[port], row) for row, port in enumerate(ports) if 0 <= port < 6 and places[port] >= 0
     ]
-    assert list(zip(find_place.tolist(), rows.tolist(), strict=True)) == sorted(known)
+    assert list(zip(ordered.tolist(), rows.tolist(), strict=True)) == sorted(known)
     assert unknown == len(ports) - len(known)
 
 
@@ -201,8 +201,8 @@ def test_who_sends_is_known_by_the_address(segments):
         two[0].send(b"hello")
         outbox.send(one[0], PacketBatch.uniform(sent[0], 0), 14)
         assert taken(ports, 70) == [(7, frame[14:].tobytes()) for frame in sent[0]]
-        assert ports.counts == PeerCounts(received=74, strangers=3, misfits=1)
-        assert ports.strays == [UnknownDatagram(two[1], b"hello")]
+        assert ports.counts == PeerCounts(received=74, unknown_senders=3, wrong_length=1)
+        assert ports.unknown_datagrams == [UnknownDatagram(two[1], b"hello")]
         ports.dismiss(7)
         ports.admit(3, two[1])
         ports.admit(7, one[1])
@@ -252,9 +252,9 @@ def test_who_has_left_is_a_stranger_and_a_port_has_one_address():
             """Whose frames are taken, and for which port, if each sends one."""
             one[0].send(first[14:].tobytes())
             two[0].send(second[14:].tobytes())
-            before = ports.counts.strangers
+            before = ports.counts.unknown_senders
             found = []
-            while len(found) + ports.counts.strangers - before < 2:
+            while len(found) + ports.counts.unknown_senders - before < 2:
                 assert select.select([ports], [], [], 5)[0]
                 found += ports.receive().to_packets()
             whose = {first[14:].tobytes(): "one", second[14:].tobytes(): "two"}
@@ -270,7 +270,7 @@ def test_who_has_left_is_a_stranger_and_a_port_has_one_address():
         assert arrives() == [("one", 7)]
         ports.admit(7, two[1])  # in place of who was there
         assert arrives() == [("two", 7)]
-        assert ports.counts.strangers == 2
+        assert ports.counts.unknown_senders == 2
         ports.dismiss(7)
         assert arrives() == []
 
@@ -306,13 +306,13 @@ def test_only_known_senders_and_right_lengths_are_kept(senders, known, seed):
     ]
     table = Senders(np.zeros(8, np.int64), np.zeros(8, np.int32))
     for each in known:
-        place = find_place(each + 1000, table.keys)
+        place = find_slot(each + 1000, table.keys)
         table.keys[place], table.ports[place] = each + 1000, 10 + each
-    strangers = sum(
+    unknown_senders = sum(
         each not in known and size == 20 for each, size in zip(senders, length, strict=True)
     )
     port = np.zeros(count, np.int32)
     arrival = Arrival(data, length, np.array(senders, np.int64) + 1000)
     kept, unknown = filter_senders(count, arrival, port, 20, table)
     assert [(int(port[row]), data[row].tobytes()) for row in range(kept)] == expected
-    assert unknown == strangers
+    assert unknown == unknown_senders

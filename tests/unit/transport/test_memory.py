@@ -220,7 +220,7 @@ def test_probabilities_are_met() -> None:
     assert abs(counters.lost - 6000) < 5 * math.sqrt(20000 * 0.3 * 0.7)
     survived = 20000 - counters.lost
     assert abs(counters.duplicated - 0.2 * survived) < 5 * math.sqrt(survived * 0.2 * 0.8)
-    assert counters.left == survived + counters.duplicated
+    assert counters.arrived == survived + counters.duplicated
 
 
 def test_ticks_gather_arrivals_and_never_hasten_them() -> None:

@@ -81,7 +81,7 @@ def test_trunks_lose_delay_and_repeat():
     arrived = transport.receive(0.5).to_packets()
     faults = transport.trunk_faults
     assert {port for port, _ in arrived} == {3}
-    assert len(arrived) == faults.left - (faults.entered - 200)
+    assert len(arrived) == faults.arrived - (faults.entered - 200)
     assert faults.lost > 50
     assert faults.duplicated > 50
     assert transport.wait(0.5, math.inf) == math.inf

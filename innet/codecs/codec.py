@@ -336,11 +336,13 @@ class Codec(NotCopyable):
     ) -> Stages:
         """The exchange itself. ``seen`` is what is known of the gradient."""
         indices, values = yield from self._chosen(gradient, workers)
-        size, (places, numbers) = self.selector.to_coefficients((indices, values), gradient.size)
+        size, (coefficient_indices, numbers) = self.selector.to_coefficients(
+            (indices, values), gradient.size
+        )
         if seen is None or numbers is not gradient:
-            one_in = self._one_in if places is None else None
+            one_in = self._one_in if coefficient_indices is None else None
             seen, _ = gradient_stats(self._context.kernels, numbers, one_in)
-        selection = Selection(size, places, numbers, seen.magnitude, seen.nonzero)
+        selection = Selection(size, coefficient_indices, numbers, seen.magnitude, seen.nonzero)
         digest = ConfigDigest(self._common(gradient.size, workers), self._context.worker)
         handshake = Handshake(
             digest.announce(),

@@ -266,7 +266,7 @@ def _of_action(
 ) -> list[RegisterAccess]:
     statements = program.actions[action].primitives
     done = [effects(program, statement) for statement in statements]
-    known: dict[Place, Any] = {}
+    known: dict[Location, Any] = {}
     read: dict[int, list[int]] = {}
     written: dict[int, list[int]] = {}
     index: dict[int, list[Any]] = {}
@@ -289,8 +289,8 @@ def _of_action(
                     for register in cells(result):
                         taken[register][position] = result
             case _:
-                for place in done[position][1]:
-                    known.pop(place, None)
+                for location in done[position][1]:
+                    known.pop(location, None)
     found = []
     for register, indices in index.items():
         reading, writing = read.get(register, []), written.get(register, [])
@@ -331,12 +331,12 @@ def _which_word(program: ir.Program, register: int, update: Any, value: Any) -> 
             return
 
 
-def _learn(known: dict[Place, Any], target: Any, value: Any) -> None:
+def _learn(known: dict[Location, Any], target: Any, value: Any) -> None:
     if isinstance(target, ir.FieldRef):
         known[(target.header, target.field)] = value
 
 
-def _known(item: Any, known: dict[Place, Any]) -> Any:
+def _known(item: Any, known: dict[Location, Any]) -> Any:
     """``item`` with fields replaced by what has been assigned to them."""
     if isinstance(item, ir.FieldRef):
         return known.get((item.header, item.field), item)
@@ -352,7 +352,7 @@ def _known(item: Any, known: dict[Place, Any]) -> Any:
 def _inside(
     program: ir.Program,
     statements: tuple[Any, ...],
-    done: list[tuple[frozenset[Place], frozenset[Place]]],
+    done: list[tuple[frozenset[Location], frozenset[Location]]],
     read: list[int],
     written: list[int],
 ) -> frozenset[int]:
@@ -371,7 +371,7 @@ def _inside(
         else:
             found -= after
     end = written[-1] if written and written[-1] > read[0] else -1
-    wanted: set[Place] = set()
+    wanted: set[Location] = set()
     inside = set()
     for position in reversed(depends):
         if position < end:
@@ -399,33 +399,33 @@ def cells(item: Any) -> set[int]:
 # ----------------------------------------------------------------------------
 # Which fields an expression reads, and what a statement reads and writes.
 
-Place = tuple[int, int]
+Location = tuple[int, int]
 """(header instance, field), as in ``ir.FieldRef``."""
 
 
-def reads(program: ir.Program, item: Any) -> frozenset[Place]:
+def reads(program: ir.Program, item: Any) -> frozenset[Location]:
     """The fields that evaluating ``item`` reads; of stacks and unions, all that it may read."""
-    places: set[Place] = set()
+    locations: set[Location] = set()
     for node in walk(item):
         match node:
             case ir.FieldRef():
-                places.add((node.header, node.field))
+                locations.add((node.header, node.field))
             case ir.Valid(ir.HeaderRef(header)):
-                places.add((header, ir.VALID))
+                locations.add((header, ir.VALID))
             case ir.HeaderRef(header):
-                places |= all_fields(program, header)
+                locations |= all_fields(program, header)
             case ir.StackElement(stack) | ir.StackLastField(stack):
                 for header in program.stacks[stack].headers:
-                    places |= all_fields(program, header)
+                    locations |= all_fields(program, header)
             case ir.UnionRef(union):
                 for header in program.unions[union].headers:
-                    places |= all_fields(program, header)
+                    locations |= all_fields(program, header)
             case _:
                 pass
-    return frozenset(places)
+    return frozenset(locations)
 
 
-def all_fields(program: ir.Program, header: int) -> set[Place]:
+def all_fields(program: ir.Program, header: int) -> set[Location]:
     """All fields of a header and its validity."""
     count = len(program.type_of(header).fields)
     return {(header, field) for field in (ir.VALID, *range(count))}
@@ -433,7 +433,7 @@ def all_fields(program: ir.Program, header: int) -> set[Place]:
 
 def effects(  # noqa: PLR0911 - one line for each kind of statement
     program: ir.Program, statement: Any
-) -> tuple[frozenset[Place], frozenset[Place]]:
+) -> tuple[frozenset[Location], frozenset[Location]]:
     """(read, written) by a statement of an action; registers and counters are not among them."""
     match statement:
         case ir.Assign(target, value):
@@ -450,8 +450,8 @@ def effects(  # noqa: PLR0911 - one line for each kind of statement
         case ir.ExecuteMeter(_, index, target):
             return reads(program, index), _written(program, target)
         case ir.AddHeader(header) | ir.RemoveHeader(header):
-            places = reads(program, header)
-            return frozenset(), frozenset(place for place in places if place[1] == ir.VALID)
+            locations = reads(program, header)
+            return frozenset(), frozenset(each for each in locations if each[1] == ir.VALID)
         case ir.AssignHeader(target, source) | ir.AssignUnion(target, source):
             return reads(program, source), reads(program, target)
         case ir.MarkToDrop(egress_spec, mcast_grp):
@@ -460,9 +460,9 @@ def effects(  # noqa: PLR0911 - one line for each kind of statement
             return reads(program, statement), frozenset()
 
 
-def _written(program: ir.Program, target: Any) -> frozenset[Place]:
+def _written(program: ir.Program, target: Any) -> frozenset[Location]:
     return frozenset() if isinstance(target, ir.RegisterElement) else reads(program, target)
 
 
-def _address(program: ir.Program, target: Any) -> frozenset[Place]:
+def _address(program: ir.Program, target: Any) -> frozenset[Location]:
     return reads(program, target.index) if isinstance(target, ir.RegisterElement) else frozenset()

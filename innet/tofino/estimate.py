@@ -12,7 +12,7 @@ from innet.switch.frontend.loader import load_program
 from innet.tofino import stages, stateful_alu
 from innet.tofino.accesses import (
     ControlFlow,
-    Place,
+    Location,
     RegisterAccess,
     effects,
     reads,
@@ -22,7 +22,7 @@ from innet.tofino.report import PIPE, Estimate, Finding, Severity, Source, Usage
 from innet.tofino.stages import Pieces, Placement
 
 
-def header_vector_bits(program: ir.Program, used: Iterable[Place]) -> int:
+def header_vector_bits(program: ir.Program, used: Iterable[Location]) -> int:
     """Bits of the header vector: whole headers that are parsed, metadata that is used, each field
     of it rounded up to what containers come in (flags of one bit are packed).
     """
@@ -184,9 +184,9 @@ def _total(placed: Placement, what: str) -> int:
 
 def _used(
     program: ir.Program, flows: Sequence[ControlFlow], found: Sequence[RegisterAccess]
-) -> set[Place]:
+) -> set[Location]:
     """Fields that pipelines read or write, except metadata inside of a stateful ALU."""
-    used: set[Place] = set()
+    used: set[Location] = set()
     inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
     for each in found:
         inside[each.flow.name, each.step, each.action] |= each.statements
@@ -198,10 +198,10 @@ def _used(
                 keys = program.tables[node.index].keys
                 used |= reads(program, tuple(key.field for key in keys))
             for action in flow.actions(step):
-                own, given = inside.get((flow.name, step, action), set()), set[Place]()
+                carried, given = inside.get((flow.name, step, action), set()), set[Location]()
                 for position, statement in enumerate(program.actions[action].primitives):
                     before, after = effects(program, statement)
-                    if position in own:
+                    if position in carried:
                         given |= {each for each in after if program.headers[each[0]].metadata}
                         used |= (before | after) - given
                     else:
@@ -310,8 +310,8 @@ def _where(
     for access in found:
         name = program.registers[access.register].name
         lines.setdefault(name, source.primitive(access.action, access.first))
-    places = [lines.get(name) or source.node(name) for name in names]
-    return ", ".join(list(dict.fromkeys(filter(None, places)))[:8])
+    locations = [lines.get(name) or source.node(name) for name in names]
+    return ", ".join(list(dict.fromkeys(filter(None, locations)))[:8])
 
 
 def _carried(
@@ -319,17 +319,17 @@ def _carried(
 ) -> Iterator[Finding]:
     """Fields that one action changes several times, each time by the value before."""
     for action in dict.fromkeys(each.action for each in found):
-        again: Counter[Place] = Counter()
-        line: dict[Place, str] = {}
+        again: Counter[Location] = Counter()
+        line: dict[Location, str] = {}
         for position, statement in enumerate(program.actions[action].primitives):
             before, after = effects(program, statement)
-            for place in before & after:
-                again[place] += 1
-                line.setdefault(place, source.primitive(action, position))
+            for location in before & after:
+                again[location] += 1
+                line.setdefault(location, source.primitive(action, position))
         most = max(again.values(), default=0)
         if most >= PIPE.stages // 2:
-            places = [place for place, count in again.items() if count == most]
-            names = [program.name_of(ir.FieldRef(*place)) for place in places]
+            locations = [location for location, count in again.items() if count == most]
+            names = [program.name_of(ir.FieldRef(*location)) for location in locations]
             others = f" (and {len(names) - 1} other fields)" if len(names) > 1 else ""
             yield Finding(
                 Severity.ERROR,
@@ -337,7 +337,7 @@ def _carried(
                 f"{program.actions[action].name} carries {names[0]}{others} through {most} "
                 "statements, each of which takes a stage",
                 "combine them in a tree, or find the same out in another way",
-                ", ".join(dict.fromkeys(filter(None, (line[place] for place in places)))),
+                ", ".join(dict.fromkeys(filter(None, (line[location] for location in locations)))),
             )
 
 

@@ -64,8 +64,8 @@ class Source:
 
     def primitive(self, action: int, position: int) -> str:
         """Of a statement of an action."""
-        whole, primitives = self._actions[action]
-        return primitives[position] or whole if position < len(primitives) else whole
+        start, primitives = self._actions[action]
+        return primitives[position] or start if position < len(primitives) else start
 
     def node(self, name: str) -> str:
         """Of a table, condition or call."""

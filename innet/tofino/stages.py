@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from innet.switch import ir
-from innet.tofino.accesses import ControlFlow, Place, RegisterAccess, effects, reads
+from innet.tofino.accesses import ControlFlow, Location, RegisterAccess, effects, reads
 from innet.tofino.report import PIPE
 
 _ENTRY_OVERHEAD = 16  # bits: which action, which table next, versions while entries change
@@ -83,8 +83,8 @@ class _Use:
 
     piece: int
     step: int
-    before: frozenset[Place]
-    after: frozenset[Place]
+    before: frozenset[Location]
+    after: frozenset[Location]
 
 
 class Pieces:
@@ -118,7 +118,7 @@ class Pieces:
     def _match(self, step: int) -> None:
         node, name = self.flow.nodes[step], self.flow.title(step)
         piece = Piece(name, steps={step})
-        looked: frozenset[Place] = frozenset()
+        looked: frozenset[Location] = frozenset()
         if node.kind is ir.NodeKind.TABLE:
             table = self.program.tables[node.index]
             looked = reads(self.program, tuple(key.field for key in table.keys))
@@ -137,7 +137,7 @@ class Pieces:
 
     def _action(self, step: int, action: int, owner: dict[tuple[int, int, int], int]) -> None:
         """Pieces of one action of one step; what they hand to each other inside of it."""
-        writer: dict[Place, int] = {}
+        writer: dict[Location, int] = {}
         for position, statement in enumerate(self.program.actions[action].primitives):
             if isinstance(statement, ir.NoOp | ir.Exit | ir.Jump | ir.LogMessage | ir.Assert):
                 continue
@@ -178,17 +178,17 @@ class Pieces:
 
     def _between(self) -> None:
         """Dependencies between steps."""
-        readers: dict[Place, list[_Use]] = defaultdict(list)
-        writers: dict[Place, list[_Use]] = defaultdict(list)
+        readers: dict[Location, list[_Use]] = defaultdict(list)
+        writers: dict[Location, list[_Use]] = defaultdict(list)
         for use in self._uses:
-            for place in use.before:
-                readers[place].append(use)
-            for place in use.after:
-                writers[place].append(use)
-        for place, writing in writers.items():
+            for location in use.before:
+                readers[location].append(use)
+            for location in use.after:
+                writers[location].append(use)
+        for location, writing in writers.items():
             for use in writing:
                 later = self.flow.followers[use.step]
-                for other in readers[place]:
+                for other in readers[location]:
                     if other.step in later:
                         self._order(other.piece, use.piece, 1)
                     elif use.step in self.flow.followers[other.step]:

@@ -11,7 +11,7 @@ from innet.switch import ir
 from innet.switch.ir.tree import walk
 from innet.tofino.accesses import (
     ControlFlow,
-    Place,
+    Location,
     RegisterAccess,
     branches,
     cells,
@@ -62,13 +62,13 @@ def repeated_accesses(
     """Register arrays that a packet may touch more than once."""
     for register, count in counts.items():
         if count > 1:
-            places = [
+            locations = [
                 source.primitive(each.action, position)
                 for each in found
                 if each.register == register
                 for position in sorted((*each.reads, *each.writes))
             ]
-            where = ", ".join(dict.fromkeys(filter(None, places)))
+            where = ", ".join(dict.fromkeys(filter(None, locations)))
             yield Finding(
                 Severity.ERROR,
                 _RESOURCE,
@@ -116,11 +116,11 @@ def too_many_instructions(
     users: dict[int, dict[tuple[int, int], RegisterAccess]] = defaultdict(dict)
     for access in found:
         users[access.register].setdefault((id(access.flow), access.action), access)
-    names, places = [], []
+    names, locations = [], []
     for register, actions in users.items():
         if len(actions) > PIPE.alu_instructions:
             names.append((program.registers[register].name, len(actions)))
-            places += [source.primitive(each.action, each.first) for each in actions.values()]
+            locations += [source.primitive(each.action, each.first) for each in actions.values()]
     if names:
         others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""
         yield Finding(
@@ -129,7 +129,7 @@ def too_many_instructions(
             f"{names[0][1]} actions do something with {names[0][0]}{others}, "
             f"a stateful ALU has {PIPE.alu_instructions} instructions",
             "let one action do what two do, by a condition on a field of the packet",
-            ", ".join(list(dict.fromkeys(filter(None, places)))[:8]),
+            ", ".join(list(dict.fromkeys(filter(None, locations)))[:8]),
         )
 
 
@@ -363,8 +363,8 @@ def _named(program: ir.Program, source: Source, found: Sequence[RegisterAccess])
     """(names of the arrays, where they are accessed)."""
     names = list(dict.fromkeys(program.registers[each.register].name for each in found))
     others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""
-    places = [source.primitive(each.action, each.first) for each in found]
-    return names[0] + others, ", ".join(list(dict.fromkeys(filter(None, places)))[:8])
+    locations = [source.primitive(each.action, each.first) for each in found]
+    return names[0] + others, ", ".join(list(dict.fromkeys(filter(None, locations)))[:8])
 
 
 def _gives_flag(program: ir.Program, access: RegisterAccess) -> bool:
@@ -378,10 +378,10 @@ def _gives_word(program: ir.Program, access: RegisterAccess) -> bool:
     for position in (*access.reads, *access.inside):
         if position in access.inside and is_flag(program, statements[position]):
             continue
-        for place in effects(program, statements[position])[1]:
-            if not program.headers[place[0]].metadata:
+        for location in effects(program, statements[position])[1]:
+            if not program.headers[location[0]].metadata:
                 return True
-            if any(True for _ in _looking(program, access, position, place)):
+            if any(True for _ in _looking(program, access, position, location)):
                 return True
     return False
 
@@ -401,7 +401,7 @@ def _halves(program: ir.Program, access: RegisterAccess) -> set[int]:
 
 
 def _looking(
-    program: ir.Program, access: RegisterAccess, position: int, target: Place
+    program: ir.Program, access: RegisterAccess, position: int, target: Location
 ) -> Iterator[Any]:
     """What outside of the ALU looks at ``target`` after the statement at ``position`` set it."""
     statements = program.actions[access.action].primitives

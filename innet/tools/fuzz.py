@@ -86,7 +86,7 @@ class ParserWalk:
 
     Attributes:
         bits: (value, width) of each field so far.
-        places: where in ``bits`` the fields of a header are; the latest, where it is taken twice.
+        offsets: where in ``bits`` the fields of a header are; the latest, where it is taken twice.
         counts: how many elements of a stack, or of a stack of unions, are taken.
         ahead: (value, width) that a lookahead wants to find next.
         value_sets: the members of each of the parser's value sets.
@@ -97,7 +97,7 @@ class ParserWalk:
     known: Known
     value_sets: Sequence[Sequence[int]] = ()
     bits: list[tuple[int, int]] = field(default_factory=list)
-    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    offsets: dict[tuple[int, int], int] = field(default_factory=dict)
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
     ahead: tuple[int, int] | None = None
 
@@ -135,7 +135,7 @@ class ParserWalk:
             return
         begin = len(self.bits)
         for i, each in enumerate(self.program.type_of(header).fields):
-            self.places[header, i] = len(self.bits)
+            self.offsets[header, i] = len(self.bits)
             if each.variable:
                 length = 8 * int(self.rng.integers(0, each.width // 8 + 1))
                 self.bits.append((interesting_number(self.rng, length), length))
@@ -168,16 +168,16 @@ class ParserWalk:
 
     def _overwrite(self, begin: int, value: int, width: int) -> None:
         """Put ``width`` bits of ``value`` over what was appended from ``begin`` on."""
-        for place in range(begin, len(self.bits)):
+        for index in range(begin, len(self.bits)):
             if width <= 0:
                 return
-            old, own = self.bits[place]
-            if own <= width:
-                self.bits[place] = (value >> (width - own) & ((1 << own) - 1), own)
+            old, size = self.bits[index]
+            if size <= width:
+                self.bits[index] = (value >> (width - size) & ((1 << size) - 1), size)
             else:
-                rest = own - width
-                self.bits[place] = (old & ((1 << rest) - 1) | value << rest, own)
-            width -= own
+                rest = size - width
+                self.bits[index] = (old & ((1 << rest) - 1) | value << rest, size)
+            width -= size
             value &= (1 << max(width, 0)) - 1
 
     def _follow(self, state: ir.ParserState) -> int | None:
@@ -191,28 +191,28 @@ class ParserWalk:
             if isinstance(part.source, ir.Lookahead):
                 self.ahead = (value, part.width)
                 continue
-            place = self._place(part.source)
-            if place is not None:
-                old, width = self.bits[place]
-                self.bits[place] = ((old & ~mask | value) & ((1 << width) - 1), width)
+            index = self._index_of(part.source)
+            if index is not None:
+                old, width = self.bits[index]
+                self.bits[index] = ((old & ~mask | value) & ((1 << width) - 1), width)
         return wanted.next
 
-    def _place(
+    def _index_of(
         self, source: ir.FieldRef | ir.StackLastField | ir.UnionStackLastField
     ) -> int | None:
         """Where the field that a key looks at was put."""
         if isinstance(source, ir.FieldRef):
-            return self.places.get((source.header, source.field))
+            return self.offsets.get((source.header, source.field))
         if isinstance(source, ir.StackLastField):
             elements = self.program.stacks[source.stack].headers
             count = min(self.counts["stack", source.stack], len(elements))
-            return self.places.get((elements[count - 1], source.field)) if count else None
+            return self.offsets.get((elements[count - 1], source.field)) if count else None
         unions = self.program.union_stacks[source.union_stack].unions
         count = min(self.counts["union", source.union_stack], len(unions))
         if not count:
             return None
         header = self.program.unions[unions[count - 1]].headers[source.position]
-        return self.places.get((header, source.field))
+        return self.offsets.get((header, source.field))
 
     def _from_value_set(
         self, state: ir.ParserState, value_set: int

@@ -169,8 +169,8 @@ class LowPass(Residual):
         rest = residual_of(filtered.local, values)
         new = (1 - self._beta) * memory + self._beta * rest + np.float32(0)
         if applied is not None:
-            places = np.arange(values.size, dtype=np.int32) if indices is None else indices
-            counted = np.isin(places, applied, assume_unique=True)
+            positions = np.arange(values.size, dtype=np.int32) if indices is None else indices
+            counted = np.isin(positions, applied, assume_unique=True)
             new = np.where(counted, new, memory + self._beta * gradient)
         filtered.kept[index] = new
         return float(np.abs(new).max(initial=0))

@@ -23,7 +23,7 @@ def snapshot() -> dict[tuple[float, int], str]:
     }
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_has_every_row() -> None:
     assert set(snapshot()) == {(loss, window) for loss in LOSSES for window in WINDOWS}
 
 

@@ -20,7 +20,7 @@ from innet.kernels.layout.lhc import HASHES
         ("dense", ()),
     ],
 )
-def test_a_rehearsal_needs_no_network_and_mends_what_cannot_be_peeled(codec, repaired, monkeypatch):
+def test_a_warm_up_needs_no_network_and_mends_what_cannot_be_peeled(codec, repaired, monkeypatch):
     """Real workers would compile it in the middle of a training, while the others wait."""
     mended = []
     cpu = kernels.get("cpu")

@@ -210,7 +210,7 @@ def test_who_may_not_go_on(plan):
             pair[1].all_reduce(gradients()[1])
 
 
-def test_one_participant_reduces_tensors_with_codecs_of_their_own(plan):
+def test_one_worker_reduces_tensors_with_codecs_of_their_own(plan):
     both = {name: [build_codec(name, seed=3, worker=w) for w in range(WORKERS)] for name in CODECS}
     references = {
         name: innet.Collective(

@@ -107,7 +107,7 @@ def test_impossible_blocks_are_refused(block):
 
 @pytest.mark.parametrize("name", kernels.names())
 @given(st.data())
-def test_the_kernels_keep_what_they_promise(name, data):
+def test_the_kernels_gather_and_scatter_blocks(name, data):
     each = kernels.get(name)
     x = data.draw(gradients.vectors(data.draw(gradients.sizes())))
     integers = x.view(np.int32)

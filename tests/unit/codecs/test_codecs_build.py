@@ -229,7 +229,7 @@ def test_state_of_another_codec_is_refused(wrong):
 
 
 @pytest.mark.parametrize("parts", [None, {}, {"selector": {}, "quantizer": None}])
-def test_what_is_no_whole_state_is_refused(parts):
+def test_an_incomplete_state_is_refused(parts):
     codec = build_codec("topk")
     whole = codec.state_dict()
     for take in (codec.load_state_dict, codec.adopt):

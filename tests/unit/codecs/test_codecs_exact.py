@@ -249,7 +249,7 @@ def test_impossible_limbs_are_refused(wrong):
         Limbs(*wrong)
 
 
-def test_the_support_of_the_census_counts_limbs():
+def test_the_announced_support_size_counts_limbs():
     # The sketch has room for every limb of every element, so that none is left to a repair.
     rng = np.random.default_rng(4)
     job = [np.where(rng.random(20_000) < 0.005, rng.standard_normal(20_000), 0).astype("f4")] * 3

@@ -221,7 +221,7 @@ def test_wrong_parameters_are_named(wrong):
         workers(wrong, 1)
 
 
-def test_plans_depend_on_the_census_alone():
+def test_forms_depend_on_the_support_sizes_alone():
     one, other = (build_codec("lhc", worker=worker).carrier for worker in range(2))
     support_size = SupportSize(100, 400, 100_000)
     assert one.sizing(support_size) == other.sizing(support_size)

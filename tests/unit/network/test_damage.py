@@ -150,7 +150,7 @@ def test_probabilities_are_met_and_counted(name: str) -> None:
         assert 0.7 * number < len(batch) - int(batch.valid.sum()) <= number
 
 
-def test_damage_does_not_move_the_dice_of_loss() -> None:
+def test_damage_does_not_change_which_packets_are_lost() -> None:
     fates = [
         through(Faults(loss=0.5, corrupt=share), packets(100))[0].to_switch_faults.lost
         for share in (0.0, 0.9)

@@ -201,7 +201,7 @@ def test_who_left_on_purpose_is_waited_for_longer():
     assert transport.watch(15.2).until == 15.0 + 0.5
 
 
-def test_a_seat_is_taken_over_and_all_go_on(service, stack):
+def test_a_worker_is_replaced_and_all_go_on(service, stack):
     pair = joined(service, stack)
     pair[1].close()
     with pytest.raises(MembershipError):

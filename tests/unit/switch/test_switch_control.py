@@ -480,7 +480,7 @@ def test_keys_have_one_part_or_two(tables, key):
 
 
 @pytest.mark.parametrize("seed", [-1, "1", 0.5])
-def test_a_seed_is_a_whole_number(seed):
+def test_a_seed_is_an_integer(seed):
     with pytest.raises(InputError, match="the switch's seed"):
         Switch.load(program("switch_tables"), "interpret", seed=seed)
 

@@ -220,7 +220,7 @@ def test_closing_twice_is_fine():
         all_threads[0].close()
 
 
-def test_an_errand_for_a_closed_courier_fails():
+def test_work_for_a_closed_thread_fails():
     with comm_threads() as all_threads:
         work = ReduceWork(all_threads[0].build_codec("dense"), gradients()[0])
         all_threads[0].close()
@@ -230,7 +230,7 @@ def test_an_errand_for_a_closed_courier_fails():
         assert "worker 0 has left its job" in str(error)
 
 
-def test_an_errand_in_a_process_that_was_forked_fails(monkeypatch):
+def test_work_in_a_process_that_was_forked_fails(monkeypatch):
     """The thread that would carry it out is not there."""
     with comm_threads() as all_threads:
         work = ReduceWork(all_threads[0].build_codec("dense"), gradients()[0])

@@ -258,7 +258,7 @@ def test_equal_seeds_give_equal_fates(
     assert runs[0] == runs[1]
 
 
-def test_settings_do_not_move_each_others_dice() -> None:
+def test_settings_do_not_change_each_others_random_numbers() -> None:
     survivors = []
     for duplicate in (0.0, 1.0):
         transport = faulty(Faults(loss=0.5, duplicate=duplicate), seed=7, to_hosts=Faults())

@@ -17,17 +17,26 @@ def codecs(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show the parts, parameters and bounds of this one.",
+            help="Show the parts, parameters and bounds of this codec, or of this part of one.",
             autocompletion=completing(codec_names),
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the codecs: what each sends of a gradient, and the paper that it is from."""
-    from innet.codecs import PRESETS
+    from innet.codecs import PARTS, PRESETS
 
     if name is not None and name not in PRESETS:
-        raise UnknownNameError("codec", name, PRESETS)
+        found = {kind: each.get(name) for kind, each in PARTS.items() if name in each}
+        if not found:
+            known = {*PRESETS, *(part for registry in PARTS.values() for part in registry)}
+            raise UnknownNameError("codec", name, known)
+        if as_json:
+            say_json({kind: _parameters(part) for kind, part in found.items()})
+        else:
+            for kind, part in found.items():
+                _show_part(kind, part)
+        return
     if as_json:
         say_json(catalogue() if name is None else _preset(name))
     elif name is None:
@@ -99,6 +108,17 @@ def _show(name: str) -> None:
             parts.add_row(*first, parameter, str(chosen.get(parameter, default)))
             first = ("", "")  # said once for all parameters of a part
     out.print(parts)
+
+
+def _show_part(kind: str, part: Any) -> None:
+    paragraph, _, _ = (part.__doc__ or "").strip().partition("\n\n")
+    out.print(f"{kind} {part.name}: {' '.join(paragraph.split())}", markup=False, highlight=False)
+    table = Table("parameter", "default", box=None)
+    for parameter, default in _parameters(part).items():
+        table.add_row(parameter, str(default))
+    if table.row_count:
+        out.print(table)
+    out.print(f"Try it behind a codec's name: --codec dense:{kind}={part.name}", highlight=False)
 
 
 def _paper(name: str) -> str:

@@ -171,6 +171,11 @@ def _class(kind: str, name: str) -> type[Any]:
 
 def _preset(name: str) -> dict[str, Any]:
     """All parts of a preset: those that it does not name are the default's."""
+    if name not in PRESETS and (kind := _kind_of(name)):
+        raise ConfigError(
+            f"{name!r} is no codec but a {kind}, one part of it; write it behind a codec's name, "
+            f"such as {_DEFAULT_PRESET}:{kind}={name}."
+        )
     found: object = PRESETS.get(name)
     if not (isinstance(found, Mapping) and found.keys() <= PARTS.keys()):
         raise ConfigError(
@@ -178,6 +183,11 @@ def _preset(name: str) -> dict[str, Any]:
             f"{', '.join(PARTS)}."
         )
     return {**PRESETS.get(_DEFAULT_PRESET), **found}
+
+
+def _kind_of(name: str) -> str | None:
+    """Which part has this name."""
+    return next((kind for kind, registry in PARTS.items() if name in registry), None)
 
 
 def _part(kind: str, preset: object, given: object) -> dict[str, Any]:

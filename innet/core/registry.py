@@ -81,7 +81,7 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownNameError: nothing of that name; the message lists what there is.
-            ConfigError: it is another distribution's, and that does not hold what it promises.
+            ConfigError: what was registered is not where it was said to be.
         """
         if name not in self._loaded:
             self._read_entry_points()
@@ -91,16 +91,25 @@ class Registry(Generic[T]):
         return self._loaded[name]
 
     def _load(self, name: str) -> T:
-        module, _, attribute = self._targets[name].partition(":")
+        target = self._targets[name]
+        module, _, attribute = target.partition(":")
+        imported = None
         try:
-            loaded: T = attrgetter(attribute)(importlib.import_module(module))
+            imported = importlib.import_module(module)
+            loaded: T = attrgetter(attribute)(imported)
         except (ImportError, AttributeError) as error:
-            if name not in self._others:
-                raise
+            if name in self._others:
+                raise ConfigError(
+                    f"{self.kind} {name!r} cannot be loaded from {target!r}, an entry point of "
+                    f"{self._others[name]} in the group {self.group!r}: {error}. Mend that "
+                    "distribution, or uninstall it."
+                ) from error
+            absent = isinstance(error, ModuleNotFoundError) and error.name is not None
+            if imported is None and not (absent and f"{module}.".startswith(f"{error.name}.")):
+                raise  # the module is there, and fails itself
             raise ConfigError(
-                f"{self.kind} {name!r} cannot be loaded from {self._targets[name]!r}, an entry "
-                f"point of {self._others[name]} in the group {self.group!r}: {error}. Mend that "
-                "distribution, or uninstall it."
+                f"{self.kind} {name!r} is registered as {target!r}: {error}. Mend the line that "
+                'registers it, as "module:class".'
             ) from error
         return loaded
 

@@ -119,8 +119,8 @@ Window: TypeAlias = Annotated[
 Topology: TypeAlias = Annotated[
     str | None,
     Field(
-        description="Network of switches: star, tree, leaf-spine, fat-tree or dumbbell; by "
-        "default what the program needs."
+        description="Network of switches: star, tree, leaf-spine, fat-tree, dumbbell or your own; "
+        "by default what the program needs."
     ),
 ]
 Racks: TypeAlias = Annotated[

@@ -168,6 +168,10 @@ def test_codecs():
     assert json.loads(innet("codecs", "topk", "--json").stdout)["index"]
     with pytest.raises(InnetError, match=r"unknown codec 'topc'.*'topk'"):
         innet("codecs", "topc")
+    shown = innet("codecs", "sampled").stdout  # a part that is no codec
+    assert "selector sampled: " in shown
+    assert "warmup_steps" in shown
+    assert json.loads(innet("codecs", "sampled", "--json").stdout)["selector"]["ratio"] == 0.001
 
 
 def test_p4_list_and_export(tmp_path):

@@ -57,10 +57,35 @@ def test_an_unknown_name_is_told_with_theirs(things):
         things.get("thiers")
 
 
-def test_a_mistake_of_our_own_is_not_blamed_on_others(things):
-    things.register("broken", "string:nothing")
-    with pytest.raises(AttributeError, match="nothing"):
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("string:nothing", "no attribute 'nothing'"),
+        ("string", "no attribute ''"),
+        ("innet.nowhere.thing:THING", r"No module named 'innet\.nowhere'"),
+    ],
+)
+def test_a_name_that_is_registered_wrong_is_told_with_the_line(things, target, reason):
+    things.register("broken", target)
+    said = rf"thing 'broken' is registered as '{target}': .*{reason}.*Mend the line"
+    with pytest.raises(ConfigError, match=said):
         things.get("broken")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("import innet_test_nowhere", ModuleNotFoundError),
+        ("from innet_test_broken import THING", ImportError),
+        ("import string; string.nothing", AttributeError),
+    ],
+)
+def test_a_module_that_fails_itself_is_not_taken_for_a_wrong_name(things, tmp_path, text, error):
+    (tmp_path / "innet_test_broken.py").write_text(f"{text}\nTHING = 1\n")
+    things.register("broken", "innet_test_broken:THING")
+    with pytest.raises(error) as raised:
+        things.get("broken")
+    assert not isinstance(raised.value, ConfigError)
 
 
 def test_lazy_names_are_listed():

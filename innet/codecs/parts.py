@@ -384,8 +384,9 @@ class Scaling(ABC):
 
     Attributes:
         scale: integers per unit; 0 when every value of every worker is zero, and then nothing
-            more is sent. A quantizer with a scale of its own choice, which asks nobody, does not
-            know, and may give it always.
+            more is sent. ``quantize`` and ``dequantize`` are called all the same, and return zeros.
+            A quantizer with a scale of its own choice, which asks nobody, does not know, and may
+            give it always.
         may_overflow: sums may leave int32; whoever runs the exchange looks whether one did.
         finite: whatever the integers, none stands for more than float32's largest number.
         bound: the largest magnitude of any worker's integers, None if not known.
@@ -433,11 +434,16 @@ class Quantizer(Part[P]):
 
     @abstractmethod
     def announce(self, selection: Selection) -> list[Segment]:
-        """What the workers must combine before they can quantize."""
+        """What the workers must combine before they can quantize: a list, empty if nothing."""
 
     @abstractmethod
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
-        """What follows from the combined announcements."""
+        """What follows from the combined announcements.
+
+        Args:
+            answers: an array for each segment of ``announce``, of its length.
+            workers: how many take part.
+        """
 
 
 class Carrier(Part[P]):

@@ -248,12 +248,14 @@ def test_the_description_is_one_line_and_rebuilds_it(spec):
     assert build_codec(codec.spec).spec == codec.spec
 
 
-@pytest.mark.parametrize("kind", PARTS)
-def test_every_part_documents_itself(kind):
-    for name in PARTS[kind].names():
-        part = PARTS[kind].get(name)
-        assert part.kind == kind
-        assert part.name == name
-        assert part.__doc__
-        for key in part.settings.model_fields:
-            assert f"{key}:" in part.settings.__doc__, f"{kind} {name}: {key} is not documented"
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in PARTS for name in PARTS[kind].names()]
+)
+def test_every_part_documents_itself(kind, name):
+    part = PARTS[kind].get(name)
+    assert part.kind == kind
+    assert part.name == name, f"it is registered as {name!r}, and its class has another name"
+    assert part.__doc__
+    for key in part.settings.model_fields:
+        documented = f"{key}:" in (part.settings.__doc__ or "")
+        assert documented, f"{kind} {name}: {key} is not documented"

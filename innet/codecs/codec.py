@@ -346,13 +346,18 @@ class Codec(NotCopyable):
         digest = ConfigDigest(self._common(gradient.size, workers), self._context.worker)
         handshake = Handshake(
             digest.announce(),
-            self.quantizer.announce(selection),
-            self.carrier.announce(selection, workers),
+            _segments(self.quantizer.announce(selection), self.quantizer),
+            _segments(self.carrier.announce(selection, workers), self.carrier),
         )
         answers = (yield handshake.segments) if gradient.size else handshake.own_answers()
         of_digest, of_quantizer, of_carrier = handshake.split(answers)
         digest.check(of_digest)
         scaling = self.quantizer.agree(of_quantizer, workers)
+        if not isinstance(scaling, Scaling):
+            raise InputError(
+                f"what quantizer {self.quantizer.name!r} agrees on is of type "
+                f"{type(scaling).__name__}; expected is a Scaling."
+            )
         nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
@@ -453,6 +458,16 @@ class Codec(NotCopyable):
         """How many are infinite; which is seen without writing as many booleans if none is."""
         _, _, first = self._context.kernels.absmax_nnz(values)
         return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
+
+
+def _segments(announced: object, part: Quantizer[Any] | Carrier[Any]) -> list[Segment]:
+    """What a part announces, once it is known to be segments."""
+    if not (isinstance(announced, list) and all(isinstance(each, Segment) for each in announced)):
+        raise InputError(
+            f"what {part.kind} {part.name!r} announces is {announced!r}; expected is a list of "
+            "innet.core.reduce_op.Segment."
+        )
+    return announced
 
 
 def _only(values: Floats, indices: Ints) -> Floats:

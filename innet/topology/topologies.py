@@ -22,7 +22,7 @@ from innet.topology.plan import Link, Port
 MAX_DEPTH = 8
 MAX_SWITCHES = 200  # addresses and switch ports that are kept for them
 MAX_FAT_TREE = 12  # ports of its switches: 180 switches, which have addresses
-_SPARE_UP, _SPARE_DOWN = 201, 301  # first ports of links that no job uses
+SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Node:
     """A switch with what is below it.
 
     Attributes:
-        name: s1 is the root; then level by level, from left to right.
-        index: 0 for the root, in the same order.
-        workers: indices of all workers below, in order, without gaps.
+        name: any, but no other switch's, nor h1, h2, ..., which are hosts.
+        index: 0 for the root, then 1, 2, ..., each once; the switch's addresses follow from it.
+        workers: indices of all workers below, in order, without gaps; at least one.
         children: the switches right below; empty for a leaf. Workers that no child has are at the
-            switch itself. Programs take up to 8 levels; the plan of the program checks it.
+            switch itself.
     """
 
     name: str
@@ -84,7 +84,8 @@ class Shape:
     Attributes:
         root: of the tree that jobs use.
         spare: switches that they do not use, by name.
-        unused_links: links that they do not use.
+        unused_links: links that they do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN`` on; those
+            below are for workers and for the tree.
     """
 
     root: Node
@@ -152,6 +153,7 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
 
     Raises:
         UnknownNameError: no such topology.
+        ConfigError: what the topology gives is no network.
         InputError: an option that the topology does not have, or a number that does not fit.
     """
     topology = topology_of(name)
@@ -163,7 +165,37 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
             raise InputError(f"{key} is {value}, which a {name} does not take; it takes {takes}.")
         if not isinstance(value, int):
             raise not_an_int(value, f"{key} of the topology {name}")
-    return topology.shape(workers, **given)
+    return _checked(topology.shape(workers, **given), workers, f"topology {name!r}")
+
+
+def _checked(found: object, workers: int, who: str) -> Shape:
+    """What a topology gives, once it is known that packets find their way in it."""
+    if not isinstance(found, Shape):
+        raise ConfigError(f"{who}: its shape is a {type(found).__name__}; return a Shape.")
+    nodes = list(found.root.descend())
+    indices = [node.index for node in nodes]
+    if indices[0] != 0 or sorted(indices) != list(range(len(nodes))):
+        raise ConfigError(
+            f"{who}: its switches have the indices {indices}; give the root 0, and the others 1 to "
+            f"{len(nodes) - 1}, each once."
+        )
+    if found.root.workers != range(workers):
+        raise ConfigError(
+            f"{who}: its root {found.root.name} has the workers {list(found.root.workers)}; give "
+            f"it all, range({workers})."
+        )
+    for node in nodes:
+        below = [worker for child in node.children for worker in child.workers]
+        if len(set(below)) != len(below) or not set(below) <= set(node.workers):
+            raise ConfigError(
+                f"{who}: {node.name} has the workers {list(node.workers)}, and the switches below "
+                f"have {below}; give each of them a part of its own."
+            )
+        if not node.workers:
+            raise ConfigError(
+                f"{who}: no worker is below {node.name}; list it in Shape.spare instead."
+            )
+    return found
 
 
 class Star(Topology):
@@ -208,7 +240,7 @@ class LeafSpine(Topology):
             Node("spine1", 0, range(workers), tuple(leaves)),
             spare=tuple(f"spine{i + 1}" for i in spare),
             unused_links=tuple(
-                Link(Port(leaf.name, _SPARE_UP + i), Port(f"spine{i + 1}", _SPARE_DOWN + j))
+                Link(Port(leaf.name, SPARE_UP + i), Port(f"spine{i + 1}", SPARE_DOWN + j))
                 for i in spare
                 for j, leaf in enumerate(leaves)
             ),
@@ -293,15 +325,15 @@ def _fat_tree_links(half: int) -> list[Link]:
             for j in range(half):
                 edge, core = f"e{pod * half + j + 1}", f"c{i * half + j + 1}"
                 links += [
-                    Link(Port(edge, _SPARE_UP + i), Port(top, _SPARE_DOWN + j)),
-                    Link(Port(top, _SPARE_UP + j), Port(core, _SPARE_DOWN + pod)),
+                    Link(Port(edge, SPARE_UP + i), Port(top, SPARE_DOWN + j)),
+                    Link(Port(top, SPARE_UP + j), Port(core, SPARE_DOWN + pod)),
                 ]
     return links
 
 
 def _in_tree(link: Link, taken: set[str]) -> bool:
     """Whether the tree has this link, at ports of its own: the first way up of what it has."""
-    return link.a.port == _SPARE_UP and {link.a.node, link.b.node} <= taken
+    return link.a.port == SPARE_UP and {link.a.node, link.b.node} <= taken
 
 
 TOPOLOGIES.register("star", Star)

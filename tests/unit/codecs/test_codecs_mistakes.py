@@ -185,6 +185,20 @@ def test_integers_that_are_none_or_too_few(carrier, scaling, match):
         all_reduce([codec], JOB[:1])
 
 
+def test_what_a_quantizer_announces_and_agrees_on():
+    codec = build_codec({"selector": "all"})
+    codec.quantizer = InDoubles(Settings(), codec._context)
+    codec.quantizer.agree = lambda answers, workers: 3
+    match = "what quantizer 'in-doubles' agrees on is of type int; expected is a Scaling"
+    with pytest.raises(InputError, match=match):
+        all_reduce([codec], JOB[:1])
+    segment = Segment(ReduceOp.MAX, np.ones(1, np.int32))
+    for wrong in (segment, None, [segment, 3]):
+        codec.quantizer.announce = lambda selection, wrong=wrong: wrong
+        with pytest.raises(InputError, match="'in-doubles' announces is .*expected is a list of"):
+            all_reduce([codec], JOB[:1])
+
+
 class Short(Dense):
     def carry(self, *arguments):
         total = yield from super().carry(*arguments)

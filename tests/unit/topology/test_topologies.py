@@ -96,6 +96,30 @@ def test_what_is_registered_has_to_be_a_topology(monkeypatch):
         make_plan("tree", 32, Request(workers=2, topology="none"))
 
 
+def two_racks(first, second, of=range(4), numbers=(1, 2)):
+    racks = (Node("s2", numbers[0], first), Node("s3", numbers[1], second))
+    return Shape(Node("s1", 0, of, racks))
+
+
+@pytest.mark.parametrize(
+    ("shape", "match"),
+    [
+        (Node("s1", 0, range(4)), "its shape is a Node; return a Shape"),
+        (two_racks(range(2), range(2, 4), numbers=(1, 1)), r"indices \[0, 1, 1\]; give the root 0"),
+        (two_racks(range(2), range(2, 4), numbers=(2, 3)), r"and the others 1 to 2, each once"),
+        (two_racks(range(2), range(2, 3), range(3)), r"its root s1 has .*; give it all, range\(4\)"),
+        (two_racks(range(3), range(2, 4)), "s1 has .* below have .*; give each of them a part"),
+        (two_racks(range(2), range(2, 5)), "s1 has .* below have .*; give each of them a part"),
+        (two_racks(range(4), range(4, 4)), "no worker is below s3; list it in Shape.spare"),
+    ],
+)
+def test_a_shape_that_is_no_network(monkeypatch, shape, match):
+    wrong = type("Wrong", (Topology,), {"shape": lambda self, workers: shape})
+    monkeypatch.setitem(TOPOLOGIES._loaded, "wrong", wrong)
+    with pytest.raises(ConfigError, match=f"topology 'wrong': .*{match}"):
+        make_plan("tree", 32, Request(workers=4, topology="wrong"))
+
+
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
 @pytest.mark.parametrize(
     ("program", "workers", "shape"),

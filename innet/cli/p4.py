@@ -80,7 +80,7 @@ def compile_program(
         Path | None,
         typer.Argument(
             help="A P4 file of yours, or a folder with a list of them, programs.toml. Without it: "
-            "the programs that innet ships."
+            "the programs that innet ships. Of a folder, those whose sources have changed."
         ),
     ] = None,
     define: Annotated[
@@ -89,6 +89,9 @@ def compile_program(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="For SOURCE. [default: SOURCE.json]")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Of a folder, also those that have not changed.")
+    ] = False,
     p4c: P4cOption = None,
 ) -> None:
     """Compile P4_16 for v1model with p4c."""
@@ -97,9 +100,15 @@ def compile_program(
         if define or output:
             raise InputError("--define and --output need a P4 file of yours to compile.")
         folder = source or programs.p4_directory()
-        for program in programs.compile_folder(folder, compiler, warn=_pass_on):
+        made = programs.compile_folder(folder, compiler, warn=_pass_on, changed=not everything)
+        number = 0
+        for number, program in enumerate(made, start=1):
             err.print(f"compiled {program.name}", highlight=False)
+        if not number:
+            err.print(f"{folder}: no source has changed; --all compiles all the same.")
         return
+    if everything:
+        raise InputError("--all is for a folder of programs.")
     document = programs.compile_p4(source, _definitions(define or []), compiler, _pass_on)
     path = output or source.with_suffix(".json")
     write_text(path, json.dumps(document, indent=1) + "\n")

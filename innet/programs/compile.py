@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,12 @@ _P4C_REMEDY = (
     "Install it (Ubuntu and Debian packages: https://github.com/p4lang/p4c#installation) so that "
     "p4c-bm2-ss or p4c is on PATH, or compile by `innet p4 compile --p4c FILE`. The programs that "
     "innet ships are compiled already and run without it."
+)
+
+
+_HEADERS_REMEDY = (
+    "\np4c does not find its own headers. Set P4C_16_INCLUDE_PATH to its folder p4include, which has "
+    "core.p4."
 )
 
 
@@ -125,7 +132,8 @@ def compile_p4(
         said = result.stderr.strip()
         if result.returncode != 0 or not output.is_file():
             silent = f"(it said nothing, and ended with status {result.returncode})"
-            raise ProgramError(f"p4c refused {source}:\n{said or silent}")
+            hint = _HEADERS_REMEDY if "core.p4: No such file" in said else ""
+            raise ProgramError(f"p4c refused {source}:\n{said or silent}{hint}")
         if said:
             warn(said)
         document: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
@@ -152,6 +160,8 @@ def compile_folder(
     p4c: Path | None = None,
     only: str | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    *,
+    changed: bool = False,
 ) -> Iterator[CompiledProgram]:
     """Compile what programs.toml lists; write compiled/ and manifest.json; yield each when done.
 
@@ -160,6 +170,7 @@ def compile_folder(
         p4c: the compiler; searched on PATH if not given.
         only: compile this program alone; the manifest keeps the others' entries.
         warn: see ``compile_p4``.
+        changed: leave what is there of these sources and parameters, by whichever p4c.
 
     Raises:
         ConfigError: the folder has no list, or it is not as it has to be.
@@ -183,15 +194,33 @@ def compile_folder(
         made.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {made}: {error.strerror or error}.") from None
+    before = dict(entries)
     for program, item in listed.items():
         if only not in (None, program):
             continue
         entries = {name: entry for name, entry in entries.items() if entry["program"] != program}
         for values in item.sources:
             name = f"{program}-{values}"
+            if changed and name in before and _is_made(directory, before[name], values, item):
+                entries[name] = {**before[name], "description": item.description}
+                continue
             entries[name] = _compile_variant(directory, p4c, (program, values), item, warn)
             _write_manifest(directory / MANIFEST, entries)
             yield catalogue(directory)[name]
+    _write_manifest(directory / MANIFEST, entries)
+
+
+def _is_made(directory: Path, entry: Mapping[str, Any], values: int, item: Listed) -> bool:
+    """Whether a variant's file is what its manifest entry and the list say, of today's sources."""
+    source = item.sources[values]
+    wanted = {"source": source, "parameters": {"VALUES": values, **item.parameters}}
+    try:
+        text = gzip.decompress((directory / entry["file"]).read_bytes())
+        wanted["sources"] = source_hashes(directory, source)
+    except (OSError, EOFError, KeyError, TypeError, zlib.error):
+        return False
+    wanted["sha256"] = hashlib.sha256(text).hexdigest()
+    return all(entry.get(key) == value for key, value in wanted.items())
 
 
 def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:

@@ -171,12 +171,16 @@ def aggregation_of(program: str) -> Aggregation:
         UnknownNameError: no such program, or none that aggregates.
         ConfigError: it is another distribution's, which does not say how, or not by a class.
     """
-    if program not in AGGREGATIONS and program in programs.FOLDERS:
-        raise ConfigError(
-            f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
-            f"such as innet.topology.slots:SlotsAggregation, by an entry point {program!r} in the "
-            f"group {AGGREGATIONS.group!r}."
-        )
+    if program not in AGGREGATIONS:
+        own = {each.program for each in programs.catalogue().values()}
+        if program in programs.FOLDERS or program in own:
+            place = f"by an entry point {program!r} in the group {AGGREGATIONS.group!r}"
+            if program in own:
+                place = "in AGGREGATIONS of innet/topology/aggregation.py"
+            raise ConfigError(
+                f"nothing says how a network runs program {program!r}; name an Aggregation for it, "
+                f"such as innet.topology.slots:SlotsAggregation, {place}."
+            )
     found: object = AGGREGATIONS.get(program)
     if not (isinstance(found, type) and issubclass(found, Aggregation)):
         raise ConfigError(

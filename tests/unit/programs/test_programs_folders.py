@@ -81,6 +81,8 @@ def test_a_program_that_no_network_knows_how_to_run(registry, folder, monkeypatc
     match = "how a network runs program 'mine'.* entry point 'mine' in the group 'innet.aggregatio"
     with pytest.raises(ConfigError, match=match):
         innet.Collective(program="mine", values_per_packet=32)
+    with pytest.raises(ConfigError, match="program 'tree'.*in AGGREGATIONS of innet/topology/agg"):
+        innet.Collective(program="tree", values_per_packet=32)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,32 @@ class TestCompiling:
         (sources / "manifest.json").write_text("[]")
         with pytest.raises(ProgramError, match=rf"format None.*innet p4 compile {sources}`"):
             programs.catalogue(sources)
+
+    def test_what_has_not_changed_is_left(self, sources, p4c):
+        def compiled():
+            return [each.name for each in programs.compile_folder(sources, p4c, changed=True)]
+
+        assert compiled() == ["mine-32"]
+        assert compiled() == []
+        (sources / "parts" / "own.p4").write_text("// changed\n")
+        assert compiled() == ["mine-32"]
+        (sources / "programs.toml").write_text(LIST.replace("SLOTS = 64", "SLOTS = 32"))
+        assert compiled() == ["mine-32"]
+        (sources / "compiled" / "mine-32.json.gz").write_bytes(b"no gzip")
+        assert compiled() == ["mine-32"]
+        text = LIST.replace("SLOTS = 64", "SLOTS = 32").replace("a program of mine", "still mine")
+        (sources / "programs.toml").write_text(text + text.replace("[mine]", "[other]"))
+        assert compiled() == ["other-32"]
+        assert programs.catalogue(sources)["mine-32"].description == "still mine"
+        (sources / "programs.toml").write_text(text)
+        assert compiled() == []
+        assert list(programs.catalogue(sources)) == ["mine-32"]
+        assert len(list(programs.compile_folder(sources, p4c))) == 1
+
+    def test_a_compiler_without_its_headers(self, sources, p4c):
+        p4c.write_text("#!/bin/sh\necho 'core.p4: No such file or directory' >&2; exit 1\n")
+        with pytest.raises(ProgramError, match="Set P4C_16_INCLUDE_PATH to its folder p4include"):
+            list(programs.compile_folder(sources, p4c))
 
     def test_a_folder_without_a_list(self, sources, p4c):
         (sources / "programs.toml").write_text("[mine")

@@ -205,7 +205,8 @@ def explain(
     from innet.tools.replay import Input
 
     loaded = open_program(program)
-    if trace or packets or capture is not None:
+    of_packets = (capture, port, commands)
+    if trace or packets or any(each is not None for each in of_packets):
         traffic = None if capture is None else Input(capture, port)
         control = read_commands(commands)
         switch_explain.show(

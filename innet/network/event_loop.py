@@ -48,7 +48,14 @@ class Transport(Protocol):
 
 
 class ClockedTransport(Transport, Protocol):
-    """A transport in real time, over a socket."""
+    """A transport in real time, over a socket: of one worker, whose port is 0.
+
+    Frames begin with the Ethernet header; see ``innet.wire``. They may be lost, doubled and in
+    another order. docs/extending.md has an example.
+
+    Attributes:
+        name: for reports.
+    """
 
     name: str
 

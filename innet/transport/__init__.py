@@ -2,7 +2,7 @@
 
 A transport has the three methods of ``innet.network.Transport``: send, receive and wait. To add
 one, add a module here, and pass it to ``innet.allreduce.worker.Worker``, which also asks for its
-clock and name (``innet.network.ClockedTransport``).
+clock and name (``innet.network.ClockedTransport``). Commands choose one in ``connect`` there.
 
     memory.py        switches in this process; ``NetworkTransport`` joins several by links
     udp.py           a worker's UDP socket

@@ -335,6 +335,8 @@ class TestTrace:
     def test_nothing_to_trace(self):
         with pytest.raises(InputError, match="nothing to trace"):
             switch("explain", self.TOUR, "--trace")
+        with pytest.raises(InputError, match="nothing to trace"):
+            switch("explain", self.TOUR, "--port", "1")
         with pytest.raises(InputError, match="arrives at port 600"):
             switch("explain", self.TOUR, "--packet", "600:00")
 

@@ -101,10 +101,11 @@ def compile_program(
             raise InputError("--define and --output need a P4 file of yours to compile.")
         folder = source or programs.p4_directory()
         made = programs.compile_folder(folder, compiler, warn=_pass_on, changed=not everything)
-        number = 0
-        for number, program in enumerate(made, start=1):
+        none = True
+        for program in made:
+            none = False
             err.print(f"compiled {program.name}", highlight=False)
-        if not number:
+        if none:
             err.print(f"{folder}: no source has changed; --all compiles all the same.")
         return
     if everything:

@@ -352,12 +352,7 @@ class Codec(NotCopyable):
         answers = (yield handshake.segments) if gradient.size else handshake.own_answers()
         of_digest, of_quantizer, of_carrier = handshake.split(answers)
         digest.check(of_digest)
-        scaling = self.quantizer.agree(of_quantizer, workers)
-        if not isinstance(scaling, Scaling):
-            raise InputError(
-                f"what quantizer {self.quantizer.name!r} agrees on is of type "
-                f"{type(scaling).__name__}; expected is a Scaling."
-            )
+        scaling = _agreed(self.quantizer, of_quantizer, workers)
         nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
@@ -468,6 +463,17 @@ def _segments(announced: object, part: Quantizer[Any] | Carrier[Any]) -> list[Se
             "innet.core.reduce_op.Segment."
         )
     return announced
+
+
+def _agreed(quantizer: Quantizer[Any], answers: list[Ints], workers: int) -> Scaling:
+    """What a quantizer agrees on, once it is known to be a scaling."""
+    scaling: object = quantizer.agree(answers, workers)
+    if not isinstance(scaling, Scaling):
+        raise InputError(
+            f"what quantizer {quantizer.name!r} agrees on is of type {type(scaling).__name__}; "
+            "expected is a Scaling."
+        )
+    return scaling
 
 
 def _only(values: Floats, indices: Ints) -> Floats:

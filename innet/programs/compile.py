@@ -42,8 +42,8 @@ _P4C_REMEDY = (
 
 
 _HEADERS_REMEDY = (
-    "\np4c does not find its own headers. Set P4C_16_INCLUDE_PATH to its folder p4include, which has "
-    "core.p4."
+    "\np4c does not find its own headers. Set P4C_16_INCLUDE_PATH to its folder p4include, which "
+    "has core.p4."
 )
 
 

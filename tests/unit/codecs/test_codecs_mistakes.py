@@ -195,7 +195,7 @@ def test_what_a_quantizer_announces_and_agrees_on():
     segment = Segment(ReduceOp.MAX, np.ones(1, np.int32))
     for wrong in (segment, None, [segment, 3]):
         codec.quantizer.announce = lambda selection, wrong=wrong: wrong
-        with pytest.raises(InputError, match="'in-doubles' announces is .*expected is a list of"):
+        with pytest.raises(InputError, match=r"'in-doubles' announces is .*expected is a list of"):
             all_reduce([codec], JOB[:1])
 
 

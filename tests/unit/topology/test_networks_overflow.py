@@ -14,7 +14,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.switch import Switch
-from innet.topology import AGGREGATIONS, Request, make_plan
+from innet.topology import AGGREGATIONS, Request, aggregation_of, make_plan
 from innet.wire import Endpoint, Flag, pack, parse_strict
 
 # The fewest that each program is compiled for.
@@ -24,7 +24,7 @@ VALUES = {
 }
 HIGH, LOW = 2**31 - 1, -(2**31)
 SHAPES = [
-    *((program, {}) for program in AGGREGATIONS.names()),
+    *((name, {}) for name in AGGREGATIONS.names() if not aggregation_of(name).saturates),
     ("tree", {"racks": 3, "depth": 3}),
     ("hashed", {"racks": 2}),
 ]

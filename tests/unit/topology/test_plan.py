@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from innet import programs
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.topology import (
@@ -104,8 +105,11 @@ def test_a_host_that_is_no_worker_has_no_membership(star):
     ],
 )
 def test_what_a_program_has_no_room_for_is_refused(name, request_, match):
+    values = min(
+        each.parameters["VALUES"] for each in programs.available().values() if each.program == name
+    )
     with pytest.raises(InputError, match=match):
-        make_plan(name, 64, request_)
+        make_plan(name, values, request_)
 
 
 def test_a_star_has_one_rack():

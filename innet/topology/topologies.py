@@ -84,8 +84,8 @@ class Shape:
     Attributes:
         root: of the tree that jobs use.
         spare: switches that they do not use, by name.
-        unused_links: links that they do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN`` on; those
-            below are for workers and for the tree.
+        unused_links: links that they do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN`` on;
+            those below are for workers and for the tree.
     """
 
     root: Node

@@ -49,8 +49,8 @@ def test_a_fat_tree_has_its_switches_and_links(half, data):
 def test_half_of_the_workers_are_at_each_end_of_a_dumbbell(workers, at_the_first):
     first = Dumbbell().shape(workers).root
     (second,) = first.children
-    assert first.own == tuple(range(at_the_first))
-    assert second.own == tuple(range(at_the_first, workers))
+    assert first.local_workers == tuple(range(at_the_first))
+    assert second.local_workers == tuple(range(at_the_first, workers))
 
 
 def test_a_leaf_spine_has_its_switches_and_links():

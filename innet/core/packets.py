@@ -20,6 +20,7 @@ MAX_PORT = 510
 
 _BYTES = np.dtype(np.uint8)
 _NUMBERS = np.dtype(np.int32)
+_TIMES = np.dtype(np.int64)
 _INT32 = np.iinfo(np.int32)
 
 
@@ -33,7 +34,9 @@ class PacketBatch:
         length: shape (n,), int32, bytes; 0 <= length <= stride, which the switch checks.
         port: shape (n,), int32. The switch port a packet arrives at or leaves from.
         origin: shape (n,), int32, or None where it is not known. For what a switch sent: the row of
-            the batch received that each packet stems from.
+            the batch received that each packet stems from; -1: of one that was received before.
+        time: shape (n,), int64, nanoseconds, or None. For what a switch sent in a call with times:
+            when each packet left.
 
     Raises:
         InputError: an array of another shape or dtype, or arrays of different n.
@@ -43,6 +46,7 @@ class PacketBatch:
     length: NDArray[np.int32]
     port: NDArray[np.int32]
     origin: NDArray[np.int32] | None = None
+    time: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         # Compiled code trusts these shapes: it reads past the arrays where they do not agree.
@@ -59,6 +63,12 @@ class PacketBatch:
             if len(self.origin) != len(self.length):
                 raise InputError(
                     f"a batch of {len(self.length)} packets has {len(self.origin)} origins"
+                )
+        if self.time is not None:
+            _require("time", self.time, _TIMES, 1)
+            if len(self.time) != len(self.length):
+                raise InputError(
+                    f"a batch of {len(self.length)} packets has {len(self.time)} times"
                 )
 
     def __len__(self) -> int:
@@ -114,12 +124,14 @@ class PacketBatch:
             np.concatenate([batch.length for batch in filled]),
             np.concatenate([batch.port for batch in filled]),
             _joined([batch.origin for batch in filled]),
+            _joined([batch.time for batch in filled]),
         )
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> PacketBatch:
         """The packets at ``rows`` (indices, in that order, or a mask)."""
         origin = None if self.origin is None else self.origin[rows]
-        return PacketBatch(self.data[rows], self.length[rows], self.port[rows], origin)
+        time = None if self.time is None else self.time[rows]
+        return PacketBatch(self.data[rows], self.length[rows], self.port[rows], origin, time)
 
     def to_packets(self) -> list[tuple[int, bytes]]:
         """As (port, bytes) pairs, for tests and for people."""
@@ -129,10 +141,10 @@ class PacketBatch:
         ]
 
 
-def _joined(origins: Sequence[NDArray[np.int32] | None]) -> NDArray[np.int32] | None:
+def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     """One after the other; not known where one of them is not."""
-    known = [each for each in origins if each is not None]
-    return np.concatenate(known) if len(known) == len(origins) else None
+    known = [each for each in parts if each is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
 def _require(name: str, array: object, dtype: np.dtype[Any], ndim: int) -> None:

@@ -325,6 +325,38 @@ class Engine(Protocol):
         """
         ...
 
+    def process_timed(
+        self, batch: PacketBatch, times: NDArray[np.int64], until: int
+    ) -> PacketBatch:
+        """Run packets that arrive at ``times``, and what waits, through the egress queues.
+
+        Before a packet is received, everything leaves that is due. ``state.traffic_manager.now``
+        and ``state.clock`` end at the last time that something happened or, if that is later, at
+        ``until``.
+
+        Args:
+            batch: in arrival order.
+            times: int64 of shape (n,), nanoseconds, not descending, not before
+                ``state.traffic_manager.now``. The caller has checked that.
+            until: what leaves its queue later than that waits for the next call; ``FOREVER`` (of
+                ``traffic_manager``): nothing waits.
+
+        Returns:
+            what left, in the order in which it left, with ``time``; ``origin`` is -1 for what
+            earlier calls received.
+        """
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Copies that wait for egress."""
+        ...
+
+    @property
+    def next_departure(self) -> int | None:
+        """When the next of them leaves, in nanoseconds; None: nothing waits."""
+        ...
+
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
         """The program for other compiled code to run on packets in the memory of ``packets``.
 

@@ -22,7 +22,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
 from innet.switch.state.ageing import AgeingMonitor, IdleTimeout
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
-from innet.switch.traffic_manager import TrafficManager
+from innet.switch.traffic_manager import FOREVER, TrafficManager
 
 if TYPE_CHECKING:  # pydantic takes a while to import
     from innet.core.settings import EngineName
@@ -111,6 +111,40 @@ def _generator(seed: int) -> np.random.Generator:
         raise InputError(f"the switch's seed is a whole number from 0 on, not {seed!r}") from None
 
 
+def _nanoseconds(times: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Times as int64; InputError where they are anything else."""
+    if isinstance(times, np.ndarray) and times.dtype == np.int64 and times.ndim == 1:
+        if len(times) == 0 or 0 <= times[0] <= times[-1] < FOREVER:
+            return times  # what is between them is compared by the caller
+    try:
+        found = np.asarray(times)
+    except (ValueError, OverflowError):
+        found = np.empty(0, object)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+        raise InputError(
+            f"times= are whole numbers of nanoseconds, one for each packet; found {found.dtype} of "
+            f"shape {found.shape}. From seconds: (seconds * 1e9).astype(np.int64)"
+        )
+    if found.size and not (int(found.min()) >= 0 and int(found.max()) < FOREVER):
+        raise InputError(f"times= are 0 to {FOREVER - 1} ns; found {found.min()}..{found.max()}")
+    return found.astype(np.int64)
+
+
+def _backward(now: int, arrivals: NDArray[np.int64], end: int) -> InputError:
+    """The error for the first time that is before another."""
+    times = [now, *arrivals.tolist(), end]
+    first = next(i for i, time in enumerate(times[1:]) if time < times[i])
+    what = "until=" if first == len(arrivals) else f"packet {first}"
+    return InputError(
+        f"time runs forward: {what} is at {times[first + 1]} ns, and the switch is at "
+        f"{times[first]} ns by then"
+    )
+
+
+def _nanosecond(time: int) -> int:
+    return int(_nanoseconds([time])[0])
+
+
 class Switch(NotCopyable):
     """A programmable switch that runs a compiled P4 program.
 
@@ -180,23 +214,47 @@ class Switch(NotCopyable):
 
     # ── Packets ──
 
-    def process(self, packets: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    def process(
+        self,
+        packets: Iterable[tuple[int, bytes]],
+        *,
+        times: Sequence[int] | NDArray[np.int64] | None = None,
+        until: int | None = None,
+    ) -> list[tuple[int, bytes]]:
         """Run (port, bytes) pairs in order; returns what leaves, as (port, bytes).
 
         Whatever the bytes are, the program decides what becomes of them; none raises, unless the
         program has a loop that they make endless.
 
+        Args:
+            packets: in arrival order.
+            times: when each arrives, in nanoseconds, not descending. Then packets wait in the
+                egress queues (``traffic_manager``) before they leave, and programs see depths and
+                times. Without it nothing waits, and one time, ``state.clock``, serves the call.
+            until: with times: what leaves its queue later than that, in nanoseconds, waits for the
+                next call. By default everything leaves.
+
         Raises:
-            InputError: a port that the switch does not have, or what is no pair of port and bytes.
+            InputError: a port that the switch does not have, or what is no pair of port and bytes;
+                times that are no such; a call without times while packets wait.
             EndlessLoopError: see ``Engine.process``.
         """
-        return self.process_batch(PacketBatch.from_packets(packets)).to_packets()
+        batch = PacketBatch.from_packets(packets)
+        return self.process_batch(batch, times=times, until=until).to_packets()
 
-    def process_batch(self, batch: PacketBatch) -> PacketBatch:
+    def process_batch(
+        self,
+        batch: PacketBatch,
+        *,
+        times: Sequence[int] | NDArray[np.int64] | None = None,
+        until: int | None = None,
+    ) -> PacketBatch:
         """The same for a batch, which is the fast way in.
 
+        With times, ``time`` of the batch returned says when each packet left.
+
         Raises:
-            InputError: a port that the switch does not have.
+            InputError: as ``process``.
         """
         ports = batch.port
         if len(batch) and not 0 <= int(ports.min()) <= int(ports.max()) <= MAX_PORT:
@@ -204,7 +262,49 @@ class Switch(NotCopyable):
                 f"packets arrive at ports {int(ports.min())}..{int(ports.max())}; a switch has "
                 f"ports 0..{MAX_PORT}"
             )
+        if times is not None:
+            return self._process_timed(batch, times, until)
+        if until is not None:
+            raise InputError("until= needs times= as well; for what waits alone, call run_until()")
+        if self._engine.waiting:
+            raise InputError(
+                f"{self._engine.waiting} packets wait in the switch's egress queues, and a call "
+                "without times= would pass them by; run_until() lets them leave first"
+            )
         return self._engine.process(batch)
+
+    def _process_timed(
+        self, batch: PacketBatch, times: Sequence[int] | NDArray[np.int64], until: int | None
+    ) -> PacketBatch:
+        now = self.traffic_manager.now
+        arrivals = _nanoseconds(times)
+        if len(arrivals) != len(batch):
+            raise InputError(f"times= has {len(arrivals)} times for {len(batch)} packets")
+        end = FOREVER if until is None else _nanosecond(until)
+        start, last = (arrivals[0], arrivals[-1]) if len(arrivals) else (now, now)
+        if start < now or end < last or (arrivals[1:] < arrivals[:-1]).any():
+            raise _backward(now, arrivals, end)
+        return self._engine.process_timed(batch, arrivals, end)
+
+    def run_until(self, until: int | None = None) -> PacketBatch:
+        """Let what waits in the egress queues leave, up to a time in nanoseconds.
+
+        Returns what left, with ``time``; by default until nothing waits.
+
+        Raises:
+            InputError: a time that is no whole number, or before what has happened.
+        """
+        return self._process_timed(PacketBatch.empty(), np.zeros(0, np.int64), until)
+
+    @property
+    def waiting(self) -> int:
+        """Packets that wait in egress queues since calls with times, each copy counted."""
+        return self._engine.waiting
+
+    @property
+    def next_departure(self) -> int | None:
+        """When the next of them leaves, in nanoseconds; None when nothing waits."""
+        return self._engine.next_departure
 
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
         """``Engine.inline``: the program in the loop of other compiled code."""

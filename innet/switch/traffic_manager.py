@@ -39,6 +39,8 @@ MICROSECOND = 1000  # nanoseconds
 DEPTH, CAPACITY, INTERVAL, LAST_DEPARTURE, DROPS = range(5)
 QUEUE_WORDS = 5
 NEVER = -(1 << 62)
+#: Later than everything.
+FOREVER = 1 << 62
 
 
 def admit(queues: Any, queue: int, now: int) -> int:
@@ -181,6 +183,14 @@ class TrafficManager:
             )
         cell: NDArray[np.int64] = self._cells[port, priority]
         return cell
+
+    def first_word(self, port: int, priority: int) -> int:
+        """Where in ``queues`` the words of a queue begin."""
+        return (min(port, PORTS - 1) * self.priorities + priority) * QUEUE_WORDS
+
+    def clear(self) -> None:
+        """Nothing waits any more: whoever held the packets has dropped them."""
+        self._cells[..., DEPTH] = 0
 
     def queue(self, port: int, priority: int = 0) -> QueueState:
         """What is to be known of one queue; ControlError when there is none."""

@@ -2,15 +2,20 @@
 
 Slow and easy to read; what the compiled engine is checked against. Integers are Python's, so that
 fields may have any width. Where simple_switch depends on timing or on memory that it recycles, this
-is what happens here instead: packets never queue (queue depths and times are 0), a resubmitted or
-recirculated packet comes before the next received one, and fields that a packet never set are 0.
+is what happens here instead: without times packets never queue (queue depths and times are 0), a
+resubmitted or recirculated packet comes before the next received one, and fields that a packet
+never set are 0.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.core.packets import PacketBatch
 from innet.switch import ir
@@ -21,16 +26,56 @@ from innet.switch.interpreter.expressions import (
     ExpressionCompiler,
     Store,
 )
-from innet.switch.interpreter.packet import Layout, Packet
+from innet.switch.interpreter.packet import Layout, Origin, Packet
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
 from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
 from innet.switch.trace import Trace
+from innet.switch.traffic_manager import DEPTH, FOREVER, MICROSECOND, admit, withdraw
 
 _MARKED = "marked to drop"
 _FAILED_ASSERTION = "an assertion failed"
 _LOOPED = "too many clones, resubmissions and recirculations"
+
+
+@dataclass(order=True, slots=True)
+class _Waiting:
+    """A copy that waits for egress, ordered as copies leave.
+
+    Attributes:
+        departure: when it leaves, in nanoseconds.
+        rank: 0 for the highest priority.
+        number: of all copies enqueued so far.
+        port, priority: its queue.
+        depth: how many waited there before it.
+        enqueued: when, in nanoseconds.
+    """
+
+    departure: int
+    rank: int
+    number: int
+    port: int = field(compare=False)
+    priority: int = field(compare=False)
+    depth: int = field(compare=False)
+    enqueued: int = field(compare=False)
+    packet: Packet = field(compare=False)
+
+
+class _Sent(NamedTuple):
+    """What left: its port and bytes, when, and the number of the packet that it comes from."""
+
+    port: int
+    data: bytes
+    time: int
+    number: int
+
+
+def _batch(sent: list[_Sent], first: int) -> PacketBatch:
+    """What left; ``first`` is the number of the first packet of this call."""
+    batch = PacketBatch.from_packets([(each.port, each.data) for each in sent])
+    origin = [each.number - first if each.number >= first else -1 for each in sent]
+    return PacketBatch(batch.data, batch.length, batch.port, np.array(origin, np.int32))
 
 
 class InterpretEngine:
@@ -60,8 +105,12 @@ class InterpretEngine:
         }
         self.learn_lists = {each.id: i for i, each in enumerate(program.learn_lists)}
         self._ingress: deque[Packet] = deque()
-        self._egress: deque[tuple[int, Packet]] = deque()
-        self._loops = 0
+        self._egress: list[_Waiting] = []  # a heap
+        self._enqueued = 0  # copies so far
+        self._received = 0  # packets so far
+        # In calls without times nothing waits, and the queues are passed by.
+        self._timed = False
+        self._now = 0
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
@@ -95,42 +144,104 @@ class InterpretEngine:
         """Run packets in arrival order; see ``engine.Engine``."""
         check_lengths(batch)
         self.state.time()  # before a packet reads it
-        out: list[tuple[int, bytes]] = []
-        origin: list[int] = []
-        for row, (port, data) in enumerate(batch.to_packets()):
-            out += self._receive(port, data)
-            origin += [row] * (len(out) - len(origin))
-        sent = PacketBatch.from_packets(out)
-        return PacketBatch(sent.data, sent.length, sent.port, np.array(origin, np.int32))
+        self._timed = False
+        first = self._received
+        out: list[_Sent] = []
+        for port, data in batch.to_packets():
+            self._receive(port, data)
+            out += self._run_due(self._now)
+        return _batch(out, first)
+
+    def process_timed(
+        self, batch: PacketBatch, times: NDArray[np.int64], until: int
+    ) -> PacketBatch:
+        """Run packets as they arrive, and what waits; see ``engine.Engine``."""
+        check_lengths(batch)
+        self.state.time()
+        self._timed = True
+        manager = self.state.traffic_manager
+        self._now = manager.now
+        first = self._received
+        out: list[_Sent] = []
+        for (port, data), time in zip(batch.to_packets(), times.tolist(), strict=True):
+            out += self._run_due(time)
+            self._set_time(time)
+            self._receive(port, data)
+        out += self._run_due(until)
+        if until < FOREVER:
+            self._set_time(until)
+        manager.now = self._now
+        self.state.clock = self._now // MICROSECOND
+        sent = _batch(out, first)
+        left = np.array([each.time for each in out], np.int64)
+        return PacketBatch(sent.data, sent.length, sent.port, sent.origin, left)
+
+    @property
+    def waiting(self) -> int:
+        """Copies that wait for egress."""
+        return len(self._egress)
+
+    @property
+    def next_departure(self) -> int | None:
+        """When the next of them leaves, in nanoseconds."""
+        return self._egress[0].departure if self._egress else None
 
     @staticmethod
     def inline(packets: PacketBatch) -> None:
         """Compiled code cannot run what is not compiled."""
 
-    def _receive(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
-        """Run one packet, and all that it causes; returns what leaves."""
+    def _set_time(self, time: int) -> None:
+        """Time moves on to ``time``, nanoseconds."""
+        self._now = max(self._now, time)
+        self.state.clock = self._now // MICROSECOND
+
+    def _receive(self, port: int, data: bytes) -> None:
+        """Run ingress of one packet, once more for each time that it is resubmitted."""
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)
-        packet = Packet(self.layout, data, port)
+        packet = Packet(self.layout, data, port, Origin(self._received))
+        self._received += 1
         self.standard.ingress_port(packet, port)
         self.standard.packet_length(packet, len(data))
         self.standard.ingress_global_timestamp(packet, self.state.clock)
         self._ingress.append(packet)
-        self._loops = 0
-        out: list[tuple[int, bytes]] = []
+        self._run_all_ingress()
+
+    def _run_all_ingress(self) -> None:
         try:
-            while self._ingress or self._egress:
-                if self._ingress:
-                    self._run_ingress(self._ingress.popleft())
-                else:
-                    out += self._run_egress(*self._egress.popleft())
-        except BaseException:  # as from a keyboard: what is left does not come out with the next
-            self._ingress.clear()
-            self._egress.clear()
+            while self._ingress:
+                self._run_ingress(self._ingress.popleft())
+        except BaseException:
+            self._forget()
             raise
-        statistics.packets_out += len(out)
-        statistics.bytes_out += sum(len(sent) for _, sent in out)
+
+    def _forget(self) -> None:
+        """After an interruption, as from a keyboard: what is left does not come out with the next
+        packet.
+        """
+        self._ingress.clear()
+        self._egress.clear()
+        self.state.traffic_manager.clear()
+
+    def _run_due(self, limit: int) -> list[_Sent]:
+        """Run egress of what leaves its queue at ``limit`` or before; returns what leaves."""
+        statistics = self.state.statistics
+        out: list[_Sent] = []
+        while self._egress and self._egress[0].departure <= limit:
+            waiting = heapq.heappop(self._egress)
+            if self._timed:
+                self._set_time(waiting.departure)
+            try:
+                sent = self._run_egress(waiting)
+            except BaseException:
+                self._forget()
+                raise
+            if sent is not None:
+                out.append(_Sent(waiting.port, sent, self._now, waiting.packet.origin.number))
+                statistics.packets_out += 1
+                statistics.bytes_out += len(sent)
+            self._run_all_ingress()
         return out
 
     # ── Ingress ──
@@ -207,11 +318,11 @@ class InterpretEngine:
             index = self.layout.slot(reference).index
             target.fields[index] = source.fields[index]
 
-    def _may_loop(self) -> bool:
-        if self._loops >= MAX_LOOPS:
+    def _may_loop(self, packet: Packet) -> bool:
+        if packet.origin.loops >= MAX_LOOPS:
             self.state.statistics.looped += 1
             return False
-        self._loops += 1
+        packet.origin.loops += 1
         return True
 
     def _requested_clone(self, packet: Packet) -> tuple[MirrorSession | None, int]:
@@ -221,7 +332,7 @@ class InterpretEngine:
         session = self.state.replication.sessions.get(number)
         if self.trace is not None:
             self.trace("unknown_session" if session is None else "clone", session=number)
-        return (session if session is not None and self._may_loop() else None), field_list
+        return (session if session is not None and self._may_loop(packet) else None), field_list
 
     def _clone_ingress(self, packet: Packet, received: bytes, received_length: int) -> None:
         session, field_list = self._requested_clone(packet)
@@ -229,7 +340,7 @@ class InterpretEngine:
             return
         if self.trace is not None:
             self.trace("parse_clone", length=len(received))
-        clone = Packet(self.layout, received, packet.ingress_port)
+        clone = Packet(self.layout, received, packet.ingress_port, packet.origin)
         clone.ingress_length = packet.ingress_length
         clone.length = received_length
         self.standard.ingress_port(clone, packet.ingress_port)
@@ -265,10 +376,10 @@ class InterpretEngine:
     def _resubmit(self, packet: Packet, received: bytes, received_length: int) -> None:
         if self.trace is not None:
             self.trace("resubmit")
-        if not self._may_loop():
+        if not self._may_loop(packet):
             self._drop("ingress", _LOOPED)
             return
-        again = Packet(self.layout, received, packet.ingress_port)
+        again = Packet(self.layout, received, packet.ingress_port, packet.origin)
         again.ingress_length = packet.ingress_length
         again.length = received_length
         self._keep_fields(packet, again, packet.resubmit)
@@ -291,47 +402,70 @@ class InterpretEngine:
             self._enqueue(port, packet.copy(self.layout))
 
     def _enqueue(self, port: int, packet: Packet) -> None:
-        standard = self.standard
-        if standard.priority_of(packet):
-            # simple_switch has one queue per port unless it is told otherwise.
+        manager, priority = self.state.traffic_manager, self.standard.priority_of(packet)
+        if priority >= manager.priorities:
             self._drop("ingress", "no queue of that priority")
             return
-        standard.enq_timestamp(packet, self.state.clock)
-        standard.enq_qdepth(packet, 0)
-        self._egress.append((port, packet))
+        depth, departure = 0, self._now
+        if self._timed:
+            queue = manager.first_word(port, priority)
+            depth = int(manager.queues[queue + DEPTH])
+            departure = int(admit(manager.queues, queue, self._now))
+            if departure < 0:
+                self.state.statistics.dropped_queue += 1
+                if self.trace is not None:
+                    self.trace("queue_full", port=port, priority=priority, depth=depth)
+                return
+            if self.trace is not None:
+                wait = departure - self._now
+                self.trace("enqueue", port=port, priority=priority, depth=depth, wait=wait)
+        rank = manager.priorities - 1 - priority
+        number, self._enqueued = self._enqueued, self._enqueued + 1
+        waiting = _Waiting(departure, rank, number, port, priority, depth, self._now, packet)
+        heapq.heappush(self._egress, waiting)
 
     # ── Egress ──
 
-    def _run_egress(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
-        standard = self.standard
+    def _run_egress(self, waiting: _Waiting) -> bytes | None:
+        """Run egress of a copy; returns what leaves, None where nothing does."""
+        standard, packet, port = self.standard, waiting.packet, waiting.port
+        enqueued, depth = self.state.clock, 0
+        if self._timed:
+            manager = self.state.traffic_manager
+            depth = int(withdraw(manager.queues, manager.first_word(port, waiting.priority)))
+            enqueued = waiting.enqueued // MICROSECOND
+            if self.trace is not None:
+                self.trace("dequeue", waited=self._now - waiting.enqueued, depth=depth)
         if self.trace is not None:
             kind = standard.instance_type_of(packet)
             self.trace("egress", instance_type=kind, port=port)
         standard.egress_global_timestamp(packet, self.state.clock)
-        standard.deq_timedelta(packet, 0)
-        standard.deq_qdepth(packet, 0)
-        standard.qid(packet, 0)
+        standard.enq_timestamp(packet, enqueued)
+        standard.enq_qdepth(packet, waiting.depth)
+        standard.deq_timedelta(packet, self.state.clock - enqueued)
+        standard.deq_qdepth(packet, depth)
+        standard.qid(packet, waiting.priority)
         standard.egress_port(packet, port)
         standard.egress_spec(packet, DROP_PORT + 1)
         standard.packet_length(packet, packet.length)
         if not self._run_pipeline(self.program.egress, packet):
             self._drop("egress", _FAILED_ASSERTION)
-            return []
+            return None
         if packet.clone_session is not None:
             self._clone_egress(packet)
         if standard.egress_spec_of(packet) == DROP_PORT:
             self._drop("egress", _MARKED)
-            return []
+            return None
         if not self._deparse(packet):
             self._drop("egress", _FAILED_ASSERTION)
-            return []
+            return None
         if packet.recirculate:
             self._recirculate(packet)
-            return []
+            return None
         data = packet.data[: packet.length_after_truncate()]
         if self.trace is not None:
             self.trace("sent", port=port, length=len(data), data=data)
-        return [(port, data)]
+        return data
 
     def _deparse(self, packet: Packet) -> bool:
         """False when an assertion failed."""
@@ -356,10 +490,10 @@ class InterpretEngine:
     def _recirculate(self, packet: Packet) -> None:
         if self.trace is not None:
             self.trace("recirculate")
-        if not self._may_loop():
+        if not self._may_loop(packet):
             self._drop("egress", _LOOPED)
             return
-        again = Packet(self.layout, packet.data, packet.ingress_port)
+        again = Packet(self.layout, packet.data, packet.ingress_port, packet.origin)
         self._keep_fields(packet, again, packet.recirculate)
         self.standard.instance_type(again, InstanceType.RECIRCULATED)
         self.standard.packet_length(again, again.length)

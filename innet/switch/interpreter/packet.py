@@ -11,6 +11,19 @@ from innet.switch import ir
 _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
+@dataclass(slots=True)
+class Origin:
+    """A packet that was received, and what it caused.
+
+    Attributes:
+        number: of all packets received so far.
+        loops: clones, resubmissions and recirculations.
+    """
+
+    number: int
+    loops: int = 0
+
+
 class Packet:
     """One packet on its way.
 
@@ -30,6 +43,7 @@ class Packet:
         "ingress_port",
         "learn_list",
         "length",
+        "origin",
         "position",
         "recirculate",
         "resubmit",
@@ -42,7 +56,7 @@ class Packet:
         "variable_widths",
     )
 
-    def __init__(self, layout: Layout, data: bytes, ingress_port: int) -> None:
+    def __init__(self, layout: Layout, data: bytes, ingress_port: int, origin: Origin) -> None:
         self.fields = [0] * layout.size
         self.valid = list(layout.always_valid)
         self.variable_widths = [0] * len(layout.always_valid)
@@ -52,6 +66,7 @@ class Packet:
         self.union_members = [0] * layout.unions
         self.data = data
         """What is not in headers: all bytes before parsing, the payload after."""
+        self.origin = origin
         self.position = 0
         """Bytes of ``data`` that the parser has taken."""
         self.error = 0
@@ -78,7 +93,7 @@ class Packet:
 
     def copy(self, layout: Layout) -> Packet:
         """A packet with the same headers and metadata, no requests, and not truncated."""
-        other = Packet(layout, self.data, self.ingress_port)
+        other = Packet(layout, self.data, self.ingress_port, self.origin)
         other.fields = list(self.fields)
         other.valid = list(self.valid)
         other.variable_widths = list(self.variable_widths)

@@ -25,6 +25,7 @@ import numpy as np
 from innet.core.errors import ProgramError
 from innet.switch import engine, ir
 from innet.switch.jit.native import MachineCode, NativeProgram
+from innet.switch.jit.traits import needs_queue
 
 
 def directory() -> Path:
@@ -112,18 +113,24 @@ def _environment() -> str:
     return digest.hexdigest()
 
 
-def module_path(program: ir.Program) -> Path:
-    """Where the emitted module of a program is, or would be, here and now."""
-    key = hashlib.sha256(f"{_environment()} {program.fingerprint}".encode()).hexdigest()
+def module_path(program: ir.Program, queued: bool | None = None) -> Path:
+    """Where the emitted module of a program is, or would be, here and now.
+
+    ``queued``: its form with queues between ingress and egress; by default that of calls without
+    times, which has them where packets come by again.
+    """
+    queued = needs_queue(program) if queued is None else queued
+    form = f"{_environment()} {program.fingerprint}{' queued' if queued else ''}"
+    key = hashlib.sha256(form.encode()).hexdigest()
     return directory() / f"innet_switch_{key[:32]}.py"
 
 
 _loaded: dict[Path, NativeProgram] = {}
 
 
-def load(program: ir.Program) -> NativeProgram | None:
+def load(program: ir.Program, queued: bool | None = None) -> NativeProgram | None:
     """A program that was compiled before; None when nobody did so, or something was damaged."""
-    path = module_path(program)
+    path = module_path(program, queued)
     if path not in _loaded:
         source, code = _read(path), _read(path.with_suffix(".code"))
         if source is None or code is None:
@@ -132,9 +139,11 @@ def load(program: ir.Program) -> NativeProgram | None:
     return _loaded[path]
 
 
-def store(program: ir.Program, source: str, compiled: MachineCode) -> NativeProgram:
+def store(
+    program: ir.Program, source: str, compiled: MachineCode, queued: bool | None = None
+) -> NativeProgram:
     """Store a program for other processes and load it into this one."""
-    path = module_path(program)
+    path = module_path(program, queued)
     _write(path, source.encode())
     _write(path.with_suffix(".code"), serialize(compiled))
     _loaded[path] = NativeProgram(compiled)

@@ -134,10 +134,10 @@ _OWN_RUNTIME = frozenset((_ALLOCATE, _DESTROY, *_PLAIN))
 _OWNER_WORDS = 6
 
 
-def machine_code(dispatcher: Any, growth: int) -> MachineCode:
+def machine_code(dispatcher: Any, growth: int, row: int) -> MachineCode:
     """The object file of the only compiled version of a function, and how it is called.
 
-    ``growth`` is passed on (``MachineCode.growth``).
+    ``growth`` and ``row`` are passed on (see ``MachineCode``).
     """
     # Numba's module, and in it the function itself.
     ((signature, compiled),) = dispatcher.overloads.items()
@@ -161,6 +161,7 @@ def machine_code(dispatcher: Any, growth: int) -> MachineCode:
     _hide_all_but(module, (ENTER, RELEASE))
     return MachineCode(
         growth=growth,
+        row=row,
         arguments=arguments,
         returned=returned,
         needs_numba=not own,

@@ -21,7 +21,7 @@ from innet.switch.ir.tree import walk
 from innet.switch.jit.codegen import machine_code
 from innet.switch.jit.emit.program import Emitted, emit
 from innet.switch.jit.native import MachineCode
-from innet.switch.jit.traits import ALGORITHMS
+from innet.switch.jit.traits import ALGORITHMS, needs_queue
 
 
 def reasons_against(program: ir.Program) -> list[str]:
@@ -35,13 +35,14 @@ def reasons_against(program: ir.Program) -> list[str]:
     return []
 
 
-def source_of(program: ir.Program) -> str:
-    """The module that a program becomes.
+def source_of(program: ir.Program, queued: bool | None = None) -> str:
+    """The module that a program becomes; ``queued`` as in ``cache.module_path``.
 
     Raises:
         UnsupportedError: it uses something that the emitter does not have.
     """
-    return _emitted(_ByFingerprint(program)).source
+    queued = needs_queue(program) if queued is None else queued
+    return _emitted(_ByFingerprint(program), queued).source
 
 
 def compile_source(source: str, path: Path) -> MachineCode:
@@ -57,7 +58,7 @@ def compile_source(source: str, path: Path) -> MachineCode:
         )
     module: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     exec(compile(source, str(path), "exec"), module)  # noqa: S102 - what innet emitted itself
-    return machine_code(module["process"], module["GROWTH"])
+    return machine_code(module["process"], module["GROWTH"], module["ROW"])
 
 
 class _ByFingerprint:
@@ -76,8 +77,8 @@ class _ByFingerprint:
 
 
 @lru_cache(maxsize=4)
-def _emitted(identity: _ByFingerprint) -> Emitted:
-    emitted = emit(identity.program, allocate_registers(identity.program))
+def _emitted(identity: _ByFingerprint, queued: bool) -> Emitted:
+    emitted = emit(identity.program, allocate_registers(identity.program), queued)
     try:
         ast.parse(emitted.source)
     except (SyntaxError, RecursionError, MemoryError) as error:

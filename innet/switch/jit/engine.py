@@ -3,14 +3,16 @@
 The arguments of the emitted function (``emit.program.argument_types``) lie in a frame
 (``native.Frame``). Written in each call are the packets, the buffers for what leaves, and the time;
 where the control plane changed something, also the arrays of its tables. The rest is written once.
+
+A program has two forms. The plain one runs each packet to its end. The one with queues
+(``queued.QueuedProgram``) is for calls with times, and for programs whose packets come by again.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
-import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,7 +29,9 @@ from innet.switch.engine import (
     refusal,
 )
 from innet.switch.jit import cache
-from innet.switch.jit.native import EndlessError, Frame, NativeProgram, Value, address_of
+from innet.switch.jit.buffers import BufferPool, OutputBuffer, SizeEstimate
+from innet.switch.jit.native import EndlessError, Frame, NativeProgram, Value
+from innet.switch.jit.queued import OUT, QueuedProgram, Received
 from innet.switch.jit.tables.arrays import (
     Argument,
     replica_arrays,
@@ -48,11 +52,8 @@ from innet.switch.jit.traits import (
 if TYPE_CHECKING:
     from innet.switch.jit.inline import InlineProgram
 
-_Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
-"""Data, lengths and ports of a batch."""
-
-#: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
-_POOL_SIZE = 4
+#: Of the plain form: the time, behind what is sent and statistics.
+_CLOCK = 9
 
 
 class JitEngine:
@@ -69,12 +70,12 @@ class JitEngine:
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
         if reasons := self.unsupported(program):
             raise UnsupportedError(refusal("jit", reasons))
-        native = cache.load(program) or _compile_and_store(program)
         self.source_path = cache.module_path(program)
-        self._growth = native.compiled.growth
-        self._frame = native.frame()
-        self._queues = needs_queue(program)
         self._program = program
+        self._statistics = np.zeros(len(STATISTICS), np.int64)
+        # At most one of both is missing: the form that no call needed yet.
+        self._plain: _PlainProgram | None = None
+        self._queued: QueuedProgram | None = None
         self._state = state
         # State that lives as long as the switch and is never moved.
         self._fixed: list[NDArray[Any]] = [
@@ -90,14 +91,10 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
-        # Arguments: packets (the plain loop also takes where to begin), from ``_out`` on four
-        # arrays for what leaves, then statistics, the time, and of the plain loop the room that a
-        # packet needs. ``_standing_arguments`` are the last.
-        self._out = 3 if self._queues else 4
-        self._buffers = _BufferPool(self._frame, self._out)
-        self._statistics = np.zeros(len(STATISTICS), np.int64)
-        self._frame.put(self._out + 4, [self._statistics])
-        self._estimate = _SizeEstimate()
+        if needs_queue(program):
+            self._with_queues()
+        else:
+            self._plain = _PlainProgram(_native(program, queued=False), self._statistics)
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
@@ -119,15 +116,65 @@ class JitEngine:
         """
         check_lengths(batch)
         self._refresh()
-        packets = (_plain(batch.data), _plain(batch.length), _plain(batch.port))
         self._statistics.fill(0)
+        received = _received(batch)
+        with self._counted():
+            if self._plain is not None:
+                clock, room = self._state.time(), max(1, self._replicas.largest)
+                return self._plain.run(received, clock, room, self._hand_over_digests)
+            queued = self._with_queues()
+            return queued.run(received, None, 0, self._room, self._hand_over_digests)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Add up statistics behind a call, and name the loop that had no end."""
         try:
-            return self._run_queue_loop(packets) if self._queues else self._run_plain_loop(packets)
-        except EndlessError as error:
-            jump = backward_jumps(self._program)[error.site]
-            raise endless_loop(self._program, *jump) from None
+            yield
+        except BaseException as error:
+            if self._queued is not None:
+                self._queued.forget()  # it stopped in the middle of a packet
+            if isinstance(error, EndlessError):
+                jump = backward_jumps(self._program)[error.site]
+                raise endless_loop(self._program, *jump) from None
+            raise
         finally:
             self._add_statistics(self._statistics)
+
+    def process_timed(
+        self, batch: PacketBatch, times: NDArray[np.int64], until: int
+    ) -> PacketBatch:
+        """Run packets as they arrive, and what waits; see ``Engine.process_timed``."""
+        check_lengths(batch)
+        queued = self._with_queues()
+        self._refresh()
+        self._statistics.fill(0)
+        received = _received(batch)
+        times = _plain(times)
+        with self._counted():
+            return queued.run(received, times, until, self._room, self._hand_over_digests)
+
+    @property
+    def waiting(self) -> int:
+        """Copies that wait for egress."""
+        return 0 if self._queued is None else self._queued.waiting
+
+    @property
+    def next_departure(self) -> int | None:
+        """When the next of them leaves, in nanoseconds."""
+        return None if self._queued is None else self._queued.next_departure
+
+    @property
+    def _room(self) -> int:
+        """Entries that one packet may become at once: its own copies and its clone's."""
+        return 2 * self._replicas.largest + 2
+
+    def _with_queues(self) -> QueuedProgram:
+        """The form with queues, compiled the first time that it is needed."""
+        if self._queued is None:
+            native = _native(self._program, queued=True)
+            self._queued = QueuedProgram(native, self._state, self._statistics)
+            self._generation = -1  # its frame lacks what the control plane has set so far
+        return self._queued
 
     def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
         """The program for compiled code to run; see ``Engine.inline``.
@@ -137,53 +184,16 @@ class JitEngine:
         """
         program = self._program
         ages = any(table.support_timeout for table in program.tables)
-        if self._queues or ages or uses_digests(program) or backward_jumps(program):
+        if self._plain is None or ages or uses_digests(program) or backward_jumps(program):
             return None
         return JitInlineSwitch(self, packets)
 
-    def _run_queue_loop(self, packets: _Received) -> PacketBatch:
-        """All at once: the emitted code makes its buffers larger itself, and returns them."""
-        count, width = packets[0].shape
-        rows = self._estimate.rows(count, count, width + self._estimate.growth)
-        growth = max(self._growth, self._estimate.growth_of(rows, width))
-        out = self._buffers.take(rows, width + growth)
-        self._frame.put(0, packets)
-        self._frame.write(self._out, out.words)
-        self._frame.put(self._out + 5, [self._state.time()])
-        returned = self._frame.call(out.arrays)
-        produced, data, length, port, origin, *digests = cast("list[Any]", returned)
-        self._hand_over_digests(digests)
-        # Next time there is as much room at once.
-        self._estimate.note(count, max(count, produced), data.shape[1], data.shape[1] - width)
-        return _Packets(data, length, port, origin).batch(produced)
-
-    def _run_plain_loop(self, packets: _Received) -> PacketBatch:
-        """In parts: the emitted code fills a buffer as far as it goes."""
-        count = len(packets[1])
-        room = max(1, self._replicas.largest)
-        stride = packets[0].shape[1] + self._growth
-        rows = self._estimate.rows(count, count + room, stride)
-        parts: list[PacketBatch] = []
-        first = 0
-        while first < count or not parts:
-            out = self._buffers.take(rows, stride)
-            self._frame.put(0, [*packets, first])
-            self._frame.write(self._out, out.words)
-            self._frame.put(self._out + 5, [self._state.time(), room])
-            first, produced, *digests = cast("list[Any]", self._frame.call({}))
-            parts.append(out.batch(produced))
-            self._hand_over_digests(digests)
-        if len(parts) == 1:
-            return parts[0]
-        # Multicast needed more rows than packets came in; next time there is room at once.
-        self._estimate.note(count, sum(map(len, parts)) + room, stride)
-        return PacketBatch.concatenate(parts)
-
-    def _standing_arguments(self) -> list[Value]:
+    def _standing_arguments(self, queued: bool) -> list[Value]:
         """What outlives a batch, in the order of ``emit.program.argument_types``."""
         return [
+            self._state.traffic_manager.priorities,
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
-            *([self._sessions] if self._queues else []),
+            *([self._sessions] if queued else []),
             *self._fixed,
             *self._hashes,
             *(each for arguments in self._tables.values() for each in arguments),
@@ -213,8 +223,10 @@ class JitEngine:
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
         # All in one go, since the frame holds addresses, which may have changed.
-        standing = self._standing_arguments()
-        self._frame.put(self._frame.count - len(standing), standing)
+        for form in (self._plain, self._queued):
+            if form is not None:
+                standing = self._standing_arguments(form is self._queued)
+                form.frame.put(form.frame.count - len(standing), standing)
         self._generation = state.generation.value
 
     def _add_statistics(self, counts: NDArray[np.int64]) -> None:
@@ -228,13 +240,15 @@ class JitInlineSwitch:
     """The ``InlineSwitch`` of this engine: a program, and memory for what leaves it."""
 
     def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
-        self._engine = engine
+        assert engine._plain is not None, "inline() made sure"
+        self._engine, self._plain = engine, engine._plain
+        frame = self._plain.frame
         self._rows, stride = packets.data.shape
-        self._stride = stride + engine._growth
+        self._stride = stride + self._plain.growth
         self._packets = packets
-        self._words = engine._frame.words(0, [packets.data, packets.length, packets.port, 0])
-        self._starts = np.array(engine._frame.starts)
-        self._out: _OutputBuffer | None = None
+        self._words = frame.words(0, [packets.data, packets.length, packets.port, 0])
+        self._starts = np.array(frame.starts)
+        self._out: OutputBuffer | None = None
         # As the compiler: only who runs a program inline waits for Numba.
         module = importlib.import_module("innet.switch.jit.inline")
         self._program_type: type[InlineProgram] = module.InlineProgram
@@ -243,12 +257,12 @@ class JitInlineSwitch:
         """Take over what the control plane changed; packets may be run until ``end``."""
         engine = self._engine
         engine._refresh()
-        frame, room = engine._frame, max(1, engine._replicas.largest)
+        frame, room = self._plain.frame, max(1, engine._replicas.largest)
         if self._out is None or len(self._out.length) < self._rows + room:
-            self._out = _OutputBuffer(frame, engine._out, self._rows + room, self._stride)
+            self._out = OutputBuffer(frame, OUT, self._rows + room, self._stride, timed=False)
         frame.write(0, self._words)
-        frame.write(engine._out, self._out.words)
-        frame.put(engine._out + 5, [engine._state.time(), room])
+        frame.write(OUT, self._out.words)
+        frame.put(_CLOCK, [engine._state.time(), room])
         engine._statistics.fill(0)
         out = self._out
         return self._program_type(
@@ -258,15 +272,56 @@ class JitInlineSwitch:
     def end(self) -> None:
         """Count the packets that were run, and keep the time that was passed last."""
         engine = self._engine
-        engine._state.clock = int(engine._frame.memory[self._starts[engine._out + 5]])
+        engine._state.clock = int(self._plain.frame.memory[self._starts[_CLOCK]])
         engine._add_statistics(engine._statistics)
 
 
-def _compile_and_store(program: ir.Program) -> NativeProgram:
-    """Compile a program and keep it."""
+class _PlainProgram:
+    """Calls of a compiled program whose packets run to their end one after the other."""
+
+    def __init__(self, native: NativeProgram, statistics: NDArray[np.int64]) -> None:
+        self.frame: Frame = native.frame()
+        self.growth = native.compiled.growth
+        self._buffers = BufferPool(self.frame, OUT)
+        self._estimate = SizeEstimate()
+        self.frame.put(_CLOCK - 1, [statistics])
+
+    def run(
+        self,
+        packets: Received,
+        clock: int,
+        room: int,
+        hand_over: Callable[[list[Any]], None],
+    ) -> PacketBatch:
+        """In parts: the emitted code fills a buffer as far as it goes."""
+        count = len(packets[1])
+        stride = packets[0].shape[1] + self.growth
+        rows = self._estimate.rows(count, count + room, stride)
+        parts: list[PacketBatch] = []
+        first = 0
+        while first < count or not parts:
+            out = self._buffers.take(rows, stride)
+            self.frame.put(0, [*packets, first])
+            self.frame.write(OUT, out.words)
+            self.frame.put(_CLOCK, [clock, room])
+            first, produced, *digests = cast("list[Any]", self.frame.call({}))
+            parts.append(out.batch(produced))
+            hand_over(digests)
+        if len(parts) == 1:
+            return parts[0]
+        # Multicast needed more rows than packets came in; next time there is room at once.
+        self._estimate.note(count, sum(map(len, parts)) + room, stride)
+        return PacketBatch.concatenate(parts)
+
+
+def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
+    """One form of a program, compiled and kept if nobody did so before."""
+    if (found := cache.load(program, queued)) is not None:
+        return found
     compiler = _compiler()
-    source = compiler.source_of(program)
-    return cache.store(program, source, compiler.compile_source(source, cache.module_path(program)))
+    source = compiler.source_of(program, queued)
+    code = compiler.compile_source(source, cache.module_path(program, queued))
+    return cache.store(program, source, code, queued)
 
 
 def _compiler() -> Any:
@@ -277,6 +332,10 @@ def _compiler() -> Any:
 def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int64]]:
     sets = zip(program.value_sets, state.value_sets, strict=True)
     return [value_set_array(described, members) for described, members in sets]
+
+
+def _received(batch: PacketBatch) -> Received:
+    return (_plain(batch.data), _plain(batch.length), _plain(batch.port))
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
@@ -291,87 +350,3 @@ def _flat_int64(matrix: NDArray[Any]) -> NDArray[Any]:
     """The matrix as a flat view; uint64 seen as int64, which emitted code computes in."""
     flat = matrix.reshape(-1)
     return flat.view(np.int64) if flat.dtype == np.uint64 else flat
-
-
-# ── Output buffers ───────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(slots=True)
-class _SizeEstimate:
-    """How large output buffers must be, from batches that needed more than a row for each packet.
-
-    Never more memory than one of those batches needed. Otherwise a few long packets, or one that
-    became very many, would make the buffers of all later batches large in both directions.
-    """
-
-    per_packet: float = 0.0
-    growth: int = 0
-    size: int = 0
-
-    def rows(self, count: int, least: int, stride: int) -> int:
-        """Rows of ``stride`` bytes for ``count`` packets, ``least`` or more."""
-        return max(least, min(math.ceil(count * self.per_packet), self.size // max(1, stride)))
-
-    def growth_of(self, rows: int, width: int) -> int:
-        """Bytes by which ``rows`` should be longer than the packets received, of ``width``."""
-        return self.growth if rows * (width + self.growth) <= self.size else 0
-
-    def note(self, count: int, produced: int, stride: int, growth: int = 0) -> None:
-        """A batch of ``count`` packets became ``produced`` rows of ``stride`` bytes."""
-        self.per_packet = max(self.per_packet, produced / max(1, count))
-        self.growth = max(self.growth, growth)
-        self.size = max(self.size, produced * stride)
-
-
-@dataclass(slots=True)
-class _Packets:
-    data: NDArray[np.uint8]
-    length: NDArray[np.int32]
-    port: NDArray[np.int32]
-    origin: NDArray[np.int32]
-
-    def batch(self, count: int) -> PacketBatch:
-        return PacketBatch(
-            self.data[:count], self.length[:count], self.port[:count], self.origin[:count]
-        )
-
-
-class _OutputBuffer(_Packets):
-    """A buffer for the emitted function: ``words`` are its arguments, ``arrays`` by address."""
-
-    def __init__(self, frame: Frame, first: int, rows: int, stride: int) -> None:
-        numbers = (np.empty(rows, np.int32) for _ in range(3))
-        super().__init__(np.empty((rows, stride), np.uint8), *numbers)
-        arrays: list[NDArray[Any]] = [self.data, self.length, self.port, self.origin]
-        self.words = frame.words(first, arrays)
-        self.arrays = {address_of(each): each for each in arrays}
-        del arrays
-        self._unused = self._references()
-
-    def _references(self) -> int:
-        return sum(map(sys.getrefcount, self.arrays.values()))
-
-    def is_held(self) -> bool:
-        """Whether somebody holds a view of the buffer's arrays."""
-        return self._references() != self._unused
-
-
-class _BufferPool:
-    """Gives out buffers, and gives one out again once nobody can see it any more.
-
-    Fresh memory for every batch would cost more in page faults than many programs cost per packet.
-    """
-
-    def __init__(self, frame: Frame, first: int) -> None:
-        self._frame = frame
-        self._first = first
-        self._pool: list[_OutputBuffer] = []
-
-    def take(self, rows: int, stride: int) -> _OutputBuffer:
-        for output in self._pool:
-            fits = output.data.shape[0] >= rows and output.data.shape[1] == stride
-            if fits and not output.is_held():
-                return output
-        output = _OutputBuffer(self._frame, self._first, rows, stride)
-        self._pool = [*self._pool[-(_POOL_SIZE - 1) :], output]
-        return output

@@ -46,12 +46,14 @@ class MachineCode:
 
     Attributes:
         growth: bytes by which a packet may leave longer.
+        row: words of a packet that waits; 0 where none does.
         arguments, returned: dtype and number of dimensions of each; 0 dimensions for an integer.
         needs_numba: the code calls Numba's runtime, which must be started first.
         code: an object file for this processor, with the symbols ``ENTER`` and ``RELEASE``.
     """
 
     growth: int
+    row: int
     arguments: tuple[Kind, ...]
     returned: tuple[Kind, ...]
     needs_numba: bool

@@ -23,6 +23,16 @@ STATISTICS = {name: position for position, name in enumerate(Statistics().as_dic
 #: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
 NO_SESSION, NONE = -2, -1
 
+#: Words of ``traffic``, what a program with queues carries from one call to the next: nanoseconds;
+#: copies enqueued so far, and those that wait; the first free slot and how many are free; the first
+#: free origin.
+TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin")
+#: Words of an entry of ``waiting`` and of ``origins`` (``runtime.queue``).
+ENTRY_WORDS, ORIGIN_WORDS = 8, 2
+#: Why a program with queues stopped before it was done: it needs more slots, more entries, more
+#: rows for what leaves, or longer slots and rows.
+NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES = range(1, 5)
+
 #: CRCs whose table is an argument, since the control plane may change it.
 CUSTOM_CRCS = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
 #: Algorithms that take an argument of their own: a table, a key, a count.
@@ -36,7 +46,7 @@ _WORD = (1 << 64) - 1
 
 
 def needs_queue(program: ir.Program) -> bool:
-    """Whether packets come by again, which makes emitted code a loop around a queue."""
+    """Whether packets come by again, which makes emitted code a loop around queues."""
     return _uses(program, ir.Clone | ir.Resubmit | ir.Recirculate)
 
 

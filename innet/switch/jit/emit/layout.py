@@ -49,6 +49,11 @@ class ArrayVariable:
         return next(bits for bits in (8, 16, 32, 64) if self.width <= bits)
 
     @property
+    def bytes(self) -> int:
+        """Of the whole array."""
+        return self.count * self.item // 8
+
+    @property
     def dtype(self) -> str:
         """64-bit elements are signed like all integers of emitted code (see ``runtime.core``)."""
         return "int64" if self.item == 64 else f"uint{self.item}"

@@ -21,6 +21,7 @@ from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import STATES_VISITED
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.traits import digest_words
+from innet.switch.traffic_manager import MAX_PRIORITIES
 
 #: What ``MAX_LENGTH`` is as long as nobody truncates: more than any packet has.
 UNLIMITED = hex((1 << 63) - 1)
@@ -214,18 +215,33 @@ class PacketLoop(ABC):
         """The switch itself writes a number, if the program has the field."""
         self.statements.set_field(reference, str(int(value)), value, value)
 
-    def set_egress_metadata(self) -> None:
-        """What a copy that goes to port ``leaves`` is told before egress."""
+    def set_egress_metadata(self, *, queued: bool = False) -> None:
+        """What a copy that goes to port ``leaves`` is told before egress.
+
+        ``queued``: it comes from a queue, and variables say how long it waited there.
+        """
         standard = self.program.standard
         self.statements.set_field(standard.egress_port, "leaves", 0, DROP_PORT)
         self.set_constant(standard.egress_spec, DROP_PORT + 1)
         if standard.packet_length in self.live:
             self.statements.statement(lowered.Assign(standard.packet_length, PACKET_LENGTH))
-        for field in (standard.egress_global_timestamp, standard.enq_timestamp):
-            self.statements.set_field(field, "clock", 0, (1 << 63) - 1)
+        latest = (1 << 63) - 1
+        set_field = self.statements.set_field
+        set_field(standard.egress_global_timestamp, "clock", 0, latest)
+        set_field(standard.enq_timestamp, "enqueued" if queued else "clock", 0, latest)
+        if queued:
+            set_field(standard.deq_timedelta, "(clock - enqueued)", 0, latest)
+            set_field(standard.enq_qdepth, "depth_before", 0, latest)
+            set_field(standard.deq_qdepth, "depth_after", 0, latest)
+            set_field(standard.qid, "priority", 0, MAX_PRIORITIES - 1)
+            return
         for field in (standard.enq_qdepth, standard.deq_timedelta, standard.deq_qdepth):
             self.set_constant(field, 0)
-        self.set_constant(standard.qid, 0)
+        if standard.priority is not None and standard.priority in self.live:
+            priority = self.expressions.field_text(standard.priority)
+            set_field(standard.qid, priority, 0, MAX_PRIORITIES - 1)
+        else:
+            self.set_constant(standard.qid, 0)
 
     def egress(self) -> None:
         """The program's egress, after which an assertion that failed drops the copy."""
@@ -262,15 +278,15 @@ class PacketLoop(ABC):
             line("copy(out, to, data, base + at, size - at)")
             line("to += size - at")
 
-    def send(self) -> None:
-        """What stands in ``out`` leaves."""
+    def send(self, origin: str) -> None:
+        """What stands in ``out`` leaves; ``origin``: of which packet of the batch it is."""
         line = self.writer.line
         line("sent = to - start")
         if self.uses(MAX_LENGTH):
             line(f"sent = min(sent, {MAX_LENGTH.name})")
         line("out_length[produced] = sent")
         line("out_port[produced] = leaves")
-        line("out_origin[produced] = i - 1")
+        line(f"out_origin[produced] = {origin}")
         line("produced += 1")
         self.count("packets_out")
         self.count("bytes_out", "sent")

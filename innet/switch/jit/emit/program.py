@@ -1,7 +1,8 @@
 """The whole emitted module: one function that runs a batch of packets through a program.
 
 ``emit`` lowers a program, rolls its runs into loops, lays out its fields, and writes the module.
-The function of most programs is ``PlainLoop``'s. Its shape, with names as in the emitted source:
+For calls without times the function of most programs is ``PlainLoop``'s. Its shape, with names as
+in the emitted source:
 
     while i < len(length):                   # packets, in arrival order
         if produced + room > len(out_length): break     # the caller comes back with a new buffer
@@ -12,7 +13,8 @@ The function of most programs is ``PlainLoop``'s. Its shape, with names as in th
         for copy in range(first_copy, last_copy):
             ... egress, update checksums, deparse to out[produced]
 
-Programs that clone, resubmit or recirculate have another one (``queue.QueueLoop``).
+Programs that clone, resubmit or recirculate have another one (``queue.QueueLoop``). So has every
+program for calls with times.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from innet.switch.jit.runtime import (
     queue,
     wide,
 )
-from innet.switch.jit.traits import needs_queue, searched_tables, uses_digests, uses_random
+from innet.switch.jit.traits import searched_tables, uses_digests, uses_random
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +68,32 @@ class Emitted:
     loops: int
 
 
-def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str, str]]:
-    """(name, Numba type) of the emitted function's arguments, in order."""
+def argument_types(
+    program: ir.Program, groups: Iterable[Any], queued: bool
+) -> list[tuple[str, str]]:
+    """(name, Numba type) of the emitted function's arguments, in order.
+
+    Up to ``first`` what is received, up to ``statistics`` what is sent, then what differs from call
+    to call, and from ``priorities`` on what the control plane changes.
+    """
     arguments = [
-        ("packets" if needs_queue(program) else "data", "uint8[:, ::1]"),
+        ("packets", "uint8[::1]") if queued else ("data", "uint8[:, ::1]"),
         ("length", "int32[::1]"),
         ("port", "int32[::1]"),
+        ("first", "int64"),
+        ("out", "uint8[:, ::1]"),
+        *((name, "int32[::1]") for name in SENT),
     ]
-    if not needs_queue(program):
-        arguments.append(("first", "int64"))
-    arguments.append(("out", "uint8[:, ::1]"))
-    arguments += [(name, "int32[::1]") for name in SENT]
-    arguments += [("statistics", "int64[::1]"), ("clock", "int64")]
-    if not needs_queue(program):
-        arguments.append(("room", "int64"))
-    names = ["group_start", "replica_port", "replica_rid"]
-    names += ["sessions"] if needs_queue(program) else []
+    arguments += [("out_time", "int64[::1]")] if queued else []
+    arguments += [("statistics", "int64[::1]"), ("clock", "int64"), ("room", "int64")]
+    if queued:
+        arguments += [("times", "int64[::1]")]
+        arguments += [(name, "int64") for name in ("serial", "until", "timed", "filled")]
+        arguments += [("stride", "int64"), ("span", "int64"), ("traffic", "int64[::1]")]
+        arguments += [("pool", "int64[::1]"), ("store", "uint8[::1]")]
+        arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "queues")]
+    arguments.append(("priorities", "int64"))
+    names = ["group_start", "replica_port", "replica_rid", *(["sessions"] if queued else [])]
     arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):
         dtype = "int64" if group.matrix.dtype.itemsize == 8 else group.matrix.dtype.name
@@ -98,23 +110,26 @@ def argument_types(program: ir.Program, groups: Iterable[Any]) -> list[tuple[str
     return arguments
 
 
-def emit(program: ir.Program, groups: tuple[Any, ...]) -> Emitted:
+def emit(program: ir.Program, groups: tuple[Any, ...], queued: bool) -> Emitted:
     """The module of a program against which ``compiler.structural_reasons`` says nothing.
 
-    ``groups`` are the ``RegisterGroup``s of the switch's state, for their shapes.
+    Args:
+        program: to be emitted.
+        groups: the ``RegisterGroup``s of the switch's state, for their shapes.
+        queued: packets wait in queues between ingress and egress.
 
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
     rolled = lowered.Program(*(reroll(program, body) for body in lower_program(program).bodies))
-    return _ModuleWriter(program, rolled, groups).emit()
+    return _ModuleWriter(program, rolled, groups, queued).emit()
 
 
 class _ModuleWriter:
     """Analyzes a lowered program, then writes its module."""
 
     def __init__(
-        self, program: ir.Program, rolled: lowered.Program, groups: tuple[Any, ...]
+        self, program: ir.Program, rolled: lowered.Program, groups: tuple[Any, ...], queued: bool
     ) -> None:
         self.program = program
         self.groups = groups
@@ -136,7 +151,7 @@ class _ModuleWriter:
         self.expressions = Expressions(self.layout, self._hash, registers)
         statements = Statements(self.writer, self.layout, self.expressions)
         scratch = self._scratch_bytes()
-        self.queue = QueueLoop(statements, rolled, scratch) if needs_queue(program) else None
+        self.queue = QueueLoop(statements, rolled, scratch) if queued else None
         self.loop = self.queue or PlainLoop(statements, rolled, scratch)
 
     def _hash(self, calculation: int) -> Value:
@@ -147,7 +162,7 @@ class _ModuleWriter:
 
     def emit(self) -> Emitted:
         """The module."""
-        arguments = argument_types(self.program, self.groups)
+        arguments = argument_types(self.program, self.groups, self.queue is not None)
         self._functions([name for name, _ in arguments])
         self._drop_unused_scratch()
         body = self.writer.source()
@@ -201,8 +216,7 @@ class _ModuleWriter:
         """(source, Numba type) of what the function returns."""
         returned = [("i", "int64"), ("produced", "int64")]
         if self.queue:
-            returned = [("produced", "int64"), ("out", "uint8[:, ::1]")]
-            returned += [(name, "int32[::1]") for name in SENT]
+            returned += [("wanted", "int64"), ("needed", "int64")]
         if uses_digests(self.program):
             returned.append(("digests[:digested]", "int64[::1]"))
         return returned
@@ -211,8 +225,8 @@ class _ModuleWriter:
 
     def _sizes(self) -> list[str]:
         sizes = [f"GROWTH = {self._growth()}  # bytes by which a packet may leave longer"]
-        if self.queue:
-            sizes.append(f"ROW = {self.queue.row.width}  # words of a packet that waits")
+        words = self.queue.row.width if self.queue else 0
+        sizes.append(f"ROW = {words}  # words of a packet that waits")
         return sizes
 
     def _growth(self) -> int:
@@ -326,11 +340,11 @@ class PlainLoop(PacketLoop):
         self.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
 
     def _drop_by_priority(self) -> None:
-        """simple_switch has one queue per port and drops what asks for another."""
+        """simple_switch drops what asks for a queue that ports do not have."""
         priority = self.program.standard.priority
         if priority is None or priority not in self.live:
             return
-        with self.writer.block(f"if {self.expressions.field_text(priority)} != 0:"):
+        with self.writer.block(f"if {self.expressions.field_text(priority)} >= priorities:"):
             self.count("dropped_ingress", "last_copy - first_copy")
             self.writer.line("continue")
 
@@ -361,7 +375,7 @@ class PlainLoop(PacketLoop):
             self.egress()
             self.update()
             self.deparse("produced * out_stride")
-            self.send()
+            self.send("i - 1")
 
     def _saved_between_copies(self) -> list[str]:
         """Variables that egress changes and that the next copy must find as ingress left them."""

@@ -1,32 +1,35 @@
-"""The emitted function of programs that clone, resubmit or recirculate.
+"""The emitted function with queues between ingress and egress.
 
-Such a program can make any number of packets of one, and each may come by again. Its shape, with
-names as in the emitted source:
+Programs that clone, resubmit or recirculate have it, since they make any number of packets of one,
+and each may come by again; and every program for calls with times. Its shape, with names as in the
+emitted source:
 
-    while i < len(length):                   # packets, in arrival order
-        ... its bytes to data
-        work = RECEIVED
-        while True:
-            if work < DECIDE:                # from outside, or once more
-                ... zero the fields, parse
-                if this is no CLONE:
-                    ... verify checksums, ingress, digest
-                ... put the variables into a row
-                if this is a CLONE:
-                    ... reset the metadata of that row, append it to queue
-                elif clone_session >= 0:
-                    work = CLONE             # the received bytes are parsed again
-            elif work == DECIDE:
-                ... resubmit (work = REENTERED), or append the row to queue, or drop it
-            elif head == tail:
-                break                        # nothing waits
-            else:
-                ... take the variables from the first row of queue
-                ... egress, clone, update checksums, deparse to out
-                ... recirculate (the bytes back to data, work = REENTERED), or send
+    while True:
+        if work == NEXT:                     # which event is next
+            limit = ...                      # the time of the next packet, then the call's end
+            if due(waiting, entries, limit): work = EGRESS
+            elif i == len(length): break
+            else: work = RECEIVED
+            if lacking(...): break           # the caller makes room and calls again
+        if work < DECIDE:                    # RECEIVED, REENTERED, or the parser for a CLONE
+            ... its bytes to a slot; zero the fields, parse
+            if this is no CLONE:
+                ... verify checksums, ingress, digest
+            ... put the variables into the slot
+            if this is a CLONE:
+                ... reset its metadata, enqueue it
+            elif clone_session >= 0:
+                work = CLONE                 # the received bytes are parsed again
+        elif work == DECIDE:
+            ... resubmit (work = REENTERED), or enqueue, or drop
+        else:                                # EGRESS
+            ... take the first entry, and the variables from its slot
+            ... egress, clone, update checksums, deparse to out
+            ... recirculate (work = REENTERED), or send
 
-That is the order of simple_switch with packets one at a time: a packet that comes again is served
-before those that wait for egress, which are served in the order in which they were made.
+So a packet that comes again is served before those that wait for egress, and a packet is received
+when nothing is due before it. Without times (``timed`` is 0) every copy is due at once, which is
+the order of simple_switch with packets one at a time.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from innet.switch import ir
 from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType
 from innet.switch.ir.tree import mentions
 from innet.switch.jit import lowered
+from innet.switch.jit.analysis import live_fields, written_fields
 from innet.switch.jit.emit.headers import emit_clear_varbits, varbit_headers
 from innet.switch.jit.emit.layout import ArrayVariable
 from innet.switch.jit.emit.packet import UNLIMITED, PacketLoop
@@ -56,64 +60,102 @@ from innet.switch.jit.lower.actions import (
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.runtime import queue
+from innet.switch.jit.traits import TRAFFIC_WORDS
+from innet.switch.traffic_manager import FOREVER, MICROSECOND
 
-#: What is told of each packet that leaves.
+#: What is told of each packet that leaves, besides its bytes.
 SENT = ("out_length", "out_port", "out_origin")
+
+#: Rows in ``pool`` where steps put a packet, its clone, and what comes again. The scratch row is
+#: that of slot 0.
+PACKET, CLONE, AGAIN, SCRATCH = "row", "clone_row", "again_row", "zero"
+#: Whether a clone was asked for, to a session that there is.
+HAS_SESSION = f"{CLONE_SESSION.name} >= 0 and has_session(sessions, {CLONE_SESSION.name})"
 
 
 class QueueLoop(PacketLoop):
-    """Packets that wait in a queue between ingress and egress, and that may come again."""
+    """Packets that wait in queues between ingress and egress, and that may come again."""
 
     def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
         super().__init__(statements, rolled, scratch)
         self.rows = Rows(self)
         self.row = self.rows.row
+        self.clones_ingress = mentions((rolled.parser, rolled.ingress), CLONE_SESSION)
 
     def emit(self) -> None:
-        """All packets of a batch."""
+        """All packets of a batch, and what waits, as far as time and room go."""
         line = self.writer.line
-        line(f"scratch = np.empty({self.scratch}, np.uint8)")
-        line("stride = packets.shape[1]")
-        line("data = np.empty(2 * stride, np.uint8)")
-        # int64(): Numba compiles a callee anew for each number that it is told.
-        for place, name in enumerate((PACKET, CLONE, REENTERED)):
-            line(f"{name} = int64({place} * ROW)")
+        line(f"scratch = np.empty(span + {self.scratch}, np.uint8)")
+        line("out_stride = out.shape[1]")
+        # The bytes of the packet in hand: as received, or those of its slot.
+        line("data = packets")
         line("zero, one = int64(0), int64(1)")
-        line("rows = np.zeros(3 * ROW, np.int64)")
-        line("queue = np.empty(4 * ROW, np.int64)")
-        line("produced = i = zero")
-        with self.writer.block("while i < len(length):"):
-            line("base = loops = head = tail = mirror = mirror_list = zero")
-            line("size = used = int64(length[i])")
-            line("arrived = int64(port[i])")
-            line("data = reserve(data, zero, size)")
-            line("copy(data, 0, packets, i * stride, size)")
-            self._make_scratch()
-            line("i += 1")
-            self.receive()
-            line("work = int64(RECEIVED)")
-            with self.writer.block("while True:"):
-                with self.writer.block("if work < DECIDE:"):
-                    self._ingress()
-                with self.writer.block("elif work == DECIDE:"):
-                    self._decide()
-                with self.writer.block("elif head == tail:"):
-                    line("break")
-                with self.writer.block("else:"):
-                    self._egress()
+        for place, name in enumerate(TRAFFIC_WORDS):
+            line(f"{name} = get(traffic, {place})")
+        line("i = first")
+        line("produced = filled")
+        line("wanted = needed = zero")
+        line("held = clone_slot = loaded = int64(-1)")
+        line("slot = row = base = size = number = arrived = origin = entry = zero")
+        line("again_slot = again_row = clone_row = mirror = mirror_list = zero")
+        line("work = int64(NEXT)")
+        with self.writer.block("while True:"):
+            with self.writer.block("if work == NEXT:"):
+                self._choose()
+            with self.writer.block("if work < DECIDE:"):
+                self._ingress()
+            with self.writer.block("elif work == DECIDE:"):
+                self._decide()
+            with self.writer.block("else:"):
+                self._egress()
+        with self.writer.block(f"if timed != 0 and wanted == 0 and until < {FOREVER}:"):
+            line("now = max(now, until)")
+        for place, name in enumerate(TRAFFIC_WORDS):
+            line(f"put(traffic, {place}, {name})")
 
-    def _make_scratch(self) -> None:
-        self.writer.line(f"scratch = reserve(scratch, zero, size + {self.scratch})")
+    def _choose(self) -> None:
+        """Which event is next, and whether there is room for what it needs."""
+        line = self.writer.line
+        with self.writer.block("if held >= 0:"):
+            self.rows.release("held")
+            line("held = int64(-1)")
+        line("limit = now")
+        with self.writer.block("if timed != 0:"):
+            line("limit = until")
+            with self.writer.block("if i < len(length):"):
+                line("limit = get(times, i)")
+        line("needed = stride")
+        with self.writer.block("if due(waiting, entries, limit):"):
+            line("work = int64(EGRESS)")
+            line("needed = get(pool, entry_word(waiting, zero, SLOT) * ROW + SIZE) + GROWTH")
+        with self.writer.block("elif i == len(length):"):
+            line("break")
+        with self.writer.block("else:"):
+            line("work = int64(RECEIVED)")
+        line("wanted = lacking(")
+        line("    spare, len(waiting) - entries * ENTRY_WORDS, (room + 1) * ENTRY_WORDS,")
+        line("    len(out_length) - produced, needed, span, out_stride")
+        line(")")
+        with self.writer.block("if wanted != 0:"):
+            line("break")
+
+    def _set_time(self, time: str) -> None:
+        """Time moves on to ``time``."""
+        with self.writer.block("if timed != 0:"):
+            self.writer.line(f"now = max(now, {time})")
+            self.writer.line(f"clock = now // {MICROSECOND}")
 
     # ── Ingress ──
 
     def _ingress(self) -> None:
         """A packet from outside, one that comes again, or the received bytes for a clone."""
         line = self.writer.line
-        clones = mentions((self.lowered.parser, self.lowered.ingress), CLONE_SESSION)
         line("turn = work")
+        line("loaded = int64(-1)")
         line("# where a failed assertion leads")
-        line("work = int64(DECIDE) if turn == CLONE else int64(EGRESS)")
+        line("work = int64(DECIDE) if turn == CLONE else int64(NEXT)")
+        with self.writer.block("if turn == RECEIVED:"):
+            self._receive()
         # Fields: what was kept, or what is said of a packet from outside.
         self.reset()
         with self.writer.block("if turn == REENTERED:"):
@@ -126,25 +168,55 @@ class QueueLoop(PacketLoop):
             self.set_packet_length()
         self.parse()
         self.zero_arrays_of_absent_headers()
-        # A clone is the packet as it was received, without ingress; then both wait in rows.
-        if clones:
-            line(f"place = {CLONE}")
-            with self.writer.block("if turn != CLONE:"):
-                line(f"place = {PACKET}")
+        # A clone is the packet as it was received, without ingress.
+        if self.clones_ingress:
+            with self.writer.block("if turn == CLONE:"):
+                self.rows.save(CLONE)
+                self.rows.enqueue_clone("mirror_list", "mirror", InstanceType.INGRESS_CLONE, PACKET)
+            with self.writer.block("else:"):
                 self._main_ingress()
-            self.rows.save("place")
-            line("work = int64(DECIDE)")
-            self._clone_ingress()
+                self._save_packet()
+                line("work = int64(DECIDE)")
+                self._clone_ingress()
         else:
             self._main_ingress()
-            self.rows.save(PACKET)
-            line("work = int64(DECIDE)")
+            with self.writer.block(f"if {self._is_dropped()}:"):
+                self.count("dropped_ingress")
+            with self.writer.block("else:"):
+                self._save_packet()
+                line("loaded = slot")
+                line("work = int64(DECIDE)")
+
+    def _save_packet(self) -> None:
+        """The packet in hand to its slot."""
+        self.rows.save(PACKET)
+        with self.writer.block("if turn == RECEIVED:"):
+            self.writer.line("copy(store, slot * span, data, base, size)")
+
+    def _receive(self) -> None:
+        """The next packet, and a slot for it."""
+        line = self.writer.line
+        self._set_time("get(times, i)")
+        line("size = int64(length[i])")
+        line("arrived = int64(port[i])")
+        line("number = serial + i")
+        line("origin = free_origin")
+        line("free_origin = get(origins, origin + SLOTS)")
+        line("put(origins, origin + SLOTS, 0)")
+        line("put(origins, origin + LOOPS, 0)")
+        self.rows.take("slot", PACKET)
+        line("held = slot")
+        # Its bytes stay where they are unless it waits.
+        line("data = packets")
+        line("base = i * stride")
+        line("i += 1")
+        self.receive()
 
     def _load_kept_fields(self) -> None:
         """The metadata of a packet that comes again."""
         kind = self.row.variable(self.program.standard.instance_type)
         kept = {*self.rows.listed, *([kind] if kind else [])}
-        emit_load(self.writer, "rows", REENTERED, sorted(kept, key=lambda each: each.column))
+        emit_load(self.writer, PACKET, sorted(kept, key=lambda each: each.column))
 
     def _main_ingress(self) -> None:
         """Ingress of the packet itself."""
@@ -161,118 +233,155 @@ class QueueLoop(PacketLoop):
         if self.uses(RESUBMIT_LIST):
             line(f"resubmit = {RESUBMIT_LIST.name}")
 
+    def _is_dropped(self) -> str:
+        """Whether ingress wants nothing but that the packet ends."""
+        conditions = [f"leaves == {DROP_PORT}"]
+        if self.program.standard.mcast_grp is not None:
+            conditions.append("group == 0")
+        if self.uses(RESUBMIT_LIST):
+            conditions.append("resubmit == 0")
+        return " and ".join(conditions)
+
     def _clone_ingress(self) -> None:
-        """Queue the clone that was parsed just now, or parse one if ingress asked for it."""
+        """Parse a clone next if ingress asked for it."""
         line = self.writer.line
-        with self.writer.block("if turn == CLONE:"):
-            self.rows.enqueue_clone("mirror_list", "mirror", InstanceType.INGRESS_CLONE)
-        with self.writer.block(f"elif {HAS_SESSION}:"):
+        with self.writer.block(f"if {HAS_SESSION}:"):
             line(f"mirror = {CLONE_SESSION.name}")
             line(f"mirror_list = {CLONE_LIST.name}")
             with self.rows.limit_loops():
+                self.rows.take("clone_slot", CLONE)
+                line("copy(store, clone_slot * span, data, base, size)")
+                self.rows.use_slot("clone_slot")
                 line("work = int64(CLONE)")
 
     def _decide(self) -> None:
         """Where the packet itself goes, once its clone is made."""
+        line = self.writer.line
         standard = self.program.standard
-        self.writer.line("work = int64(EGRESS)")
+        line("work = int64(NEXT)")
+        if self.clones_ingress:
+            with self.writer.block("if clone_slot >= 0:"):
+                self.rows.release("clone_slot")
+                line("clone_slot = int64(-1)")
+                self.rows.use_slot("slot")
         word = "if"
         if self.uses(RESUBMIT_LIST):
             with self.writer.block("if resubmit != 0:"), self.rows.limit_loops("dropped_ingress"):
                 self.count("resubmitted")
-                self.rows.reenter("resubmit", InstanceType.RESUBMITTED)
+                self.rows.take("again_slot", AGAIN)
+                line("copy(store, again_slot * span, data, base, size)")
+                self.rows.reenter("resubmit", InstanceType.RESUBMITTED, PACKET)
             word = "elif"
         if standard.mcast_grp is not None:
             with self.writer.block(f"{word} group != 0:"):
                 self.rows.put(PACKET, standard.instance_type, InstanceType.REPLICATED)
                 self.rows.clear_requests(PACKET)
-                self.rows.enqueue_group(PACKET, "group")
+                self.rows.enqueue_group("slot", PACKET, "group")
             word = "elif"
         with self.writer.block(f"{word} leaves == {DROP_PORT}:"):
             self.count("dropped_ingress")
         with self.writer.block("else:"):
             self.rows.put(PACKET, standard.instance_type, InstanceType.NORMAL)
-            self.rows.enqueue(PACKET, "leaves")
+            self.rows.enqueue("slot", PACKET, "leaves", "int64(-1)")
 
     # ── Egress ──
 
     def _egress(self) -> None:
         line = self.writer.line
+        line("work = int64(NEXT)")
         self._dequeue()
-        self.set_egress_metadata()
+        self.set_egress_metadata(queued=True)
         line("# egress")
         self.egress()
         if mentions(self.lowered.egress, CLONE_SESSION):
             self._clone_egress()
         self.update()
-        line("out = reserve_row(out, produced, size + GROWTH)")
-        self.deparse("produced * out.shape[1]")
+        self.deparse("produced * out_stride")
         if self.uses(RECIRCULATE_LIST):
             self._recirculate()
-        for name in SENT:
-            line(f"{name} = reserve({name}, produced, one)")
-        self.send()
+        line("put(out_time, produced, now)")
+        self.send("number - serial if number >= serial else -1")
 
     def _dequeue(self) -> None:
-        """The first packet that waits, or the next copy of it."""
+        """The first copy that waits: its variables, port and replication id."""
         line = self.writer.line
-        line("row = head * ROW")
-        for name in PLACE:
-            line(f"{name} = get(queue, row + {name.upper()})")
-        emit_load(self.writer, "queue", "row", self.row.variables)
+        line("entries = pop_entry(waiting, entries)")
+        self._set_time("entry_word(waiting, entries, DEPARTURE)")
+        line("slot = entry_word(waiting, entries, SLOT)")
+        line("held = slot")
+        line("row = slot * ROW")
+        # Copies of one packet often follow each other, and the first of them its ingress.
+        with self.writer.block("if slot == loaded:"):
+            emit_load(self.writer, PACKET, self._changed_by_egress())
+        with self.writer.block("else:"):
+            line("loaded = slot")
+            self.rows.use_slot("slot")
+            for name in ("size", "at", "number", "arrived", "origin"):
+                line(f"{name} = get(pool, row + {name.upper()})")
+            emit_load(self.writer, PACKET, self.row.variables)
         for request, nothing in REQUESTS.items():
             if request != RECIRCULATE_LIST and mentions(self.lowered.egress, request):
                 line(f"{request.name} = {nothing}")
-        line("leaves = get(queue, row + PORT)")
-        line("head += 1")
-        with self.writer.block("if leaves < 0:"):
-            line("replica = get(queue, row + FIRST)")
-            line("leaves = get(replica_port, replica)")
-            rid = self.program.standard.egress_rid
-            self.statements.set_field(rid, "get(replica_rid, replica)", 0, 0xFFFF)
+        line("leaves = entry_word(waiting, entries, PORT)")
+        line("replica = entry_word(waiting, entries, RID)")
+        with self.writer.block("if replica >= 0:"):
+            self.statements.set_field(self.program.standard.egress_rid, "replica", 0, 0xFFFF)
             emit_clear_varbits(self.writer, self.expressions)
-            line("put(queue, row + FIRST, replica + 1)")
-            with self.writer.block("if replica + 1 < get(queue, row + LAST):"):
-                line("head -= 1")
+        line("enqueued = clock")
+        line("depth_before = depth_after = zero")
+        line("priority = entry_word(waiting, entries, PRIORITY)")
+        with self.writer.block("if timed != 0:"):
+            line(f"enqueued = entry_word(waiting, entries, ENQUEUED) // {MICROSECOND}")
+            line("depth_before = entry_word(waiting, entries, DEPTH)")
+            line("depth_after = withdraw(queues, queue_of(leaves, priorities, priority))")
+
+    def _changed_by_egress(self) -> list[Variable]:
+        """What is not the same in the variables as in the row, after ingress or an earlier copy."""
+        standard = self.program.standard
+        fields, headers = written_fields((self.lowered.egress, self.lowered.update))
+        changed = {self.layout.name(header, ir.VALID) for header in headers}
+        changed |= {self.layout.name(header, WIDTH) for header in varbit_headers(self.program)}
+        changed |= {MAX_LENGTH.name, RECIRCULATE_LIST.name, PACKET_LENGTH.name}
+        changed |= {each.name for each in packet_scalars(self.program, self.lowered.bodies)}
+        fields |= {each for each in (standard.instance_type, standard.egress_rid) if each}
+        for field in fields:
+            if field.field >= 0:
+                array = self.layout.array(field.header, field.field)
+                name = self.layout.name(field.header, field.field) if array is None else array.name
+                changed.add(name)
+        return [each for each in self.row.variables if each.name in changed]
 
     def _clone_egress(self) -> None:
         with self.writer.block(f"if {HAS_SESSION}:"), self.rows.limit_loops():
+            self.rows.take("clone_slot", CLONE)
+            self.writer.line("copy(store, clone_slot * span, data, base, size)")
             self.rows.save(CLONE)
             self.rows.clear_varbits_of_absent(CLONE)
-            emit_save(self.writer, "rows", PACKET, self.rows.listed)
-            self.rows.enqueue_clone(CLONE_LIST.name, CLONE_SESSION.name, InstanceType.EGRESS_CLONE)
+            emit_save(self.writer, SCRATCH, self.rows.listed)
+            self.rows.enqueue_clone(
+                CLONE_LIST.name, CLONE_SESSION.name, InstanceType.EGRESS_CLONE, SCRATCH
+            )
+            self.rows.release("clone_slot")
+            self.writer.line("clone_slot = int64(-1)")
 
     def _recirculate(self) -> None:
         line = self.writer.line
         with self.writer.block(f"if {RECIRCULATE_LIST.name} != 0:"):
             with self.rows.limit_loops("dropped_egress"):
                 self.count("recirculated")
-                emit_save(self.writer, "rows", PACKET, self.rows.listed)
-                self.rows.reenter(RECIRCULATE_LIST.name, InstanceType.RECIRCULATED)
+                emit_save(self.writer, SCRATCH, self.rows.listed)
                 line("size = to - start")
-                with self.writer.block("if used + size > len(data):"):
-                    line("data, used = compact(data, size, queue, head, tail, ROW)")
-                line("copy(data, used, out, start, size)")
-                line("base = used")
-                line("used += size")
-                self._make_scratch()
+                self.rows.take("again_slot", AGAIN)
+                line("copy(store, again_slot * span, out, start, size)")
+                self.rows.reenter(RECIRCULATE_LIST.name, InstanceType.RECIRCULATED, SCRATCH)
             line("continue")
 
 
 # ── Rows: the packet, its clone, and what a packet that comes again keeps ────────────────────────
-#
-# ``rows`` in emitted text holds three of them side by side, ``queue`` those that wait for egress.
-
-#: Places in ``rows``: the packet, its clone, and what the packet keeps when it comes again.
-PACKET, CLONE, REENTERED = "packet_row", "clone_row", "reentry_row"
-#: Variables that say where the packet's bytes are, which stand first in a row.
-PLACE = ("base", "size", "at")
-#: Whether a clone was asked for, to a session that there is.
-HAS_SESSION = f"{CLONE_SESSION.name} >= 0 and has_session(sessions, {CLONE_SESSION.name})"
 
 
 class Rows:
-    """Writes what happens to rows.
+    """Writes what happens to slots and their rows.
 
     Args:
         loop: that they belong to.
@@ -300,13 +409,37 @@ class Rows:
 
     def emit_keep(self) -> None:
         """A function of its own: what a field list keeps, from one row to another."""
-        with self.writer.block("def keep_fields(field_list, rows, source, target):"):
+        with self.writer.block("def keep_fields(field_list, pool, source, target):"):
             for field_list in self.program.field_lists:
                 with self.writer.block(f"if field_list == {field_list.id}:  # {field_list.name}"):
                     for kept in self._kept(field_list):
                         for column in range(kept.column, kept.column + kept.words):
-                            cell = f"rows, target + {column}"
-                            self.writer.line(f"put({cell}, get(rows, source + {column}))")
+                            cell = f"pool, target + {column}"
+                            self.writer.line(f"put({cell}, get(pool, source + {column}))")
+            self.writer.line("return")
+
+    # ── Slots ──
+
+    def take(self, slot: str, row: str) -> None:
+        """A free slot for the packet in hand, or for a clone of it; ``lacking`` saw to it."""
+        line = self.writer.line
+        line(f"{slot} = free")
+        line(f"{row} = {slot} * ROW")
+        line(f"free = get(pool, {row} + REFERENCES)")
+        line("spare -= 1")
+        line(f"start_row(pool, {row}, size, number, arrived, origins, origin)")
+
+    def use_slot(self, slot: str) -> None:
+        """The packet in hand is that of a slot."""
+        self.writer.line("data = store")
+        self.writer.line(f"base = {slot} * span")
+
+    def release(self, slot: str) -> None:
+        """A step is done with a slot."""
+        self.writer.line(
+            f"free, spare, free_origin = release("
+            f"pool, int64(ROW), {slot}, free, spare, origins, free_origin)"
+        )
 
     # ── Clones, and packets that come again ──
 
@@ -316,99 +449,102 @@ class Rows:
 
         ``otherwise`` is counted when it is not done.
         """
-        with self.writer.block(f"if loops == {MAX_LOOPS}:"):
+        with self.writer.block(f"if get(origins, origin + LOOPS) >= {MAX_LOOPS}:"):
             self.loop.count("looped")
             if otherwise is not None:
                 self.loop.count(otherwise)
         with self.writer.block("else:"):
-            self.writer.line("loops += 1")
+            self.writer.line("put(origins, origin + LOOPS, get(origins, origin + LOOPS) + 1)")
             yield
 
-    def reenter(self, field_list: str, kind: InstanceType) -> None:
-        """Make the metadata that the packet comes again with."""
-        self.writer.line(f"clear(rows, {REENTERED}, {REENTERED} + ROW)")
-        self.writer.line(f"keep_fields({field_list}, rows, {PACKET}, {REENTERED})")
-        self.put(REENTERED, self.program.standard.instance_type, kind)
-        self.writer.line("work = int64(REENTERED)")
+    def reenter(self, field_list: str, kind: InstanceType, source: str) -> None:
+        """Make the slot that was taken the packet that comes again; the old one is done with."""
+        line = self.writer.line
+        line(f"clear(pool, {AGAIN} + {queue.ORIGIN + 1}, {AGAIN} + ROW)")
+        line(f"keep_fields({field_list}, pool, {source}, {AGAIN})")
+        self.put(AGAIN, self.program.standard.instance_type, kind)
+        self.release("slot")
+        line("slot = held = again_slot")
+        line(f"{PACKET} = {AGAIN}")
+        self.use_slot("slot")
+        line("work = int64(REENTERED)")
 
-    def enqueue_clone(self, field_list: str, session: str, kind: InstanceType) -> None:
+    def enqueue_clone(self, field_list: str, session: str, kind: InstanceType, source: str) -> None:
         """Make the metadata of a clone and send it to its session's group and port."""
         line = self.writer.line
-        line(f"clear(rows, {CLONE} + {self.row.metadata}, {REENTERED})")
-        line(f"keep_fields({field_list}, rows, {PACKET}, {CLONE})")
+        line(f"clear(pool, {CLONE} + {self.row.metadata}, {CLONE} + ROW)")
+        line(f"keep_fields({field_list}, pool, {source}, {CLONE})")
         self.put(CLONE, self.program.standard.instance_type, kind)
         self.clear_requests(CLONE)
         self.loop.count("cloned")
         line(f"clones = get(sessions, 2 * {session} + 1)")
         with self.writer.block("if clones >= 0:"):
-            self.enqueue_group(CLONE, "clones")
+            self.enqueue_group("clone_slot", CLONE, "clones")
             rid = self.row.column(self.program.standard.egress_rid)
             if rid is not None:
                 # The copy to the session's port comes after the group's and says what they did.
                 with self.writer.block("if last_copy > first_copy:"):
-                    line(f"put(rows, {CLONE} + {rid}, get(replica_rid, last_copy - 1))")
+                    line(f"put(pool, {CLONE} + {rid}, get(replica_rid, last_copy - 1))")
         line(f"clones = get(sessions, 2 * {session})")
         with self.writer.block("if clones >= 0:"):
-            self.enqueue(CLONE, "clones")
+            self.enqueue("clone_slot", CLONE, "clones", "int64(-1)")
 
-    def clear_requests(self, place: str) -> None:
+    def clear_requests(self, row: str) -> None:
         """A copy is not cut where its original is, nor does it come again."""
         for scalar, nothing in ((MAX_LENGTH, UNLIMITED), (RECIRCULATE_LIST, "0")):
             column = self.row.scalar(scalar)
             if column is not None:
-                self.writer.line(f"put(rows, {place} + {column}, {nothing})")
+                self.writer.line(f"put(pool, {row} + {column}, {nothing})")
 
-    def put(self, place: str, reference: ir.FieldRef | None, value: int) -> None:
+    def put(self, row: str, reference: ir.FieldRef | None, value: int) -> None:
         """Set a field of a row, if it has a place."""
         column = self.row.column(reference)
         if column is not None:
-            self.writer.line(f"put(rows, {place} + {column}, {int(value)})")
+            self.writer.line(f"put(pool, {row} + {column}, {int(value)})")
 
-    def save(self, place: str) -> None:
+    def save(self, row: str) -> None:
         """The packet's variables to a row."""
-        for name in PLACE:
-            self.writer.line(f"put(rows, {place} + {name.upper()}, {name})")
-        emit_save(self.writer, "rows", place, self.row.variables)
+        self.writer.line(f"put(pool, {row} + AT, at)")
+        emit_save(self.writer, row, self.row.variables)
 
-    # ── The queue ──
+    # ── The queues ──
 
-    def enqueue_group(self, place: str, group: str) -> None:
-        """Append a row for all copies of a multicast group."""
+    def enqueue_group(self, slot: str, row: str, group: str) -> None:
+        """Let each copy of a multicast group wait."""
         line = self.writer.line
         self.loop.find_copies(group)
         with self.writer.block("if copies == 0:"):
             self.loop.count("unknown_groups")
-        with self.writer.block("else:"):
-            line(f"put(rows, {place} + FIRST, first_copy)")
-            line(f"put(rows, {place} + LAST, last_copy)")
-            self.enqueue(place, "-1", "copies")
+        with self.writer.block("for copy_number in range(first_copy, last_copy):"):
+            line("copy_port = get(replica_port, copy_number)")
+            line("copy_rid = get(replica_rid, copy_number)")
+            self.enqueue(slot, row, "copy_port", "copy_rid")
 
-    def enqueue(self, place: str, port: str, copies: str = "1") -> None:
-        """Append a row; simple_switch has one queue per port and drops what asks for another."""
-        push = f"queue, head, tail = push(queue, head, tail, rows, {place}, ROW)"
-        priority = self.row.column(self.program.standard.priority)
-        self.writer.line(f"put(rows, {place} + PORT, {port})")
-        if priority is None:
-            self.writer.line(push)
-            return
-        with self.writer.block(f"if get(rows, {place} + {priority}) == 0:"):
-            self.writer.line(push)
-        with self.writer.block("else:"):
-            self.loop.count("dropped_ingress", copies)
+    def enqueue(self, slot: str, row: str, port: str, rid: str) -> None:
+        """Let a copy wait for its port."""
+        column = self.row.column(self.program.standard.priority)
+        priority = "zero" if column is None else f"get(pool, {row} + {column})"
+        for text in (
+            "entries, made = enqueue(",
+            "    waiting, entries, made, queues, priorities, timed, now, statistics, pool,",
+            f"    int64(ROW), {slot}, {port}, {rid}, {priority}",
+            ")",
+        ):
+            self.writer.line(text)
 
-    def clear_varbits_of_absent(self, place: str) -> None:
+    def clear_varbits_of_absent(self, row: str) -> None:
         """``emit_clear_varbits`` of a row, where the packet itself goes on."""
         for header in varbit_headers(self.program):
             column = self.row.width_column(header)
             with self.writer.block(f"if not {self.layout.name(header, ir.VALID)}:"):
-                self.writer.line(f"put(rows, {place} + {column}, 0)")
+                self.writer.line(f"put(pool, {row} + {column}, 0)")
 
 
 # ── A row: every variable of a packet as words ───────────────────────────────────────────────────
 #
-# Positions in ``data`` are kept relative to the packet's first byte, since the bytes of packets
-# that wait may move. Metadata stands at the end of the row. ``runtime.queue`` names the first
-# words.
+# Only what egress, the deparser and field lists read has a place. Positions in ``data`` are kept
+# relative to the packet's first byte. Metadata stands at the end of the row. The first words are
+# named by ``runtime.queue``.
 
 
 class Form(enum.Enum):
@@ -422,16 +558,20 @@ class Form(enum.Enum):
     BIT = enum.auto()
     """A bit's position in ``data``, or a negative number that is none."""
     ARRAY = enum.auto()
+    """A word for each element."""
+    BYTES = enum.auto()
+    """An array, as its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """``words`` words of a row from ``column`` on."""
+    """``words`` words of a row from ``column`` on; of an array as bytes, ``size`` bytes."""
 
     name: str
     form: Form
     column: int
     words: int
+    size: int = 0
 
 
 class PacketRow:
@@ -447,7 +587,8 @@ class PacketRow:
         self.loop = loop
         self.layout = loop.layout
         self.program = loop.program
-        self.width = queue.LAST + 1
+        self.width = queue.ORIGIN + 1
+        self._needed = self._needed_fields()
         self.variables: list[Variable] = []
         self._fields: dict[tuple[int, int], Variable] = {}
         self._widths: dict[int, int] = {}
@@ -479,6 +620,23 @@ class PacketRow:
 
     # ── Layout of the row ──
 
+    def _needed_fields(self) -> set[ir.FieldRef]:
+        """What is read after ingress, or kept when a packet comes again."""
+        program, standard = self.program, self.program.standard
+        copied = {
+            ir.FieldRef(header, field)
+            for header, runs in self.layout.passthrough.items()
+            for first, last in runs
+            for field in range(first, last + 1)
+        }
+        bodies = (self.loop.lowered.egress, self.loop.lowered.update)
+        needed = live_fields(program, bodies, copied)
+        for field_list in program.field_lists:
+            needed.update(each for each in field_list.elements if isinstance(each, ir.FieldRef))
+        written = (standard.instance_type, standard.priority, standard.egress_rid)
+        needed.update(each for each in written if each is not None)
+        return needed & self.layout.live
+
     def _scalars(self) -> None:
         used = [each for each in (MAX_LENGTH, RECIRCULATE_LIST) if self.loop.uses(each)]
         if self.loop.counts_length:
@@ -501,17 +659,27 @@ class PacketRow:
         for field, spec in enumerate(self.program.type_of(header).fields):
             array = layout.array(header, field)
             if array is not None:
-                if array.name not in done:
-                    done[array.name] = self._add(array.name, Form.ARRAY, array.count)
-                self._fields[header, field] = self._element(done[array.name], array, field)
-            elif ir.FieldRef(header, field) in layout.live:
+                if not self._is_needed(array):
+                    continue
+                if self.program.headers[header].metadata:
+                    if array.name not in done:
+                        done[array.name] = self._add(array.name, Form.ARRAY, array.count)
+                    self._fields[header, field] = self._element(done[array.name], array, field)
+                elif array.name not in done:
+                    words = (array.count * array.item + 63) // 64
+                    done[array.name] = self._add(array.name, Form.BYTES, words, array.bytes)
+            elif ir.FieldRef(header, field) in self._needed:
                 words = layout.limbs(header, field)
                 form = Form.BIT if spec.variable else Form.NUMBER if words == 1 else Form.WIDE
                 name = layout.name(header, field)
                 self._fields[header, field] = self._add(name, form, words)
 
-    def _add(self, name: str, form: Form, words: int = 1) -> Variable:
-        variable = Variable(name, form, self.width, words)
+    def _is_needed(self, array: ArrayVariable) -> bool:
+        fields = range(array.first, array.last + 1)
+        return any(ir.FieldRef(array.header, field) in self._needed for field in fields)
+
+    def _add(self, name: str, form: Form, words: int = 1, size: int = 0) -> Variable:
+        variable = Variable(name, form, self.width, words, size)
         self.variables.append(variable)
         self.width += words
         return variable
@@ -523,10 +691,10 @@ class PacketRow:
         return Variable(f"{whole.name}[{position}]", Form.NUMBER, whole.column + position, 1)
 
 
-def emit_save(writer: Writer, rows: str, place: str, variables: Iterable[Variable]) -> None:
-    """Write variables to the row that starts at word ``place`` of ``rows``."""
+def emit_save(writer: Writer, row: str, variables: Iterable[Variable]) -> None:
+    """Write variables to the row that starts at word ``row`` of ``pool``."""
     for each in variables:
-        cell = f"{rows}, {place} + {each.column}"
+        cell = f"pool, {row} + {each.column}"
         match each.form:
             case Form.NUMBER:
                 writer.line(f"put({cell}, {each.name})")
@@ -541,12 +709,14 @@ def emit_save(writer: Writer, rows: str, place: str, variables: Iterable[Variabl
             case Form.ARRAY:
                 with writer.lanes(each.words):
                     writer.line(f"put({cell} + k, int64({each.name}[k]))")
+            case Form.BYTES:
+                writer.line(f"copy(pool, 8 * ({row} + {each.column}), {each.name}, 0, {each.size})")
 
 
-def emit_load(writer: Writer, rows: str, place: str, variables: Sequence[Variable]) -> None:
+def emit_load(writer: Writer, row: str, variables: Sequence[Variable]) -> None:
     """Read variables back, for the packet whose first byte is ``base`` now."""
     for each in variables:
-        cell = f"{rows}, {place} + {each.column}"
+        cell = f"pool, {row} + {each.column}"
         match each.form:
             case Form.NUMBER:
                 writer.line(f"{each.name} = get({cell})")
@@ -563,3 +733,5 @@ def emit_load(writer: Writer, rows: str, place: str, variables: Sequence[Variabl
             case Form.ARRAY:
                 with writer.lanes(each.words):
                     writer.line(f"{each.name}[k] = get({cell} + k)")
+            case Form.BYTES:
+                writer.line(f"copy({each.name}, 0, pool, 8 * ({row} + {each.column}), {each.size})")

@@ -1,57 +1,92 @@
-"""Packets that wait, for emitted code: rows of words, and arrays that grow.
+"""The traffic manager, for emitted code: packets that wait in slots, and their order.
 
-A packet that waits is a row of ``width`` words: first the words named here, then every variable of
-the packet, as ``emit.queue`` lays them out. All arrays are flat.
+A packet that waits has a slot: a row of words in ``pool``, and ``span`` bytes of ``store``. The
+first words of a row are named here; then comes every variable that egress needs, as ``emit.queue``
+lays them out. Each copy that waits for egress is an entry of the heap ``waiting``; copies of one
+packet share its slot. Slot 0 is never given out: its row is emitted code's own.
+
+Nothing here allocates. Emitted code stops where there is no room (``lacking``) and goes on after
+its caller made some.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from innet.switch import traffic_manager
 from innet.switch.jit.runtime.core import copy, get, inlined, put
-from innet.switch.jit.traits import NO_SESSION
+from innet.switch.jit.traits import (
+    ENTRY_WORDS,
+    NEED_BYTES,
+    NEED_ENTRIES,
+    NEED_ROWS,
+    NEED_SLOTS,
+    NO_SESSION,
+    STATISTICS,
+)
+from innet.switch.traffic_manager import PORTS, QUEUE_WORDS
 
 __all__ = [  # what emitted code may import
+    "ARRIVED",
     "AT",
-    "BASE",
     "CLONE",
     "DECIDE",
+    "DEPARTURE",
+    "DEPTH",
     "EGRESS",
-    "FIRST",
-    "LAST",
+    "ENQUEUED",
+    "ENTRY_WORDS",
+    "LOOPS",
+    "NEXT",
+    "NUMBER",
+    "ORIGIN",
     "PORT",
+    "PRIORITY",
     "RECEIVED",
     "REENTERED",
+    "REFERENCES",
+    "RID",
     "SIZE",
+    "SLOT",
+    "SLOTS",
     "clear",
-    "compact",
+    "due",
+    "enqueue",
+    "entry_word",
     "has_session",
-    "push",
-    "reserve",
-    "reserve_row",
+    "lacking",
+    "pop_entry",
+    "queue_of",
+    "release",
+    "start_row",
+    "withdraw",
 ]
 
 #: What the emitted function does next: a packet from outside, one that was resubmitted or
-#: recirculated, the parser for a clone of what ingress received, what ingress decided, or a packet
-#: that waits for egress.
-RECEIVED, REENTERED, CLONE, DECIDE, EGRESS = range(5)
+#: recirculated, the parser for a clone of what ingress received, what ingress decided, a packet
+#: that waits for egress; or to look which of these is next.
+RECEIVED, REENTERED, CLONE, DECIDE, EGRESS, NEXT = range(6)
 
-#: First words of a row. The packet's bytes are ``SIZE`` of ``data`` from ``BASE`` on, of which the
-#: parser took ``AT``. It goes to ``PORT``, or where that is -1, to the replicas ``FIRST`` .. ``LAST
-#: - 1`` of multicast, of which ``FIRST`` moves on.
-BASE, SIZE, AT, PORT, FIRST, LAST = range(6)
+#: First words of a row: how many entries and steps use the slot (of a free one: the next free
+#: slot); the packet's bytes, and how many of them the parser took; the number of the packet that
+#: was received, and its port; the origin, which counts what that packet caused.
+REFERENCES, SIZE, AT, NUMBER, ARRIVED, ORIGIN = range(6)
 
+#: Words of an origin: slots that come from it (of a free one: the next free one), and what was
+#: cloned, resubmitted and recirculated.
+SLOTS, LOOPS = range(2)
 
-@inlined
-def reserve(array: Any, used: int, more: int) -> Any:
-    """``array``, or a longer one that starts with its ``used`` elements, with room for ``more``."""
-    if used + more <= len(array):
-        return array
-    longer = np.empty(2 * (used + more), array.dtype)
-    copy(longer, 0, array, 0, used * array.itemsize)
-    return longer
+#: Words of an entry: when it leaves; its rank among those that leave then; its slot, port and
+#: replication id (-1: not replicated); when it was enqueued; how many waited before it; its
+#: priority.
+DEPARTURE, RANK, SLOT, PORT, RID, ENQUEUED, DEPTH, PRIORITY = range(8)
+
+_RANK_BITS = 56
+_DROPPED_QUEUE = STATISTICS["dropped_queue"]
+_DROPPED_INGRESS = STATISTICS["dropped_ingress"]
+
+withdraw = inlined(traffic_manager.withdraw)
+_admit = inlined(traffic_manager.admit)
 
 
 @inlined
@@ -62,68 +97,192 @@ def clear(rows: Any, first: int, last: int) -> None:
 
 
 @inlined
-def push(  # noqa: PLR0917 - called by emitted code only
-    queue: Any, head: int, tail: int, rows: Any, place: int, width: int
-) -> Any:
-    """Append the row at ``place`` of ``rows`` to those that wait, ``head`` .. ``tail - 1`` of
-    ``queue``; returns all three as they are then.
-    """
-    if (tail + 1) * width > len(queue):
-        waiting = tail - head
-        moved = np.empty(max(len(queue), 2 * (waiting + 1) * width), np.int64)
-        copy(moved, 0, queue, 8 * head * width, 8 * waiting * width)
-        queue, head, tail = moved, 0, waiting
-    copy(queue, 8 * tail * width, rows, 8 * place, 8 * width)
-    return queue, head, tail + 1
-
-
-@inlined
-def compact(  # noqa: PLR0917 - called by emitted code only
-    data: Any, more: int, queue: Any, head: int, tail: int, width: int
-) -> Any:
-    """The bytes of the packets that wait, at the start of a new array with room for ``more``.
-
-    Returns it and how much of it is used. Rows next to each other may share their bytes.
-    """
-    held = 0
-    before = -1
-    for row in range(head, tail):
-        base = get(queue, row * width + BASE)
-        if base != before:
-            held += get(queue, row * width + SIZE)
-        before = base
-    moved = np.empty(max(len(data), 2 * (held + more)), np.uint8)
-    used = 0
-    start = 0
-    before = -1
-    for row in range(head, tail):
-        base = get(queue, row * width + BASE)
-        if base != before:
-            size = get(queue, row * width + SIZE)
-            copy(moved, used, data, base, size)
-            start = used
-            used += size
-        before = base
-        put(queue, row * width + BASE, start)
-    return moved, used
-
-
-@inlined
 def has_session(sessions: Any, session: int) -> Any:
     """Whether the control plane made mirror session ``session``."""
     return 2 * session < len(sessions) and get(sessions, 2 * session) != NO_SESSION
 
 
+# ── Slots ────────────────────────────────────────────────────────────────────────────────────────
+
+
 @inlined
-def reserve_row(out: Any, produced: int, size: int) -> Any:
-    """``out``, or a larger matrix that starts with its ``produced`` rows, with one more row of at
-    least ``size`` bytes.
+def start_row(  # noqa: PLR0917 - called by emitted code only
+    pool: Any, row: int, size: int, number: int, arrived: int, origins: Any, origin: int
+) -> None:
+    """Fill the first words of a slot that was just taken, for one step."""
+    put(pool, row + REFERENCES, 1)
+    put(pool, row + SIZE, size)
+    put(pool, row + AT, 0)
+    put(pool, row + NUMBER, number)
+    put(pool, row + ARRIVED, arrived)
+    put(pool, row + ORIGIN, origin)
+    put(origins, origin + SLOTS, get(origins, origin + SLOTS) + 1)
+
+
+@inlined
+def release(  # noqa: PLR0917 - called by emitted code only
+    pool: Any, width: int, slot: int, free: int, spare: int, origins: Any, free_origin: int
+) -> Any:
+    """One user of a slot less; returns the first free slot, how many there are, and the first free
+    origin.
     """
-    stride = out.shape[1]
-    if produced < len(out) and size <= stride:
-        return out
-    wider = stride if size <= stride else max(2 * stride, size)
-    larger = np.empty((max(len(out), 2 * (produced + 1)), wider), np.uint8)
-    for row in range(produced):
-        copy(larger, row * wider, out, row * stride, stride)
-    return larger
+    row = slot * width
+    left = get(pool, row + REFERENCES) - 1
+    if left > 0:
+        put(pool, row + REFERENCES, left)
+        return free, spare, free_origin
+    put(pool, row + REFERENCES, free)
+    origin = get(pool, row + ORIGIN)
+    slots = get(origins, origin + SLOTS) - 1
+    put(origins, origin + SLOTS, slots)
+    if slots == 0:
+        put(origins, origin + SLOTS, free_origin)
+        free_origin = origin
+    return slot, spare + 1, free_origin
+
+
+# ── Entries ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@inlined
+def entry_word(waiting: Any, entry: int, word: int) -> Any:
+    """A word of an entry."""
+    return get(waiting, entry * ENTRY_WORDS + word)
+
+
+@inlined
+def queue_of(port: int, priorities: int, priority: int) -> int:
+    """The first word of a queue."""
+    return (min(port, PORTS - 1) * priorities + priority) * QUEUE_WORDS
+
+
+@inlined
+def due(waiting: Any, count: int, limit: int) -> Any:
+    """Whether a packet leaves its queue at time ``limit`` or before."""
+    return count > 0 and get(waiting, DEPARTURE) <= limit
+
+
+@inlined
+def enqueue(  # noqa: PLR0917 - called by emitted code only
+    waiting: Any,
+    count: int,
+    made: int,
+    queues: Any,
+    priorities: int,
+    timed: int,
+    now: int,
+    statistics: Any,
+    pool: Any,
+    width: int,
+    slot: int,
+    port: int,
+    rid: int,
+    priority: int,
+) -> Any:
+    """Let a copy wait; returns how many wait then, and how many were made so far.
+
+    Without times the queue is passed by, and the copy leaves at once.
+    """
+    if priority >= priorities:
+        statistics[_DROPPED_INGRESS] += 1
+        return count, made
+    depth = 0
+    departure = now
+    if timed != 0:
+        queue = queue_of(port, priorities, priority)
+        depth = get(queues, queue)
+        departure = _admit(queues, queue, now)
+        if departure < 0:
+            statistics[_DROPPED_QUEUE] += 1
+            return count, made
+    row = slot * width
+    put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
+    rank = ((priorities - 1 - priority) << _RANK_BITS) | made
+    # From the bottom of the heap up, past the entries that leave later.
+    place = count
+    while place > 0:
+        parent = (place - 1) >> 1
+        above = get(waiting, parent * ENTRY_WORDS + DEPARTURE)
+        if above < departure or (
+            above == departure and get(waiting, parent * ENTRY_WORDS + RANK) < rank
+        ):
+            break
+        copy(
+            waiting,
+            8 * ENTRY_WORDS * place,
+            waiting,
+            8 * ENTRY_WORDS * parent,
+            8 * ENTRY_WORDS,
+        )
+        place = parent
+    entry = place * ENTRY_WORDS
+    put(waiting, entry + DEPARTURE, departure)
+    put(waiting, entry + RANK, rank)
+    put(waiting, entry + SLOT, slot)
+    put(waiting, entry + PORT, port)
+    put(waiting, entry + RID, rid)
+    put(waiting, entry + ENQUEUED, now)
+    put(waiting, entry + DEPTH, depth)
+    put(waiting, entry + PRIORITY, priority)
+    return count + 1, made + 1
+
+
+@inlined
+def pop_entry(waiting: Any, count: int) -> int:
+    """Take the first entry out; returns how many are left. It stands behind them, until the next
+    one is made.
+    """
+    last = count - 1
+    if last == 0:
+        return 0
+    size = 8 * ENTRY_WORDS
+    # The last entry's place is given to the first one, and the last one sinks from the top. Entry
+    # ``count`` is room for the exchange.
+    copy(waiting, size * count, waiting, 0, size)
+    departure = get(waiting, last * ENTRY_WORDS + DEPARTURE)
+    rank = get(waiting, last * ENTRY_WORDS + RANK)
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= last:
+            break
+        below = get(waiting, child * ENTRY_WORDS + DEPARTURE)
+        if child + 1 < last:
+            other = get(waiting, (child + 1) * ENTRY_WORDS + DEPARTURE)
+            if other < below or (
+                other == below
+                and get(waiting, (child + 1) * ENTRY_WORDS + RANK)
+                < get(waiting, child * ENTRY_WORDS + RANK)
+            ):
+                child += 1
+                below = other
+        if departure < below or (
+            departure == below and rank < get(waiting, child * ENTRY_WORDS + RANK)
+        ):
+            break
+        copy(waiting, size * place, waiting, size * child, size)
+        place = child
+    copy(waiting, size * place, waiting, size * last, size)
+    copy(waiting, size * last, waiting, size * count, size)
+    return last
+
+
+@inlined
+def lacking(  # noqa: PLR0917 - called by emitted code only
+    spare: int, entries: int, room: int, rows: int, needed: int, span: int, stride: int
+) -> int:
+    """What the next step may need and there is no room for (``traits.NEED_...``); 0: nothing.
+
+    There are ``spare`` slots, ``entries`` words of entries, ``rows`` for what leaves.
+
+    A step takes three slots at most: the packet's, its clone's, and that of what comes again.
+    """
+    if spare < 3:
+        return NEED_SLOTS
+    if entries < room:
+        return NEED_ENTRIES
+    if rows < 1:
+        return NEED_ROWS
+    if needed > span or needed > stride:
+        return NEED_BYTES
+    return 0

@@ -1,0 +1,114 @@
+"""Buffers for what leaves a compiled program: how large, and used again when nobody holds them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.packets import PacketBatch
+from innet.switch.jit.native import Frame
+
+#: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
+_POOL_SIZE = 4
+
+
+@dataclass(slots=True)
+class SizeEstimate:
+    """How large output buffers must be, from batches that needed more than a row for each packet.
+
+    Never more memory than one of those batches needed. Otherwise a few long packets, or one that
+    became very many, would make the buffers of all later batches large in both directions.
+    """
+
+    per_packet: float = 0.0
+    growth: int = 0
+    size: int = 0
+
+    def rows(self, count: int, least: int, stride: int) -> int:
+        """Rows of ``stride`` bytes for ``count`` packets, ``least`` or more."""
+        return max(least, min(math.ceil(count * self.per_packet), self.size // max(1, stride)))
+
+    def growth_of(self, rows: int, width: int) -> int:
+        """Bytes by which ``rows`` should be longer than the packets received, of ``width``."""
+        return self.growth if rows * (width + self.growth) <= self.size else 0
+
+    def note(self, count: int, produced: int, stride: int, growth: int = 0) -> None:
+        """A batch of ``count`` packets became ``produced`` rows of ``stride`` bytes."""
+        self.per_packet = max(self.per_packet, produced / max(1, count))
+        self.growth = max(self.growth, growth)
+        self.size = max(self.size, produced * stride)
+
+
+class OutputBuffer:
+    """A buffer for the emitted function; ``words`` are its arguments.
+
+    Args:
+        frame, first: of which arguments.
+        rows: packets.
+        stride: bytes of each.
+        timed: the function also says when each packet leaves.
+    """
+
+    def __init__(self, frame: Frame, first: int, rows: int, stride: int, *, timed: bool) -> None:
+        self.data = np.empty((rows, stride), np.uint8)
+        self.length, self.port, self.origin = (np.empty(rows, np.int32) for _ in range(3))
+        self.time = np.empty(rows, np.int64) if timed else None
+        self.stride = stride
+        self.words = frame.words(first, self._arrays())
+        self._unused = self._references()
+
+    def _arrays(self) -> list[NDArray[Any]]:
+        arrays: list[NDArray[Any]] = [self.data, self.length, self.port, self.origin]
+        return arrays if self.time is None else [*arrays, self.time]
+
+    def batch(self, count: int, *, timed: bool = False) -> PacketBatch:
+        """Views of the first ``count`` packets."""
+        return PacketBatch(
+            self.data[:count],
+            self.length[:count],
+            self.port[:count],
+            self.origin[:count],
+            self.time[:count] if timed and self.time is not None else None,
+        )
+
+    def copied_to(self, other: OutputBuffer, count: int) -> OutputBuffer:
+        """``other``, with the first ``count`` packets of this one."""
+        other.data[:count, : self.stride] = self.data[:count]
+        for mine, its in zip(self._arrays()[1:], other._arrays()[1:], strict=True):
+            its[:count] = mine[:count]
+        return other
+
+    def _references(self) -> int:
+        return sum(map(sys.getrefcount, self._arrays()))
+
+    def is_held(self) -> bool:
+        """Whether somebody holds a view of the buffer's arrays."""
+        return self._references() != self._unused
+
+
+class BufferPool:
+    """Gives out buffers, and gives one out again once nobody can see it any more.
+
+    Fresh memory for every batch would cost more in page faults than many programs cost per packet.
+    """
+
+    def __init__(self, frame: Frame, first: int, *, timed: bool = False) -> None:
+        self._frame = frame
+        self._first = first
+        self._timed = timed
+        self._pool: list[OutputBuffer] = []
+
+    def take(self, rows: int, stride: int) -> OutputBuffer:
+        """A buffer of at least ``rows`` rows of ``stride`` bytes that nobody holds."""
+        for output in self._pool:
+            fits = output.data.shape[0] >= rows and output.stride == stride
+            if fits and not output.is_held():
+                return output
+        output = OutputBuffer(self._frame, self._first, rows, stride, timed=self._timed)
+        self._pool = [*self._pool[-(_POOL_SIZE - 1) :], output]
+        return output

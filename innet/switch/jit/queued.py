@@ -1,0 +1,187 @@
+"""Calls of a compiled program with queues, and what waits there from one call to the next.
+
+The emitted function (``emit.queue``) allocates nothing. It stops where there is no room and says
+what it needs; ``QueuedProgram`` makes the room and lets it go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.packets import PacketBatch
+from innet.switch.engine import SwitchState
+from innet.switch.jit.buffers import BufferPool, OutputBuffer, SizeEstimate
+from innet.switch.jit.native import NativeProgram
+from innet.switch.jit.traits import (
+    ENTRY_WORDS,
+    NEED_BYTES,
+    NEED_ENTRIES,
+    NEED_ROWS,
+    NEED_SLOTS,
+    ORIGIN_WORDS,
+    TRAFFIC_WORDS,
+)
+from innet.switch.traffic_manager import MICROSECOND
+
+Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
+"""Data, lengths and ports of a batch."""
+
+#: Positions of arguments, see ``emit.program.argument_types``.
+OUT, STATISTICS_ARGUMENT, CLOCK, _KEPT = 4, 9, 10, 18
+_NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN = map(
+    TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin")
+)
+_FIRST_SLOTS, _FIRST_ENTRIES, _FIRST_SPAN = 16, 32, 256
+_NO_TIMES = np.zeros(1, np.int64)
+
+
+class QueuedProgram:
+    """A compiled program with queues, and the packets that wait in them.
+
+    Args:
+        native: the program.
+        state: of its switch.
+        statistics: the array that emitted code counts in.
+    """
+
+    def __init__(
+        self, native: NativeProgram, state: SwitchState, statistics: NDArray[np.int64]
+    ) -> None:
+        self.frame = native.frame()
+        self._growth = native.compiled.growth
+        self._row = native.compiled.row
+        self._state = state
+        self._buffers = BufferPool(self.frame, OUT, timed=True)
+        self._estimate = SizeEstimate()
+        self._received = 0  # packets of all calls
+        self.frame.put(STATISTICS_ARGUMENT, [statistics])
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what waits."""
+        self._state.traffic_manager.clear()
+        self._traffic = np.zeros(len(TRAFFIC_WORDS), np.int64)
+        self._slots, self._span = 0, _FIRST_SPAN
+        self._pool = np.zeros(0, np.int64)
+        self._store = np.zeros(0, np.uint8)
+        self._origins = np.zeros(0, np.int64)
+        self._waiting = np.zeros(_FIRST_ENTRIES * ENTRY_WORDS, np.int64)
+        self._add_slots(_FIRST_SLOTS)
+
+    @property
+    def waiting(self) -> int:
+        """Copies that wait for egress."""
+        return int(self._traffic[_ENTRIES])
+
+    @property
+    def next_departure(self) -> int | None:
+        """When the next of them leaves, in nanoseconds."""
+        return int(self._waiting[0]) if self.waiting else None
+
+    def run(
+        self,
+        packets: Received,
+        times: NDArray[np.int64] | None,
+        until: int,
+        room: int,
+        hand_over: Callable[[list[Any]], None],
+    ) -> PacketBatch:
+        """Run packets, and what waits and is due.
+
+        Args:
+            packets: that are received.
+            times: when each is, in nanoseconds; None to pass the queues by.
+            until: run what waits up to this time.
+            room: the most entries that one packet becomes at once.
+            hand_over: takes what emitted code returns besides numbers.
+        """
+        count, width = packets[0].shape
+        timed = times is not None
+        if width + self._growth > self._span:
+            self._widen(width + self._growth)
+        rows = self._estimate.rows(count, max(1, count), width + self._estimate.growth)
+        growth = max(self._growth, self._estimate.growth_of(rows, width))
+        out = self._buffers.take(rows, width + growth)
+        serial, first, produced = self._received, 0, 0
+        self._received += count
+        manager = self._state.traffic_manager
+        self._traffic[_NOW] = manager.now
+        clock = self._state.time()
+        self.frame.put(0, [packets[0].reshape(-1), *packets[1:]])
+        while True:
+            self.frame.put(3, [first])
+            self.frame.write(OUT, out.words)
+            if self._moved:
+                kept = [self._traffic, self._pool, self._store, self._waiting, self._origins]
+                self.frame.put(_KEPT, [self._span, *kept, manager.queues])
+                self._moved = False
+            given = _NO_TIMES if times is None else times
+            numbers = [serial, until, int(timed), produced, width]
+            self.frame.put(CLOCK, [clock, room, given, *numbers])
+            returned = cast("list[Any]", self.frame.call({}))
+            first, produced, wanted, needed, *digests = returned
+            hand_over(digests)
+            if not wanted:
+                break
+            out = self._make_room(wanted, needed, room, out, produced)
+        if timed:
+            manager.now = int(self._traffic[_NOW])
+            self._state.clock = manager.now // MICROSECOND
+        self._estimate.note(count, max(count, produced), out.stride, out.stride - width)
+        return out.batch(produced, timed=timed)
+
+    # ── Room ──
+
+    def _make_room(
+        self, wanted: int, needed: int, room: int, out: OutputBuffer, produced: int
+    ) -> OutputBuffer:
+        """Give emitted code what it lacks; returns the buffer to go on with."""
+        rows, stride = out.data.shape
+        match wanted:
+            case _ if wanted == NEED_SLOTS:
+                self._add_slots(self._slots)
+            case _ if wanted == NEED_ENTRIES:
+                size = 2 * len(self._waiting) + (room + 2) * ENTRY_WORDS
+                self._waiting = _longer(self._waiting, size)
+                self._moved = True
+            case _ if wanted == NEED_ROWS:
+                return out.copied_to(self._buffers.take(2 * rows + 1, stride), produced)
+            case _ if wanted == NEED_BYTES:
+                if needed > self._span:
+                    self._widen(2 * needed)
+                if needed > stride:
+                    return out.copied_to(self._buffers.take(rows, 2 * needed), produced)
+        return out
+
+    def _add_slots(self, more: int) -> None:
+        """Append free slots, and as many origins. Slot 0 is not for packets."""
+        had, self._slots = self._slots, self._slots + more
+        self._moved = True
+        self._pool = _longer(self._pool, self._slots * self._row)
+        self._store = _longer(self._store, self._slots * self._span)
+        self._origins = _longer(self._origins, self._slots * ORIGIN_WORDS)
+        # Free slots and origins are chains: each names the next.
+        slots = np.arange(max(1, had), self._slots)
+        traffic = self._traffic
+        self._pool[slots * self._row] = [*slots[1:], traffic[_FREE]]
+        origins = slots * ORIGIN_WORDS
+        self._origins[origins] = [*origins[1:], traffic[_FREE_ORIGIN]]
+        traffic[_FREE], traffic[_FREE_ORIGIN] = slots[0], origins[0]
+        traffic[_SPARE] += len(slots)
+
+    def _widen(self, span: int) -> None:
+        """Give each slot ``span`` bytes."""
+        wider = np.zeros((self._slots, span), np.uint8)
+        wider[:, : self._span] = self._store.reshape(self._slots, self._span)
+        self._store, self._span = wider.reshape(-1), span
+        self._moved = True
+
+
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    longer = np.zeros(size, array.dtype)
+    longer[: len(array)] = array
+    return longer

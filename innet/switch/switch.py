@@ -113,9 +113,9 @@ def _generator(seed: int) -> np.random.Generator:
 
 def _nanoseconds(times: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Times as int64; InputError where they are anything else."""
-    if isinstance(times, np.ndarray) and times.dtype == np.int64 and times.ndim == 1:
-        if len(times) == 0 or 0 <= times[0] <= times[-1] < FOREVER:
-            return times  # what is between them is compared by the caller
+    is_plain = isinstance(times, np.ndarray) and times.dtype == np.int64 and times.ndim == 1
+    if is_plain and (len(times) == 0 or 0 <= times[0] <= times[-1] < FOREVER):
+        return np.asarray(times)  # what is between them is compared by the caller
     try:
         found = np.asarray(times)
     except (ValueError, OverflowError):

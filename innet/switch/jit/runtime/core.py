@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -40,6 +41,7 @@ __all__ = [  # what emitted code may import
     "opaque",
     "peek",
     "put",
+    "reserve",
     "same_numbers",
     "shift_left",
     "shift_right",
@@ -202,6 +204,16 @@ put: Any = intrinsic(_put)
 def bump(array: Any, index: int, by: int) -> None:
     """Add to an element."""
     put(array, index, get(array, index) + by)
+
+
+@inlined
+def reserve(array: Any, used: int, more: int) -> Any:
+    """``array``, or a longer one that starts with its ``used`` elements, with room for ``more``."""
+    if used + more <= len(array):
+        return array
+    longer = np.empty(2 * (used + more), array.dtype)
+    copy(longer, 0, array, 0, used * array.itemsize)
+    return longer
 
 
 # ── Integers ─────────────────────────────────────────────────────────────────────────────────────

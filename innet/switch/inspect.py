@@ -13,6 +13,7 @@ from innet.switch.jit import JitEngine, lowered
 from innet.switch.jit.emit.program import emit
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import reroll
+from innet.switch.jit.traits import needs_queue
 
 
 def engines(program: ir.Program) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def emitted_source(program: ir.Program) -> str:
     """
     if refused := JitEngine.unsupported(program):
         raise UnsupportedError(f"the jit engine emits nothing for this program: {refused[0]}")
-    return emit(program, allocate_registers(program)).source
+    return emit(program, allocate_registers(program), needs_queue(program)).source
 
 
 def _loops(program: ir.Program) -> list[dict[str, Any]]:

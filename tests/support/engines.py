@@ -9,6 +9,7 @@ from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
+from innet.switch.traffic_manager import FOREVER
 from support.state_fuzzer import StateFuzzer
 
 
@@ -41,6 +42,58 @@ def check_random_traffic(
             agree(*states)
         fuzzer.delete_some(states)
     return states[0]
+
+
+def check_timed_traffic(
+    program: ir.Program, seed: int, largest: int = 60, rounds: int = 4
+) -> SwitchState:
+    """The same with times: random rates, capacities, arrivals and ends of calls.
+
+    Returns the interpreter's state after it.
+    """
+    rng = np.random.default_rng([seed, 2])
+    fuzzer = StateFuzzer(program, rng)
+    states = [SwitchState(program, np.random.default_rng(0), 3) for _ in range(2)]
+    engines = [InterpretEngine(program, states[0]), JitEngine(program, states[1])]
+    for _ in range(rounds):
+        fuzzer.fill(states, entries=12)
+        fuzzer.registers(states)
+        _limit_queues(states, rng)
+        for size in (1, largest, 0):
+            batch = PacketBatch.from_packets(fuzzer.packets(size))
+            now = states[0].traffic_manager.now
+            gaps = rng.choice([0, 1, 700, 40_000], len(batch))
+            times = now + np.cumsum(gaps, dtype=np.int64)
+            last = int(times[-1]) if len(batch) else now
+            until = FOREVER if rng.random() < 0.2 else last + int(rng.integers(0, 100_000))
+            expected, got = (each.process_timed(batch, times, until) for each in engines)
+            assert got.to_packets() == expected.to_packets()
+            np.testing.assert_array_equal(got.origin, expected.origin)
+            np.testing.assert_array_equal(got.time, expected.time)
+            assert engines[0].waiting == engines[1].waiting
+            assert engines[0].next_departure == engines[1].next_departure
+            agree_on_time(*states)
+        fuzzer.delete_some(states)
+    return states[0]
+
+
+def _limit_queues(states: list[SwitchState], rng: np.random.Generator) -> None:
+    """Other capacities and rates for all queues, some ports', and single ones."""
+    scope = [(), (int(rng.integers(8)),), (int(rng.integers(8)), int(rng.integers(3)))]
+    for where in scope:
+        depth, rate = int(rng.integers(0, 9)), int(rng.choice([0, 1000, 20_000, 1_000_000]))
+        for state in states:
+            state.traffic_manager.set_depth(depth, *where)
+            state.traffic_manager.set_rate(rate, *where)
+
+
+def agree_on_time(first: SwitchState, second: SwitchState) -> None:
+    """``agree``, and queues and clocks are the same."""
+    agree(first, second)
+    one, other = first.traffic_manager, second.traffic_manager
+    np.testing.assert_array_equal(one.queues, other.queues)
+    assert one.now == other.now
+    assert first.clock == second.clock == one.now // 1000
 
 
 def agree(first: SwitchState, second: SwitchState) -> None:

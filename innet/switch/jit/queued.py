@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
 from innet.switch.jit.buffers import BufferPool, OutputBuffer, SizeEstimate
-from innet.switch.jit.native import NativeProgram
+from innet.switch.jit.native import NativeProgram, Value
 from innet.switch.jit.traits import (
     ENTRY_WORDS,
     NEED_BYTES,
@@ -58,6 +58,7 @@ class QueuedProgram:
         self._buffers = BufferPool(self.frame, OUT, timed=True)
         self._estimate = SizeEstimate()
         self._received = 0  # packets of all calls
+        self._moved = True  # arrays are not where the frame says
         self.frame.put(STATISTICS_ARGUMENT, [statistics])
         self.forget()
 
@@ -116,7 +117,13 @@ class QueuedProgram:
             self.frame.put(3, [first])
             self.frame.write(OUT, out.words)
             if self._moved:
-                kept = [self._traffic, self._pool, self._store, self._waiting, self._origins]
+                kept: list[Value] = [
+                    self._traffic,
+                    self._pool,
+                    self._store,
+                    self._waiting,
+                    self._origins,
+                ]
                 self.frame.put(_KEPT, [self._span, *kept, manager.queues])
                 self._moved = False
             given = _NO_TIMES if times is None else times

@@ -1,0 +1,74 @@
+"""Both engines leave the same packets at the same times through the same egress queues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.engines import check_timed_traffic
+from support.state_fuzzer import StateFuzzer
+
+from innet.core.packets import PacketBatch
+from innet.core.settings import EngineName
+from innet.switch import Switch
+from innet.switch.engine import MAX_LOOPS
+from innet.switch.frontend.loader import load_program
+
+FOLDER = Path(__file__).parents[1] / "programs"
+
+#: Programs in which packets come by again, or a packet is one of each kind of variable that a
+#: packet keeps while it waits.
+PROGRAMS = [
+    "fuzz_clone",
+    "fuzz_ends",
+    "fuzz_multicast",
+    "fuzz_priorities",
+    "fuzz_unions",
+    "fuzz_varbit",
+    "jit_copies",
+    "jit_digests",
+    "jit_runs",
+    "jit_wide",
+    "queue_headers",
+    "switch_copies",
+]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_random_traffic_with_times(name: str, seed: int) -> None:
+    state = check_timed_traffic(load_program(FOLDER / f"{name}.json"), seed)
+    assert state.traffic_manager.now > 0
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize(("op", "counted"), [(0, "resubmitted"), (1, "recirculated")])
+def test_packets_that_never_end_are_stopped_with_times_too(
+    op: int, counted: str, engine: EngineName
+) -> None:
+    switch = Switch.load(FOLDER / "switch_forever.json", engine)
+    assert switch.process([(0, bytes([op])), (0, b"\x07")], times=[5, 5]) == [(1, b"\x07")]
+    assert getattr(switch.statistics, counted) == MAX_LOOPS
+    assert switch.statistics.looped == 1
+    assert switch.waiting == 0
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("name", ["fuzz_clone", "fuzz_multicast", "queue_headers"])
+def test_queues_without_a_rate_change_nothing(name: str, engine: EngineName) -> None:
+    """Nothing waits then: the answers are those of a call without times, at the arrivals."""
+    program = load_program(FOLDER / f"{name}.json")
+    fuzzer = StateFuzzer(program, np.random.default_rng(3))
+    timed, plain = (Switch.load(program, engine) for _ in range(2))
+    fuzzer.fill([timed.state, plain.state], entries=12)
+    for switch in (timed, plain):
+        switch.traffic_manager.set_depth(1000)
+    batch = PacketBatch.from_packets(fuzzer.packets(100))
+    times = np.arange(100) * 1_000_000
+    sent, expected = timed.process_batch(batch, times=times), plain.process_batch(batch)
+    assert sent.to_packets() == expected.to_packets()
+    assert sent.time is not None
+    np.testing.assert_array_equal(sent.time, times[sent.origin])
+    np.testing.assert_array_equal(sent.origin, expected.origin)
+    assert timed.waiting == 0

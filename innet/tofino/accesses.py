@@ -1,4 +1,4 @@
-"""How a program flows, and how it uses registers and fields.
+"""Control flow of a program, and its use of registers and fields.
 
 ``ControlFlow`` is the graph of a pipeline's steps. ``register_accesses`` finds what each action
 does with register cells. ``reads`` and ``effects`` say which fields an expression or statement
@@ -37,7 +37,7 @@ class ControlFlow:
     def _after(self, node: ir.Node) -> tuple[ir.Node | None, ...]:
         step = self.program.step(node)
         if isinstance(step, ir.Table) and step.default is not None and not step.by_hit:
-            return step.next  # a miss runs the default
+            return step.next  # a miss runs the default action
         return step.successors
 
     def _sorted(self, initial: ir.Node | None) -> tuple[ir.Node, ...]:
@@ -71,7 +71,7 @@ class ControlFlow:
 
     @cached_property
     def followers(self) -> tuple[frozenset[int], ...]:
-        """For each step, those that may follow it for the same packet."""
+        """For each step, the steps that may follow it for the same packet."""
         found: list[frozenset[int]] = [frozenset()] * len(self.nodes)
         for step in reversed(range(len(self.nodes))):
             after: set[int] = set()
@@ -83,7 +83,7 @@ class ControlFlow:
 
     @cached_property
     def control_dependencies(self) -> tuple[frozenset[int], ...]:
-        """For each step, those before it that decide whether it runs."""
+        """For each step, the earlier steps that decide whether it runs."""
         return tuple(
             frozenset(
                 other
@@ -109,10 +109,10 @@ class ControlFlow:
 
 
 # ----------------------------------------------------------------------------
-# The two 32-bit words of what a cell holds or gets, each as an expression of its own.
+# The two 32-bit words of a cell's old or new value, each as a separate expression.
 #
 # p4c writes a pair as one integer: ``high << 32 & mask | low & mask``. A stateful ALU has two
-# words, so its inputs, comparisons and outputs are split into words here, without the masks.
+# words. Its inputs, comparisons and outputs are therefore split into words, without the masks.
 
 _BITS = PIPE.alu_word_bits
 _ONES = (1 << _BITS) - 1
@@ -123,7 +123,7 @@ _CONDITIONS = (ir.Compare, ir.Logical, ir.Not, ir.DataToBool, ir.BoolChoice, ir.
 def word(  # noqa: PLR0911 - one line for each kind of expression
     program: ir.Program, item: Any, which: int
 ) -> Any:
-    """Word ``which`` (0: the low one) of an expression, simplified; None: not known."""
+    """Word ``which`` (0: the low one) of an expression, simplified; None if unknown."""
     match item:
         case ir.Const(value):
             return ir.Const(value >> _BITS * which & _ONES)
@@ -146,12 +146,12 @@ def word(  # noqa: PLR0911 - one line for each kind of expression
             return _masked(program, left, mask, which)
         case ir.Binary(ir.DataOperator.OR | ir.DataOperator.XOR, left, right):
             return _joined(item, word(program, left, which), word(program, right, which))
-        case _:  # p4c masks what has 32 bits, so that what gets here may have more
+        case _:  # p4c masks values of 32 bits, so other expressions may have more
             return _either(which, _plain_parts(program, item), which == 0)
 
 
 def simplified(program: ir.Program, item: Any) -> Any:
-    """An expression of one word, or a condition, without masks that change nothing."""
+    """An expression of one word, or a condition, without masks that have no effect."""
     simple = _plain_parts(program, item)
     match simple:
         case ir.Compare(ir.Comparison.EQ, ir.Choice(flag, ir.Const(1), ir.Const(0)), ir.Const(1)):
@@ -161,7 +161,7 @@ def simplified(program: ir.Program, item: Any) -> Any:
 
 
 def _held(register: int, which: int) -> ir.RegisterElement:
-    """A word of the cell: its number takes the place of the index."""
+    """A word of the cell. The word's number stands in place of the index."""
     return ir.RegisterElement(register, ir.Const(which))
 
 
@@ -205,7 +205,7 @@ def _plain_parts(program: ir.Program, item: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------
-# How a program touches its registers: where, how often, and what it makes of a cell.
+# How a program accesses its registers: where, how often, and the new value of a cell.
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +213,15 @@ class RegisterAccess:
     """What one action does with one register array.
 
     Attributes:
-        step: of the flow.
+        step: the step of the flow.
         reads, writes: positions in the action.
-        inside: positions of the statements that make the new value of the old one, and of those
-            that make flags (fields of one bit) of it: what the stateful ALU itself computes; and
-            of those that take a word as it was or gets: what it gives.
-        gives: those words of the cell, 0 or 1.
-        index: every index that is used, as expressions of what the action is given.
-        update: the new value as an expression of the cell (``ir.RegisterElement``) and of what the
-            action is given; None when it only reads.
+        inside: positions of statements that the stateful ALU executes: those that compute the new
+            value from the old one, those that compute flags (fields of one bit) from it, and those
+            that output a word of the old or new value.
+        gives: the words of the cell that are output, 0 or 1.
+        index: every index that is used, as expressions of the action's inputs.
+        update: the new value as an expression of the cell (``ir.RegisterElement``) and of the
+            action's inputs; None if the action only reads.
     """
 
     flow: ControlFlow
@@ -242,7 +242,7 @@ class RegisterAccess:
 
     @property
     def statements(self) -> frozenset[int]:
-        """All that belongs to the stateful ALU."""
+        """The positions of all statements that the stateful ALU executes."""
         return frozenset((*self.reads, *self.writes)) | self.inside
 
 
@@ -257,7 +257,7 @@ def register_accesses(program: ir.Program, flow: ControlFlow) -> list[RegisterAc
 
 
 def branches(action: ir.Action) -> bool:
-    """Whether an action has an ``if`` in it."""
+    """Whether an action contains an ``if``."""
     return any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in action.primitives)
 
 
@@ -319,7 +319,7 @@ def _of_action(
 
 
 def _which_word(program: ir.Program, register: int, update: Any, value: Any) -> Iterator[int]:
-    """Which word of a cell, as it was or as it gets, ``value`` is; none if it is something else."""
+    """The word of a cell, old or new, that ``value`` is; None for any other value."""
     taken = word(program, value, 0)
     if word(program, value, 1) not in (None, ir.Const(0)):
         return
@@ -337,7 +337,7 @@ def _learn(known: dict[Location, Any], target: Any, value: Any) -> None:
 
 
 def _known(item: Any, known: dict[Location, Any]) -> Any:
-    """``item`` with fields replaced by what has been assigned to them."""
+    """``item`` with fields replaced by the values assigned to them."""
     if isinstance(item, ir.FieldRef):
         return known.get((item.header, item.field), item)
     if not dataclasses.is_dataclass(item) or isinstance(item, type):
@@ -356,8 +356,8 @@ def _inside(
     read: list[int],
     written: list[int],
 ) -> frozenset[int]:
-    """The statements after the first read that compute, of what it found, a flag or what is written
-    last. ``done``: what each statement reads and writes.
+    """The statements after the first read that compute a flag, or the value written last, from the
+    value read. ``done``: what each statement reads and writes.
     """
     if not read:
         return frozenset()
@@ -404,7 +404,7 @@ Location = tuple[int, int]
 
 
 def reads(program: ir.Program, item: Any) -> frozenset[Location]:
-    """The fields that evaluating ``item`` reads; of stacks and unions, all that it may read."""
+    """The fields that ``item`` reads. For stacks and unions, all fields that it may read."""
     locations: set[Location] = set()
     for node in walk(item):
         match node:
@@ -434,7 +434,7 @@ def all_fields(program: ir.Program, header: int) -> set[Location]:
 def effects(  # noqa: PLR0911 - one line for each kind of statement
     program: ir.Program, statement: Any
 ) -> tuple[frozenset[Location], frozenset[Location]]:
-    """(read, written) by a statement of an action; registers and counters are not among them."""
+    """The fields (read, written) by a statement of an action, without registers and counters."""
     match statement:
         case ir.Assign(target, value):
             return reads(program, value) | _address(program, target), _written(program, target)

@@ -23,8 +23,8 @@ from innet.tofino.stages import Pieces, Placement
 
 
 def header_vector_bits(program: ir.Program, used: Iterable[Location]) -> int:
-    """Bits of the header vector: whole headers that are parsed, metadata that is used, each field
-    of it rounded up to what containers come in (flags of one bit are packed).
+    """Bits of the header vector: all parsed headers and the metadata that is used. Each metadata
+    field is rounded up to a container size; flags of one bit are packed.
     """
     parsed = extracted_headers(program)
     total = sum(program.type_of(header).width for header in parsed)
@@ -41,7 +41,7 @@ def header_vector_bits(program: ir.Program, used: Iterable[Location]) -> int:
 
 
 def extracted_headers(program: ir.Program) -> set[int]:
-    """The headers that the parser may take from a packet."""
+    """The headers that the parser may extract."""
     found: set[int] = set()
     for state in program.parser.states:
         for operation in state.operations:
@@ -62,9 +62,9 @@ def _targets(program: ir.Program, extract: ir.Extract) -> tuple[int, ...]:
 
 
 def parser_bytes(program: ir.Program, needed: set[int] | None = None) -> int:
-    """The most bytes that a packet is parsed for: to its end, or to the last header of ``needed``.
+    """The most bytes that are parsed: to the end, or to the last header of ``needed``.
 
-    A state that follows itself counts as often as its stack has elements.
+    A state that follows itself counts once for each element of its stack.
     """
     parser = program.parser
     if parser.initial is None:
@@ -101,14 +101,14 @@ def _times(program: ir.Program, operation: ir.ParserOperation) -> int:
 
 
 def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
-    """What the program takes of a pipe, and whether that fits.
+    """The resources that the program needs, and whether they fit one pipe.
 
     Args:
         document: p4c's JSON for BMv2.
-        name: what to call it; by default what the JSON says.
+        name: of the program; by default the name in the JSON.
 
     Raises:
-        ProgramError: this is no such program.
+        ProgramError: the document is not such a program.
     """
     program, source = load_program(document), Source(document)
     flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
@@ -185,7 +185,7 @@ def _total(placed: Placement, what: str) -> int:
 def _used(
     program: ir.Program, flows: Sequence[ControlFlow], found: Sequence[RegisterAccess]
 ) -> set[Location]:
-    """Fields that pipelines read or write, except metadata inside of a stateful ALU."""
+    """Fields that pipelines read or write, except metadata inside a stateful ALU."""
     used: set[Location] = set()
     inside = {(each.flow.name, each.step, each.action): set[int]() for each in found}
     for each in found:
@@ -257,7 +257,7 @@ def _too_deep(
     usage: Usage,
     placed: Placement,
 ) -> Finding:
-    """The longest chain of dependencies, and whether it or space is the limit."""
+    """The longest chain of dependencies, and whether the chain or the space is the limit."""
     steps = {each.name for each in placed.chain if each.register is not None or each.steps}
     names = [name for name in dict.fromkeys(piece.name for piece in placed.chain) if name in steps]
     shown = names if len(names) <= 14 else [*names[:13], "...", names[-1]]
@@ -278,7 +278,7 @@ def _too_deep(
 def _too_many_alus(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess], usage: Usage
 ) -> Finding:
-    """With how many pairs of arrays the same would be done, if any would help."""
+    """How many pairs of arrays would do the same, if that would help."""
     groups: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for access in found:
         array = program.registers[access.register]
@@ -305,7 +305,7 @@ def _too_many_alus(
 def _where(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess], names: Sequence[str]
 ) -> str:
-    """The source lines of the registers and steps of a chain, as far as they are known."""
+    """The source lines of the registers and steps of a chain, where known."""
     lines: dict[str, str] = {}
     for access in found:
         name = program.registers[access.register].name
@@ -317,7 +317,7 @@ def _where(
 def _carried(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
-    """Fields that one action changes several times, each time by the value before."""
+    """Fields that one action changes several times, each time from the previous value."""
     for action in dict.fromkeys(each.action for each in found):
         again: Counter[Location] = Counter()
         line: dict[Location, str] = {}
@@ -364,7 +364,7 @@ def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Ite
 
 
 def _loops(program: ir.Program) -> Iterator[Finding]:
-    """Loops in actions, of which the estimate counts one turn."""
+    """Loops in actions. The estimate counts one iteration."""
     actions: dict[str, list[str]] = {}
     for action, jump in backward_jumps(program):
         actions.setdefault(action, []).append(jump.source)
@@ -379,7 +379,7 @@ def _loops(program: ir.Program) -> Iterator[Finding]:
 
 
 def _unparsed(program: ir.Program) -> Iterator[Finding]:
-    """Checksums over what the pass leaves in the payload."""
+    """Checksums that include the payload."""
     for checksum in program.checksums:
         if ir.Payload() in program.calculations[checksum.calculation].inputs:
             yield Finding(
@@ -392,7 +392,7 @@ def _unparsed(program: ir.Program) -> Iterator[Finding]:
 
 
 def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
-    """Checksums in egress over headers that it does not parse otherwise."""
+    """Checksums in egress over headers that egress does not use otherwise."""
     parsed = extracted_headers(program)
     for checksum in program.checksums:
         inputs = program.calculations[checksum.calculation].inputs

@@ -1,4 +1,4 @@
-"""What a pipe has, and what an estimate says: amounts, and findings with places in the source."""
+"""Resources of a pipe, and an estimate: usages, and findings with positions in the source."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from innet.switch.frontend.json_tree import source_of
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """Amounts per stage unless the name says otherwise; ingress and egress share the stages."""
+    """Resources per stage, unless the comment says otherwise. Ingress and egress share stages."""
 
     stages: int = 12
     stateful_alus: int = 4
     alu_word_bits: int = 32  # a cell is one word or a pair of them
     alu_inputs: int = 2  # words of the packet's header vector
-    alu_comparisons: int = 2  # that involve the cell
-    alu_instructions: int = 4  # different things that are done with one array
+    alu_comparisons: int = 2  # with the cell
+    alu_instructions: int = 4  # different operations on one array
     logical_tables: int = 16
     sram_blocks: int = 80
     sram_bits: int = 1024 * 128
@@ -32,7 +32,7 @@ class Pipe:
 
     @property
     def header_vector_bits(self) -> int:
-        """Of all containers together."""
+        """Bits of all containers together."""
         return sum(width * count for width, count in self.containers)
 
 
@@ -40,13 +40,13 @@ PIPE = Pipe()
 
 
 # ----------------------------------------------------------------------------
-# Where in the P4 source things stand, from the ``source_info`` that p4c leaves in its JSON.
+# Positions in the P4 source, from ``source_info`` in p4c's JSON.
 
 Document = Mapping[str, Any]
 
 
 class Source:
-    """Places by the index or the name of things; "" where the JSON does not say."""
+    """Positions ("file:line") by index or name; "" if the JSON has none."""
 
     def __init__(self, document: Document) -> None:
         self._actions = [
@@ -63,25 +63,25 @@ class Source:
         }
 
     def primitive(self, action: int, position: int) -> str:
-        """Of a statement of an action."""
+        """Position of a statement of an action."""
         start, primitives = self._actions[action]
         return primitives[position] or start if position < len(primitives) else start
 
     def node(self, name: str) -> str:
-        """Of a table, condition or call."""
+        """Position of a table, condition or call."""
         return self._nodes.get(name, "")
 
     def register(self, name: str) -> str:
-        """Of a register array's declaration."""
+        """Position of a register array's declaration."""
         return self._registers.get(name, "")
 
 
 # ----------------------------------------------------------------------------
-# What an estimate says: amounts, and findings with places in the source.
+# An estimate: usages, and findings with positions in the source.
 
 
 class Severity(enum.Enum):
-    """ERROR: would not fit. WARNING: might not, or is not examined. NOTE: good to know."""
+    """ERROR: does not fit. WARNING: may not fit, or was not examined. NOTE: information."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -90,12 +90,12 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason.
+    """One finding.
 
     Attributes:
         resource: the name of the ``Usage`` that it is about.
-        text: what is the matter.
-        remedy: what to change; empty where nothing is to be done.
+        text: the finding, as a sentence.
+        remedy: what to change; empty if nothing needs to change.
         where: "file:line" of the P4 source; empty when the JSON has no positions.
     """
 
@@ -108,7 +108,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """``used`` of ``available`` (None: there is no limit, the number is information)."""
+    """``used`` of ``available`` (None: no limit, the number is information)."""
 
     resource: str
     used: int
@@ -121,10 +121,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one program.
+    """The estimate of one program.
 
     Attributes:
-        layout: for every stage that is used, the registers and the tables in it.
+        layout: the registers and the tables in each stage that is used.
     """
 
     program: str
@@ -134,13 +134,13 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """No resource is exceeded and nothing was found that the hardware cannot do."""
+        """Whether no resource is exceeded and the hardware supports everything found."""
         return all(usage.fits for usage in self.usages) and not any(
             finding.severity is Severity.ERROR for finding in self.findings
         )
 
     def used(self, resource: str) -> int:
-        """How much of ``resource`` is used; KeyError when it is not among the usages."""
+        """How much of ``resource`` is used; KeyError if it is not among the usages."""
         return {usage.resource: usage.used for usage in self.usages}[resource]
 
     def document(self) -> dict[str, Any]:

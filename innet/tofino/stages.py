@@ -11,7 +11,7 @@ from innet.switch import ir
 from innet.tofino.accesses import ControlFlow, Location, RegisterAccess, effects, reads
 from innet.tofino.report import PIPE
 
-_ENTRY_OVERHEAD = 16  # bits: which action, which table next, versions while entries change
+_ENTRY_OVERHEAD = 16  # bits: the action, the next table, versions while entries change
 
 
 def register_blocks(register: ir.RegisterArray) -> int:
@@ -26,7 +26,7 @@ def counter_blocks(counter: ir.CounterArray) -> int:
 
 
 def table_blocks(program: ir.Program, table: ir.Table) -> tuple[int, int]:
-    """(SRAM, TCAM) blocks of a table; none for one without key."""
+    """(SRAM, TCAM) blocks of a table; (0, 0) for a table without a key."""
     if not table.keys:
         return 0, 0
     key = sum(each.width for each in table.keys)
@@ -43,7 +43,7 @@ def table_blocks(program: ir.Program, table: ir.Table) -> tuple[int, int]:
 
 
 def _sram(entries: int, bits: int) -> int:
-    """Whole words of 128 bits hold one entry or several."""
+    """SRAM blocks of entries. One or several entries fill complete words of 128 bits."""
     words = -(-bits // 128) * entries if bits > 128 else -(-entries // (128 // bits))
     return max(1, -(-words // 1024))
 
@@ -51,17 +51,18 @@ def _sram(entries: int, bits: int) -> int:
 # ----------------------------------------------------------------------------
 # The pieces to be placed in stages, and their dependencies.
 #
-# A piece is a register array with all that its stateful ALU does, or one other statement of an
-# action, or the match of a table. Dependencies are those of Jose et al. (NSDI 2015): what is
-# matched on or computed with has to come from an earlier stage; a branch may be in the stage of
-# what it decides.
+# A piece is a register array with everything that its stateful ALU computes, or another statement
+# of an action, or the match of a table. Dependencies are those of Jose et al. (NSDI 2015): inputs
+# of a match or a computation must come from an earlier stage. A branch may be in the same stage as
+# the pieces that depend on it.
 
 
 @dataclass(slots=True)
 class Piece:
-    """``after``: for each piece that this one waits for, how many stages later it is at least.
+    """A unit of placement.
 
-    ``steps`` are those of the flow whose tables this piece is a part of.
+    ``after``: for each piece that this one depends on, the least distance in stages.
+    ``steps``: the steps of the flow whose tables this piece is a part of.
     """
 
     name: str
@@ -73,13 +74,13 @@ class Piece:
     where: str = ""
 
     def wait(self, piece: int, stages: int) -> None:
-        """Be at least ``stages`` after ``piece``."""
+        """Be placed at least ``stages`` stages after ``piece``."""
         self.after[piece] = max(stages, self.after.get(piece, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One statement (or match): which piece it is in, what it reads of others, what it writes."""
+    """One statement or match: its piece, the fields it reads from others, the fields it writes."""
 
     piece: int
     step: int
@@ -88,7 +89,7 @@ class _Use:
 
 
 class Pieces:
-    """All of one pipeline. ``list[i]`` is piece i."""
+    """All pieces of one pipeline. ``list[i]`` is piece i."""
 
     def __init__(
         self, program: ir.Program, flow: ControlFlow, found: Sequence[RegisterAccess]
@@ -136,7 +137,7 @@ class Pieces:
             piece.wait(self._matches[decider], 0)
 
     def _action(self, step: int, action: int, owner: dict[tuple[int, int, int], int]) -> None:
-        """Pieces of one action of one step; what they hand to each other inside of it."""
+        """Pieces of one action of one step, and the dependencies between them."""
         writer: dict[Location, int] = {}
         for position, statement in enumerate(self.program.actions[action].primitives):
             if isinstance(statement, ir.NoOp | ir.Exit | ir.Jump | ir.LogMessage | ir.Assert):
@@ -147,13 +148,13 @@ class Pieces:
             if number != self._matches[step]:
                 piece.wait(self._matches[step], 0)
             before, after = effects(self.program, statement)
-            for place in before:
-                if place in writer and writer[place] != number:
-                    piece.wait(writer[place], 1)
-            outside = frozenset(place for place in before if place not in writer)
+            for location in before:
+                if location in writer and writer[location] != number:
+                    piece.wait(writer[location], 1)
+            outside = frozenset(location for location in before if location not in writer)
             self._uses.append(_Use(number, step, outside, after))
-            for place in after:
-                writer[place] = number
+            for location in after:
+                writer[location] = number
 
     def _piece(
         self,
@@ -203,15 +204,15 @@ class Pieces:
 
 
 # ----------------------------------------------------------------------------
-# Placement: each piece goes to the first stage that is late enough and has room.
+# Placement: each piece goes to the first stage that respects its dependencies and has room.
 
 _Table = tuple[str, int]
-"""A pipeline's name, and the step that the table is."""
+"""A pipeline's name, and the step of the table."""
 
 
 @dataclass(slots=True)
 class Stage:
-    """What ingress and egress together use of one stage."""
+    """What ingress and egress use of one stage, together."""
 
     registers: list[str] = field(default_factory=list)
     tables: dict[_Table, str] = field(default_factory=dict)
@@ -221,9 +222,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``stages`` may be more than there are: that is how many it takes. ``depth``: how many
-    it would take if each had room without end; ``chain``: the pieces that make it so many.
-    ``circular``: pieces that wait for each other.
+    """``stages``: those that the program needs; they may be more than the pipe has. ``depth``: how
+    many it would need with unlimited room in each. ``chain``: the longest chain of dependencies.
+    ``circular``: pieces that depend on each other.
     """
 
     stages: tuple[Stage, ...]
@@ -233,9 +234,9 @@ class Placement:
 
 
 def place(pipelines: Sequence[Pieces]) -> Placement:
-    """Ingress first, then egress, in the same stages.
+    """Place ingress first, then egress, in the same stages.
 
-    What does not fit into a stage on its own (too many blocks) is spread over the next ones.
+    A piece that has too many blocks for one stage is spread over the next stages.
     """
     stages: list[Stage] = []
     depth = 0
@@ -256,7 +257,7 @@ def place(pipelines: Sequence[Pieces]) -> Placement:
 
 
 def _ordered(pieces: Sequence[Piece]) -> tuple[list[int], list[int]]:
-    """(order, pieces in a cycle): pieces with the longest chain after them come first."""
+    """(order, pieces in a cycle). Pieces with the longest chain after them come first."""
     followers: list[list[tuple[int, int]]] = [[] for _ in pieces]
     waiting = [len(piece.after) for piece in pieces]
     for number, piece in enumerate(pieces):
@@ -308,20 +309,20 @@ def _stage(stages: list[Stage], number: int) -> Stage:
 
 
 def _has_numbers(stage: Stage, tables: dict[_Table, str]) -> bool:
-    """Each table takes one of the stage's. Those of one array, if they are more than a stage has,
-    get one to themselves; another finding says that they are too many for its stateful ALU.
+    """Whether the stage has enough logical tables. If an array alone needs more than a stage has,
+    its tables get a stage to themselves. Another finding then says that they are too many.
     """
     return len(stage.tables.keys() | tables.keys()) <= max(PIPE.logical_tables, len(tables))
 
 
 def _has_blocks(stage: Stage, piece: Piece) -> bool:
-    """All of a piece has to fit, or as much as a whole stage has where a table is too great."""
+    """Whether a piece fits, or fills an empty stage if its table is larger than a stage."""
     sram, tcam = min(piece.sram, PIPE.sram_blocks), min(piece.tcam, PIPE.tcam_blocks)
     return stage.sram + sram <= PIPE.sram_blocks and stage.tcam + tcam <= PIPE.tcam_blocks
 
 
 def _fill(stages: list[Stage], number: int, piece: Piece, tables: dict[_Table, str]) -> int:
-    """Take blocks, of the next stages too, with a table in each; returns the last stage."""
+    """Take blocks, also of the next stages, with a table in each; returns the last stage."""
     sram, tcam = piece.sram, piece.tcam
     while True:
         stage = _stage(stages, number)
@@ -340,7 +341,7 @@ def _fill(stages: list[Stage], number: int, piece: Piece, tables: dict[_Table, s
 
 
 def _longest(pieces: Sequence[Piece], order: Sequence[int]) -> tuple[int, tuple[Piece, ...]]:
-    """(stages, pieces) of the longest chain of dependencies, whatever room there is."""
+    """(stages, pieces) of the longest chain of dependencies, with unlimited room."""
     level: dict[int, int] = {}
     cause: dict[int, int | None] = {}
     for number in order:

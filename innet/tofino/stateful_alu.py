@@ -59,7 +59,7 @@ def _key(expression: Any) -> str:
 def repeated_accesses(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess], counts: dict[int, int]
 ) -> Iterator[Finding]:
-    """Register arrays that a packet may touch more than once."""
+    """Register arrays that a packet may access more than once."""
     for register, count in counts.items():
         if count > 1:
             locations = [
@@ -82,7 +82,7 @@ def repeated_accesses(
 def unsupported_updates(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
-    """Updates that an ALU cannot compute at once."""
+    """Updates that a stateful ALU cannot compute."""
     for access in found:
         name = program.registers[access.register].name
         where = source.primitive(access.action, access.first)
@@ -178,7 +178,7 @@ def _update(
 
 
 def _compares(node: Any, held: int) -> bool:
-    """A comparison with the cell itself, not with what another comparison came to."""
+    """A comparison with the cell itself, not with the result of another comparison."""
     sides = (node.left, node.right) if isinstance(node, ir.Compare) else ()
     return held in cells(sides) and not any(_compares(each, held) for each in walk(sides))
 
@@ -190,9 +190,9 @@ def _by_constant(node: ir.Binary) -> bool:
 
 
 def _inputs(expression: Any, held: int) -> set[str]:  # noqa: PLR0911 - one for each form
-    """The words that an ALU is given: the greatest parts that do not depend on its own cell.
+    """The input words of an ALU: the largest subexpressions that do not depend on its cell.
 
-    What such a part chooses by (a conditional on fields) is no word: it selects the instruction.
+    A condition on fields is not an input word. It selects the instruction.
     """
     if isinstance(expression, ir.Const | ir.BoolConst):
         return set()
@@ -217,7 +217,7 @@ def _inputs(expression: Any, held: int) -> set[str]:  # noqa: PLR0911 - one for 
 
 
 def _condition(condition: Any, held: int) -> set[str]:
-    """Inputs of a condition; the parts of it that are the packet's alone select instructions."""
+    """Inputs of a condition. Its parts that depend on the packet alone select instructions."""
     if held not in cells(condition):
         return set()
     if isinstance(condition, ir.Logical):
@@ -226,7 +226,7 @@ def _condition(condition: Any, held: int) -> set[str]:
 
 
 # ----------------------------------------------------------------------------
-# Arithmetic that no stage has, and extra passes through the pipe.
+# Unsupported arithmetic, and extra passes through the pipe.
 
 _NEVER = (ir.DataOperator.MUL, ir.DataOperator.DIV, ir.DataOperator.MOD)
 _SHIFTS = (ir.DataOperator.SHIFT_LEFT, ir.DataOperator.SHIFT_RIGHT)
@@ -258,7 +258,7 @@ def unsupported_arithmetic(
 
 
 def unknown_externs(program: ir.Program, source: Source, flow: ControlFlow) -> Iterator[Finding]:
-    """Externs of a program's own."""
+    """Externs that v1model does not have."""
     for item, where in _statements(program, source, flow):
         if isinstance(item, ir.ExternCall):
             yield Finding(
@@ -320,7 +320,7 @@ def extra_passes(
 
 
 # ----------------------------------------------------------------------------
-# What a packet takes out of register cells: words, and flags beside them.
+# Outputs of stateful ALUs: words, and flags beside them.
 
 _OUTPUTS_RESOURCE = "output words per stateful ALU"
 
@@ -328,7 +328,7 @@ _OUTPUTS_RESOURCE = "output words per stateful ALU"
 def output_words(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> tuple[int, list[Finding]]:
-    """(the most words that a packet takes out of one cell, findings about it)."""
+    """(the most words that are output from one cell, findings about it)."""
     most, many, beside = 0, [], []
     for access in found:
         if not access.reads:
@@ -373,7 +373,7 @@ def _gives_flag(program: ir.Program, access: RegisterAccess) -> bool:
 
 
 def _gives_word(program: ir.Program, access: RegisterAccess) -> bool:
-    """Whether anything outside of the ALU looks at a word of the cell, old or new."""
+    """Whether anything outside the ALU uses a word of the cell, old or new."""
     statements = program.actions[access.action].primitives
     for position in (*access.reads, *access.inside):
         if position in access.inside and is_flag(program, statements[position]):
@@ -387,7 +387,7 @@ def _gives_word(program: ir.Program, access: RegisterAccess) -> bool:
 
 
 def _halves(program: ir.Program, access: RegisterAccess) -> set[int]:
-    """Which 32-bit words of the cell anything outside of the ALU looks at."""
+    """The 32-bit words of the cell that are used outside the ALU."""
     statements = program.actions[access.action].primitives
     halves: set[int] = set()
     for position in access.reads:
@@ -403,7 +403,7 @@ def _halves(program: ir.Program, access: RegisterAccess) -> set[int]:
 def _looking(
     program: ir.Program, access: RegisterAccess, position: int, target: Location
 ) -> Iterator[Any]:
-    """What outside of the ALU looks at ``target`` after the statement at ``position`` set it."""
+    """What uses ``target`` outside the ALU after the statement at ``position`` has set it."""
     statements = program.actions[access.action].primitives
     for later in range(position + 1, len(statements)):
         before, after = effects(program, statements[later])
@@ -422,7 +422,7 @@ def _looking(
 
 
 def _matched(program: ir.Program, flow: ControlFlow, step: int) -> Any:
-    """What a step decides by: a condition, or the keys of a table."""
+    """What a step depends on: a condition, or the keys of a table."""
     node = flow.nodes[step]
     match node.kind:
         case ir.NodeKind.CONDITIONAL:
@@ -463,5 +463,5 @@ def _children(item: Any) -> list[Any]:
 
 
 def _has_fields(item: Any) -> bool:
-    """Whether an expression has fields in it."""
+    """Whether an expression contains fields."""
     return any(isinstance(node, ir.FieldRef) for node in walk(item))

@@ -1,4 +1,4 @@
-"""Selector ``adacomp``: what would be the largest of its bin if the gradient came once more."""
+"""Selector ``adacomp``: the local maxima of each bin, after adding the gradient once more."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ class AdaCompSettings(Settings):
     """The bins of the layers.
 
     Attributes:
-        bin: consecutive elements that compete with each other; in the paper those of convolutions.
-        matrix_bin: the same of layers whose shape is known to be a matrix's: fully connected and
-            recurrent ones.
-        scale_factor: how often the gradient counts, from 1 on; 2 in the paper.
-        layers: elements or shape of each layer of the gradient; without, as the codec was told.
-        bins: of each layer, instead of ``bin`` and ``matrix_bin``.
+        bin: consecutive elements of a bin. The paper uses it for convolutions.
+        matrix_bin: the same for layers whose shape is a matrix: fully connected and recurrent ones.
+        scale_factor: weight of the gradient, at least 1; the paper uses 2.
+        layers: elements or shape of each layer of the gradient; by default those of the codec.
+        bins: a bin for each layer, instead of ``bin`` and ``matrix_bin``.
     """
 
     bin: Bin = 50
@@ -37,14 +36,15 @@ class AdaCompSettings(Settings):
 class AdaComp(Selector[AdaCompSettings]):
     """AdaComp (Chen et al., AAAI 2018, arXiv 1712.02679).
 
-    x is G, the residual with the gradient dW; H = G + (scale_factor - 1) · dW. Of each bin those
-    with |H| >= max |G| of the bin are sent, and for each sign(G) · the mean of the layer's maxima,
-    the same magnitude for all of a layer. How many are sent depends on how the gradients agree with
-    the residual; should all oppose it, nothing is, and all waits for the next time.
+    x is G, the sum of the residual and the gradient dW. H = G + (scale_factor - 1) · dW. The
+    selector sends the elements of each bin with |H| >= max |G| of the bin. The value sent is
+    sign(G) times the mean of the layer's maxima, so all values of a layer have one magnitude. More
+    elements are sent where gradient and residual have the same sign. Nothing is sent if all
+    gradients oppose the residual.
 
-    Differences with the paper: H is computed in float64, so that it cannot overflow. A bin of
-    zeros sends nothing and has no part in the mean, which hence is as large as the smallest of the
-    other maxima at least and never rounds to zero.
+    Differences with the paper: H is computed in float64, so it cannot overflow. A bin of zeros
+    sends nothing and does not count in the mean. The mean is therefore at least the smallest of the
+    other maxima, and never rounds to zero.
     """
 
     name = "adacomp"
@@ -69,7 +69,7 @@ class AdaComp(Selector[AdaCompSettings]):
         self._gradient = gradient
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        """Without error feedback nobody calls ``observe``; x is the gradient itself then."""
+        """Without error feedback ``observe`` is not called, and x is the gradient."""
         gradient = x if self._gradient is None else self._gradient
         self._gradient = None
         found = [

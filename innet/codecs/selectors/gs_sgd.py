@@ -1,4 +1,4 @@
-"""What selectors ``gs-sgd`` and ``sketched-sgd`` share: heavy hitters of a sum, from a sketch."""
+"""Selector ``gs-sgd``, and what it shares with ``sketched-sgd``: heavy hitters from a sketch."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COLUMNS_PER_ITEM = 10  # with 5 rows the proportions of FetchSGD: 500,000 colum
 
 
 class HeavySettings(TopKSettings):
-    """How many coordinates are found, and the size of the sketch that finds them.
+    """The number of coordinates, and the size of the sketch that finds them.
 
     Attributes:
         ratio: share of the elements, above 0, at most 1; 0.001 if neither it nor k is given.
-        k: at least 1; of smaller gradients everything is selected.
-        rows: of the sketch, odd: an estimate is the median of so many cells.
+        k: at least 1. A gradient of at most k elements is selected completely.
+        rows: rows of the sketch, an odd number. An estimate is the median of one cell of each row.
         columns: cells in a row; by default 10 for each of the k.
     """
 
@@ -50,22 +50,22 @@ class HeavySettings(TopKSettings):
 
 
 class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
-    """All workers select the coordinates whose sum a count sketch holds to be the largest.
+    """All workers select the coordinates with the largest estimates in a count sketch of the sum.
 
-    The sketch of a sum is the sum of the sketches. So the network adds up the workers' sketches, in
-    two rounds: the largest magnitude M of a cell of any worker, by MAX, then the cells as integers.
-    From the sum all workers estimate every coordinate, each as the median over the rows, and select
-    the same ones; of equal estimates the first. What they send for these are the values themselves.
+    The sketch of a sum is the sum of the sketches, so the network adds up the workers' sketches. It
+    takes two rounds: the largest magnitude M of a cell of any worker, by MAX, then the cells as
+    integers. All workers estimate every coordinate from the sum, as the median over the rows, and
+    select the same ones; among equal estimates the first. For these they send the exact values.
 
-    No overflow. A cell c becomes round(c · B / M) with B = floor((2**31 - 1) / N), as quantizer
-    ``fixed`` does it with values: each is at most B in magnitude, N of them and all partial sums
-    stay within 2**31 - 1. Cells beyond float32 are held at its largest number. Signs are applied
-    to cells above -2**31.
+    No overflow. A cell c becomes round(c · B / M) with B = floor((2**31 - 1) / N), as in quantizer
+    ``fixed``. Each is at most B in magnitude, so N of them and all partial sums stay within
+    2**31 - 1. Cells beyond float32 are clipped to its largest number. Signs are applied to cells
+    above -2**31.
 
-    Each all-reduce hashes in another way, so that a coordinate that shares its cells with heavier
-    ones is not overlooked forever. Where sketch and candidates would take as many words as the
-    gradient, everything is selected, without a round. A gradient whose cells are all zero selects
-    the first coordinates after one round.
+    Each all-reduce uses other hashes, so that a coordinate that shares its cells with heavier ones
+    is found later. If sketch and candidates would take as many words as the gradient, everything is
+    selected without a round. If all cells are zero, the first coordinates are selected after one
+    round.
     """
 
     local = False
@@ -77,7 +77,7 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
     settings = HeavySettings
 
     def count(self, size: int) -> int:
-        """K for a gradient of ``size`` elements, as selector ``topk`` counts."""
+        """The k for a gradient of ``size`` elements, counted as in selector ``topk``."""
         return resolve_k(self.parameters, size, DEFAULT_RATIO)
 
     def candidates(self, size: int) -> int:
@@ -85,7 +85,7 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
         return self.count(size)
 
     def layout(self, size: int) -> CountLayout | None:
-        """The next sketch; None where it saves nothing."""
+        """The layout of the next sketch; None if the sketch would save nothing."""
         columns = self.parameters.columns or _COLUMNS_PER_ITEM * self.count(size)
         words = self.parameters.rows * columns + 1
         if words + self.candidates(size) >= size:
@@ -94,9 +94,7 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
         return CountLayout(self.parameters.rows, columns, seed)
 
     def select(self, x: Floats) -> SparseValues:
-        """What a worker that is alone would select, up to the rounding of the cells: the largest
-        estimates of its own sketch.
-        """
+        """The selection of a single worker: the largest estimates of its own sketch."""
         choice = self.choose(x, 1)
         try:
             segments = next(choice)
@@ -124,7 +122,7 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
         return indices, x[indices]
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """All that was selected counts; the next all-reduce hashes in another way."""
+        """All selected coordinates are applied. The next all-reduce uses other hashes."""
         del total
         self._step += 1
         return None
@@ -138,10 +136,10 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
 
 
 class GsSgd(HeavyHitters):
-    """The k coordinates with the largest estimates are sent, and all of them count.
+    """Sends the k coordinates with the largest estimates, and applies all of them.
 
-    Differences with the paper: the workers' sketches are added up by the switch in one round, not
-    by pairs of workers in log2 N.
+    Differences with the paper: the switch adds up the workers' sketches in one round. In the paper
+    pairs of workers add them up in log2 N rounds.
     """
 
     name = "gs-sgd"

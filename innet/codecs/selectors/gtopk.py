@@ -1,4 +1,4 @@
-"""Selector ``gtopk``: of the sum of the workers' top-k, the k largest count.
+"""Selector ``gtopk``: applies the k largest elements of the sum of the workers' top-k.
 
 Shi et al., "A distributed synchronous SGD algorithm with global top-k sparsification for low
 bandwidth networks", ICDCS 2019, arXiv 1901.04359.
@@ -14,17 +14,18 @@ from innet.kernels import Kernels
 
 
 class GTopK(TopK):
-    """Every worker sends its k largest; of the sum the k largest are kept, of equal magnitudes
-    those that come first. What workers sent for the others returns to their residuals.
+    """Every worker sends its k largest elements. The k largest elements of the sum are applied;
+    among equal magnitudes the first. What workers sent for other coordinates returns to their
+    residuals.
 
-    Where at most k sums are not zero all count: a coordinate at which the workers' values cancelled
-    out has then arrived, too. Otherwise it is smaller than those that are kept and has lost.
+    If at most k sums are not zero, all are applied. A coordinate whose values cancelled out to zero
+    then counts as applied, too. Otherwise it is smaller than those that are kept, and is dropped.
 
-    Differences with the paper, where the network does nothing but forward: there, pairs
-    of workers merge their selections and keep the k largest of the sum, then pairs of pairs, for
-    log2 N rounds, so that a coordinate may lose against a neighbor's before the others' shares of
-    it have been added. Here everything is summed before anything is dropped: the result does not
-    depend on who is paired with whom, and there may be any number of workers.
+    Differences with the paper: there the network only forwards. Pairs of workers merge their
+    selections and keep the k largest elements of the sum, then pairs of pairs, for log2 N rounds. A
+    coordinate may be dropped before all workers' values were added. Here everything is summed
+    before anything is dropped. The result does not depend on the pairing, and any number of workers
+    can take part.
     """
 
     name = "gtopk"
@@ -34,8 +35,8 @@ class GTopK(TopK):
 
 
 def largest_of_sum(kernels: Kernels, total: Floats, k: int) -> Ints | None:
-    """Indices of the k largest magnitudes, of equal ones the first; None where at most k are not
-    zero, for all.
+    """Indices of the k largest magnitudes, the first among equal ones; None for all indices, if at
+    most k elements are not zero.
     """
     if np.count_nonzero(total) <= k:
         return None

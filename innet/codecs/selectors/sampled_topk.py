@@ -1,4 +1,4 @@
-"""Selector ``sampled``: top-k by a threshold that a sample gives, checked and mended."""
+"""Selector ``sampled``: top-k by a threshold from a sample, corrected where it is far off."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ Ratio = Annotated[float, Field(gt=0, le=1)]
 
 _TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 _TOO_MANY, _TOO_FEW = 1.3, 0.8  # selected / wanted
-_LOWER, _TIMES = 0.8, 10  # by what, and how often at most, a threshold is lowered
-_SAMPLED_HITS = 2  # so many of a sample are to reach the threshold at least, as far as it depends
+_LOWER, _TIMES = 0.8, 10  # factor by which a threshold is lowered, and how often at most
+_SAMPLED_HITS = 2  # elements of the sample that should reach the threshold, at least
 
 
 class SampledSettings(Settings):
-    """How many are wanted, and how the threshold is found.
+    """The target, and how the threshold is found.
 
     Attributes:
         ratio: share of the elements to select, above 0 and at most 1.
-        sample: share of the elements that are looked at to find the threshold; at least 2 / ratio
-            elements are.
-        warmup: the ratios of the beginning, one after the other.
-        warmup_steps: all-reduces for which each ratio of ``warmup`` holds, an epoch in the paper;
-            0 for no warm-up.
-        layers: elements or shape of each layer of the gradient; without, as the codec was told.
+        sample: share of the elements in the sample; the sample has at least 2 / ratio elements.
+        warmup: the first ratios, one after the other.
+        warmup_steps: all-reduces for each ratio of ``warmup``, an epoch in the paper; 0 for no
+            warm-up.
+        layers: elements or shape of each layer of the gradient; by default those of the codec.
     """
 
     ratio: Ratio = 0.001
@@ -54,14 +53,14 @@ class SampledSettings(Settings):
 class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
     """The sparsification of DGC (Lin et al., ICLR 2018, arXiv 1712.01887).
 
-    Of every n-th element of a layer the share ``ratio`` is found exactly; the least of them is the
-    threshold. Where more than 1.3 times the wanted reach it, the wanted are found exactly among
-    these; where fewer than 0.8 times do, it is lowered to 0.8 of itself, ten times at most. So at
-    most 1.3 · max(1, floor(ratio · size)) of a layer are selected, and of a layer that is not zero
-    at least its largest element.
+    The sample is every n-th element of a layer. The smallest magnitude of its top ``ratio`` is the
+    threshold. If more than 1.3 times the target reach the threshold, exact top-k runs on them. If
+    fewer than 0.8 times the target do, the threshold is multiplied by 0.8, at most ten times. So at
+    most 1.3 · max(1, floor(ratio · size)) elements of a layer are selected, and at least the
+    largest element of a layer that is not zero.
 
-    Differences with the paper: the sample is no random one but every n-th element, so that runs
-    repeat. n is odd, so that it does not fall in step with rows of even length.
+    Differences with the paper: the sample is every n-th element instead of a random one, so that
+    runs can be repeated. n is odd, so that the sample does not align with rows of even length.
     """
 
     name = "sampled"
@@ -76,7 +75,7 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
         check_layers(self.layers, gradient.size, self.context.worker)
 
     def ratio(self) -> float:
-        """Of the next all-reduce."""
+        """The ratio of the next all-reduce."""
         steps, warmup = self.parameters.warmup_steps, self.parameters.warmup
         if steps and self._step // steps < len(warmup):
             return warmup[self._step // steps]
@@ -93,7 +92,7 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
         return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """All that was selected counts; the warm-up goes on."""
+        """All selected elements are applied. The warm-up advances by one step."""
         del total
         self._step += 1
         return None
@@ -114,7 +113,7 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
         return indices, values
 
     def _guess(self, x: Floats, ratio: float) -> float:
-        """The threshold that the sample gives."""
+        """The threshold from the sample."""
         count = max(self.parameters.sample * x.size, min(x.size, _SAMPLED_HITS / ratio))
         stride = max(1, x.size // math.ceil(count))
         sample = np.ascontiguousarray(x[:: stride - (stride % 2 == 0)])
@@ -123,5 +122,5 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
 
 
 def _share(ratio: float, size: int) -> int:
-    """max(1, floor(ratio · size)), the ratio taken as the decimal number that was written."""
+    """max(1, floor(ratio · size)), with the ratio as the decimal number that the user wrote."""
     return max(1, int(Fraction(str(ratio)) * size))

@@ -1,4 +1,4 @@
-"""Selector ``scalecom``: one worker after another chooses the coordinates for all.
+"""Selector ``scalecom``: the workers take turns in choosing the coordinates for all.
 
 Chen et al., "ScaleCom: Scalable sparsified gradient compression for communication-efficient
 distributed training", NeurIPS 2020 (cyclic local top-k, their CLT-k).
@@ -32,22 +32,22 @@ from innet.core.settings import Settings
 
 Rate = Annotated[int, Field(ge=1, lt=2**31)]
 
-_RULE = ((196, 25), (128, 50), (0, 400))  # from so many operations per element on, one of so many
+_RULE = ((196, 25), (128, 50), (0, 400))  # least operations per element, rate
 
 
 class ScaleComSettings(Settings):
-    """How much is chosen, and how.
+    """The compression rate, and how elements are chosen.
 
     Attributes:
-        rate: one of so many elements is chosen; 1 for all of them.
-        exact: the floor(n / rate) largest of a layer of n elements, at least one. Otherwise the
-            largest of each chunk of ``rate`` elements, which takes one reading and no sorting.
-        layers: elements or shape of each layer of the gradient; without, as the codec was told.
-        rates: of each layer; ``rate`` for all if not given.
-        flops: of each layer, the floating-point operations that a worker spends in an iteration
-            for each element of the gradient; the rates follow by the paper's rule of thumb.
-        first_dense: the first of several layers is sent whole, whatever its rate.
-        warmup: so many all-reduces at the beginning send everything.
+        rate: one of ``rate`` elements is chosen; 1 chooses all.
+        exact: choose the floor(n / rate) largest of a layer of n elements, at least one. Otherwise
+            choose the largest of each chunk of ``rate`` elements, in one pass without sorting.
+        layers: elements or shape of each layer of the gradient; by default those of the codec.
+        rates: a rate for each layer; by default ``rate`` for all.
+        flops: floating-point operations that a worker spends in an iteration for each element of
+            the gradient, for each layer. The rates follow by the paper's rule of thumb.
+        first_dense: send the first of several layers completely, whatever its rate.
+        warmup: the first all-reduces, so many, send everything.
     """
 
     rate: Rate = 100
@@ -66,7 +66,7 @@ class ScaleComSettings(Settings):
 
 
 def rate_of(flops: float) -> int:
-    """The paper's rule of thumb, of a layer's floating-point operations per gradient element."""
+    """The paper's rule of thumb: a layer's rate from its operations per gradient element."""
     return next(rate for least, rate in _RULE if flops >= least)
 
 
@@ -74,10 +74,10 @@ class _Division(NamedTuple):
     """How a gradient is divided.
 
     Attributes:
-        size: its elements.
-        layers: each layer's place and rate.
-        led: how many indices the leader chooses; 0 where every layer is sent whole.
-        mixed: some layers are sent whole.
+        size: elements of the gradient.
+        layers: slice and rate of each layer.
+        led: how many indices the leader chooses; 0 if every layer is sent completely.
+        mixed: some layers are sent completely.
     """
 
     size: int
@@ -87,22 +87,19 @@ class _Division(NamedTuple):
 
 
 class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
-    """In all-reduce t of N workers, worker t mod N leads: its choice of its own x is everybody's.
-    Where some have left, N are those who take part, and they are counted in their order.
+    """In all-reduce t of N workers, worker t mod N leads. It chooses indices from its own x, and
+    all workers use them. If workers have left, N counts those who take part, in their order.
 
-    The leader's k indices travel as a round of their own, 4·k bytes for each worker as all other
-    segments: k words, in which the leader puts its indices, each plus one, and the others zeros,
-    combined by OR. So k coordinates arrive whatever the number of workers, and what arrives is the
-    sum of the x at these: to choose and to add up are exchangeable. That the leader's choice is a
-    good one for all rests on the workers' x being alike, which is what error feedback ``lowpass``
-    is for.
+    The leader's k indices take a round of their own, with k words. The leader sends its indices
+    plus one, the other workers send zeros, and the switch combines them by OR. So k coordinates
+    arrive for any number of workers, with the sum of the workers' x at each. The leader's choice
+    suits all workers if their x are similar. Error feedback ``lowpass`` makes them so.
 
-    Indices of layers that are sent whole are known and do not travel. Where all is sent there is no
-    round. An all-reduce that fails is led by the same worker when it is repeated.
+    Indices of layers that are sent completely are known and are not sent. If everything is sent,
+    there is no such round. The same worker leads again when a failed all-reduce is repeated.
 
-    Differences with the paper: a chunk has ``rate`` elements, so that one of ``rate`` is chosen
-    (the chunk's length is a detail that other descriptions leave open), and of equal magnitudes the
-    first counts.
+    Differences with the paper: a chunk has ``rate`` elements, so that one of ``rate`` is chosen;
+    the paper does not fix the chunk's length. Among equal magnitudes the first is chosen.
     """
 
     name = "scalecom"
@@ -129,7 +126,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         check_layers(self.layers, gradient.size, self.context.worker)
 
     def leader(self, workers: int) -> int:
-        """Who leads the next all-reduce: the place among the workers who take part."""
+        """Position, among the workers who take part, of the leader of the next all-reduce."""
         return self._step % workers
 
     def _leads(self, workers: int) -> bool:
@@ -139,14 +136,14 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         return self.context.worker if self.rank is None else self.rank
 
     def select(self, x: Floats) -> SparseValues:
-        """What this worker would choose if it led."""
+        """What this worker chooses when it leads."""
         if self._everything(x.size):
             return None, x
-        indices = self._with_whole_layers(self._lead(x), x.size)
+        indices = self._with_dense_layers(self._lead(x), x.size)
         return indices, x[indices]
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
-        """The leader's choice.
+        """The leader's indices, with this worker's values.
 
         Raises:
             InputError: the workers' codecs are not those of workers 0 .. N - 1.
@@ -167,7 +164,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
     def _follow(
         self, local: Ints | None, size: int, workers: int
     ) -> Generator[list[Segment], list[Ints], Ints]:
-        """The leader's indices, ``local`` if it is this worker; and those of whole layers."""
+        """The leader's indices (``local`` on the leader), and those of layers sent completely."""
         position = self._place()
         if position >= workers:
             raise InputError(
@@ -177,8 +174,8 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         led = self._division(size).led
         words = np.zeros(led, np.int32) if local is None else local + np.int32(1)
         (answer,) = yield [Segment(ReduceOp.OR, words)]
-        indices = self._with_whole_layers(answer - np.int32(1), size)
-        # No leader leaves zeros, two of them a mixture.
+        indices = self._with_dense_layers(answer - np.int32(1), size)
+        # Without a leader all words are zero; two leaders mix their words.
         if indices[0] < 0 or (local is not None and not np.array_equal(answer, words)):
             raise InputError(
                 f"in all-reduce {self._step} not exactly one worker led; build the codecs with "
@@ -187,13 +184,13 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         return indices
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """All that was chosen counts; the next worker leads."""
+        """All chosen elements are applied. The next worker leads."""
         del total
         self._step += 1
         return None
 
     def _division(self, size: int) -> _Division:
-        """That of a gradient of this size, made anew if the last one was of another."""
+        """The division of a gradient of this size, cached for the last size."""
         if self._last is None or self._last.size != size:
             parts = slices(self.layers, size)
             rates = list(self._rates or [self.parameters.rate] * len(parts))
@@ -213,7 +210,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         return max(1, size // rate) if self.parameters.exact else -(-size // rate)
 
     def _lead(self, x: Floats, y: Floats | None = None) -> Ints:
-        """This worker's choice of x, or of x + y, in the layers that are not sent whole."""
+        """This worker's choice from x, or x + y, in the layers that are not sent completely."""
         kernels = self.context.kernels
         chosen = []
         for layer, rate in self._division(x.size).layers:
@@ -229,8 +226,8 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
             chosen.append(indices + np.int32(layer.start) if layer.start else indices)
         return np.concatenate(chosen) if len(chosen) > 1 else chosen[0]
 
-    def _with_whole_layers(self, chosen: Ints, size: int) -> Ints:
-        """The choice, and all indices of the layers that are sent whole; ascending."""
+    def _with_dense_layers(self, chosen: Ints, size: int) -> Ints:
+        """The choice and all indices of layers that are sent completely, ascending."""
         division = self._division(size)
         if not division.mixed:
             return chosen

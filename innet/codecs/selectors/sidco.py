@@ -1,8 +1,8 @@
-"""Distributions fitted to magnitudes, and the threshold that a given share of them exceeds.
+"""Selectors ``sidco-e``, ``sidco-gp``, ``sidco-p``: a threshold from a fitted distribution.
 
-The fits are by moments, after SIDCo (Abdelmoniem et al., MLSys 2021, arXiv 2101.10761). All
-statistics come from kernels that add in one defined order; what follows from them is computed here,
-in float64, so that a threshold does not depend on the set of kernels.
+The fits use moments, after SIDCo (Abdelmoniem et al., MLSys 2021, arXiv 2101.10761). Kernels
+compute all statistics, in one defined order of additions. The rest is computed here in float64. So
+a threshold does not depend on the set of kernels.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from innet.kernels import Kernels
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The elements of an array that reach a threshold; they are looked at where they lie.
+    """The elements of an array that reach a threshold. They are not copied.
 
     Attributes:
         kernels: for the statistics.
         x: shape (n,).
         least: the threshold, above 0.
         smallest: the smallest |x| >= least.
-        count: how many they are.
+        count: how many elements reach it.
     """
 
     kernels: Kernels
@@ -53,7 +53,7 @@ class Tail:
 
     @classmethod
     def of(cls, kernels: Kernels, x: Floats, least: float) -> Tail:
-        """Those that reach ``least``."""
+        """The elements that reach ``least``."""
         return cls(kernels, x, least, *kernels.absmin_count(x, least))
 
     def moments(self, shift: float) -> tuple[float, float]:
@@ -62,32 +62,32 @@ class Tail:
 
 
 def exponential(tail: Tail, share: float) -> float:
-    """An exponential distribution of |x| - min: P(|x| - min > t) = exp(-t / mean).
+    """The threshold by an exponential distribution: P(|x| - min > t) = exp(-t / mean).
 
     Args:
         tail: at least one element.
-        share: of the elements that shall exceed the threshold, above 0 and at most 1.
+        share: share of the elements that should exceed the threshold, above 0, at most 1.
     """
     total, _ = tail.moments(tail.smallest)
     return tail.smallest - total / tail.count * math.log(share)
 
 
 def exponential_from_zero(tail: Tail, share: float) -> float:
-    """An exponential distribution of |x| itself, for the first stage. Arguments as above."""
+    """The same with |x| itself, for the first stage. Arguments as above."""
     total, _ = tail.moments(0.0)
     return -total / tail.count * math.log(share)
 
 
 def pareto(tail: Tail, share: float) -> float:
-    """A generalized Pareto distribution of t = |x| - min. Arguments as above.
+    """The same with a generalized Pareto distribution of t = |x| - min. Arguments as above.
 
-    With the sign by which κ > 0 is a heavy tail, P(t > q) = (1 + κ·q/α)^(-1/κ) for κ < 1/2 has mean
-    μ = α / (1 - κ) and variance σ² = α² / ((1 - κ)² (1 - 2κ)). Hence μ²/σ² = 1 - 2κ, so that
+    The sign of κ is such that κ > 0 is a heavy tail. P(t > q) = (1 + κ·q/α)^(-1/κ), κ < 1/2, has
+    mean μ = α / (1 - κ) and variance σ² = α² / ((1 - κ)² (1 - 2κ)). Hence μ²/σ² = 1 - 2κ, so that
 
         κ = (1 - μ²/σ²) / 2        α = μ (1 + μ²/σ²) / 2        q = α (share^-κ - 1) / κ
 
-    which for κ → 0 becomes -α·ln(share). With e = -κ·ln(share), q = -α·ln(share) · (exp(e) - 1)/e,
-    and expm1 computes that without cancellation for however small an e.
+    which becomes -α·ln(share) for κ → 0. With e = -κ·ln(share), q = -α·ln(share) · (exp(e) - 1)/e.
+    expm1 computes that without cancellation, however small e is.
 
     One of the n values t is 0, so σ² >= μ² / (n - 1): κ is bounded, and σ² = 0 only for μ = 0.
     """
@@ -104,11 +104,11 @@ def pareto(tail: Tail, share: float) -> float:
 
 
 def gamma(tail: Tail, share: float) -> float:
-    """A gamma distribution of |x|, for the first stage: all but the zeros. Arguments as above.
+    """The same with a gamma distribution of |x| without zeros, for the first stage.
 
     The shape is the closed approximation of the maximum likelihood estimate from
-    s = ln(mean) - mean(ln |x|) (Minka: Estimating a Gamma distribution, 2002, equation 8), the mean
-    of the logarithms being the logarithm of the product.
+    s = ln(mean) - mean(ln |x|) (Minka: Estimating a Gamma distribution, 2002, equation 8). The mean
+    of the logarithms is the logarithm of the product, divided by the count.
     """
     total, _ = tail.moments(0.0)
     mean = total / tail.count
@@ -130,15 +130,15 @@ _TOO_FEW, _TOO_MANY = 0.8, 1.2  # selected / wanted beyond which the number of s
 
 
 class SidcoSettings(Settings):
-    """How many are wanted, and how the threshold is looked for.
+    """The target, and how the threshold is found.
 
     Attributes:
-        ratio: share of the elements to select, above 0 and at most 1; how many are selected
-            follows from the fit and is about as many.
-        first: share that the first of several stages lets through.
-        stages: at the beginning; at most ceil(log2(1 / ratio)), at least 1.
-        every: so many all-reduces after which the stages are adapted; 0 for never.
-        layers: elements or shape of each layer of the gradient; without, as the codec was told.
+        ratio: share of the elements to select, above 0 and at most 1. The fit selects roughly as
+            many.
+        first: share of the elements that pass the first of several stages.
+        stages: number of stages at the start, 1 to ceil(log2(1 / ratio)).
+        every: all-reduces between two adaptations of the stages; 0 for never.
+        layers: elements or shape of each layer of the gradient; by default those of the codec.
     """
 
     ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
@@ -151,28 +151,28 @@ class SidcoSettings(Settings):
 class Sidco(Selector[SidcoSettings]):
     """SIDCo (Abdelmoniem et al., MLSys 2021, arXiv 2101.10761).
 
-    A distribution is fitted to the magnitudes of a layer, and its quantile is the threshold. With M
-    stages the first lets the share ``first`` through, and each of the others, fitted to those that
-    came through the one before, the share (ratio / first)^(1 / (M - 1)). After ``every``
-    all-reduces the mean of selected / wanted decides about M, for each layer by itself: below 0.8
-    one stage more, above 1.2 one less. An exchange that is given up counts as the others do.
+    A distribution is fitted to the magnitudes of a layer. The threshold is its quantile. With M
+    stages, the share ``first`` of the elements passes the first stage. Each later stage is fitted
+    to the elements that passed the stage before, of which the share (ratio / first)^(1 / (M - 1))
+    passes. After ``every`` all-reduces, M of each layer is adapted by the mean of selected /
+    target: one stage more below 0.8, one less above 1.2. Failed exchanges count, too.
 
     Differences with the paper:
 
-    - What is zero has no place in a distribution of magnitudes: the others are fitted, and the
-      share is taken of them so that as many elements are wanted. Where no more are not zero than
-      are wanted, all of these are selected.
-    - The first stage of SIDCo-P fits |x| less the smallest, as the later ones do; there |x| itself.
-    - A stage before the last that would let nothing through is passed over. Where nothing reaches
-      the last threshold, the layer's largest element is selected.
-    - The paper's rule stays for ever at M = 1 where one stage selects too many, and for a heavy
-      tail one less selects more. So at an end of the range the number of stages moves inwards, and
-      a step that brought selected / wanted closer to 1 is followed by another in its direction.
+    - Zeros do not belong to the distribution. It is fitted to the other elements, and their share
+      is such that the target stays the same. If at most the target are not zero, all of them are
+      selected.
+    - The first stage of SIDCo-P fits |x| - min, as the later stages do. In the paper it fits |x|.
+    - A stage that no element would pass is skipped, except the last. If nothing reaches the last
+      threshold, the largest element of the layer is selected.
+    - The paper's rule stays at M = 1 forever if one stage selects too many, and with a heavy tail
+      one stage less selects more. So at an end of the range the number of stages moves inwards, and
+      a step that brought selected / target closer to 1 is followed by another in its direction.
     """
 
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = SidcoSettings
-    fits: ClassVar[tuple[Fit, Fit]]  # of the first stage, and of the others
+    fits: ClassVar[tuple[Fit, Fit]]  # for the first stage, and for the others
 
     def __init__(self, parameters: SidcoSettings, context: Context) -> None:
         super().__init__(parameters, context)
@@ -180,7 +180,7 @@ class Sidco(Selector[SidcoSettings]):
         self.layers = chosen_layers(parameters.layers, context.layers)
         layers = len(self.layers or (0,))
         self.stages = np.full(layers, min(parameters.stages, self._most))
-        self._sums = np.zeros(layers)  # of selected / wanted, since the last adaptation
+        self._sums = np.zeros(layers)  # of selected / target, since the last adaptation
         self._count = 0  # of all-reduces since then
         self._steps = np.zeros(layers, np.int64)  # what was added to the stages last
         self._errors = np.full(layers, math.inf)  # |ln(selected / wanted)| before that
@@ -231,7 +231,7 @@ class Sidco(Selector[SidcoSettings]):
                 f"{self._most}."
             )
         count = self._loaded_count(state["count"])
-        # What is taken here is next looked at in the middle of an all-reduce, by ``_adapt``.
+        # ``_adapt`` uses these values in the middle of an all-reduce, so they are checked now.
         sums, steps = arrays["sums"], arrays["steps"]
         if not (np.isfinite(sums) & (sums >= 0) & (np.abs(steps) <= 1)).all():
             raise StateError(
@@ -243,7 +243,7 @@ class Sidco(Selector[SidcoSettings]):
         self._count = count
 
     def _loaded_count(self, count: object) -> int:
-        """Of a saved state; one that is beyond ``every`` already would never come to it."""
+        """The count of a saved state. One above ``every`` would never become equal to it."""
         every = self.parameters.every or math.inf
         if not is_int(count) or not 0 <= count < every:
             raise StateError(
@@ -253,7 +253,7 @@ class Sidco(Selector[SidcoSettings]):
         return count
 
     def _threshold(self, x: Floats, stages: int) -> tuple[float, float]:
-        """Where to cut, above 0; and how many of x, shape (n,), shall be selected."""
+        """The threshold, above 0, and how many elements of x, shape (n,), should be selected."""
         kernels, parameters = self.context.kernels, self.parameters
         left = Tail.of(kernels, x, _TINIEST)
         wanted = max(1.0, parameters.ratio * x.size)

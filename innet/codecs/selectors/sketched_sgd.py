@@ -1,4 +1,4 @@
-"""Selector ``sketched-sgd``: candidates from a sketch; of their exact sums the k largest count.
+"""Selector ``sketched-sgd``: candidates from a sketch, then the k largest of their exact sums.
 
 Ivkin et al., "Communication-efficient distributed SGD with sketching", NeurIPS 2019,
 arXiv 1903.04488.
@@ -23,20 +23,20 @@ class SketchedSgdSettings(HeavySettings):
         k: at least 1; of smaller gradients everything is selected.
         rows: of the sketch, odd: an estimate is the median of so many cells.
         columns: cells in a row; by default 10 for each of the k.
-        candidates: for each of the k, so many coordinates are sent exactly (the paper's P; its
-            value is a choice of this project).
+        candidates: coordinates that are sent exactly for each of the k (the paper's P; innet chose
+            the default).
     """
 
     candidates: Annotated[int, Field(ge=1, le=1000)] = 4
 
 
 class SketchedSgd(HeavyHitters):
-    """The P·k coordinates with the largest estimates are sent; of their exact sums the k largest
-    count. What was sent for the others stays with the error feedback, which in the paper is
-    momentum and error accumulation, both zeroed at the k.
+    """Sends the P·k coordinates with the largest estimates, and applies the k largest of their
+    exact sums. The values sent for the others stay in the error feedback. In the paper that is
+    momentum and error accumulation, both set to zero at the k coordinates.
 
-    Differences with the paper: the sketch is of integers, added up by the switch; it is hashed
-    without tables; and biases are compressed like everything else.
+    Differences with the paper: the sketch consists of integers, which the switch adds up. It is
+    hashed without tables. Biases are compressed like everything else.
     """
 
     name = "sketched-sgd"

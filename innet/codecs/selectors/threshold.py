@@ -1,4 +1,4 @@
-"""Selector ``threshold``: what reaches a magnitude that is known beforehand."""
+"""Selector ``threshold``: the elements whose magnitude reaches a fixed threshold."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class ThresholdSettings(Settings):
-    """From where on an element is sent.
+    """The threshold.
 
     Attributes:
-        threshold: magnitude in the gradient's unit, above 0; what is as large is selected.
+        threshold: magnitude, above 0. Elements of at least this magnitude are selected.
     """
 
     threshold: Annotated[float, Field(gt=0, le=_FLOAT32_MAX)] = 0.01
 
 
 class Threshold(Selector[ThresholdSettings]):
-    """Selects |x| >= threshold, and where nothing reaches it the largest element.
+    """Selects |x| >= threshold, or the largest element if none reaches the threshold.
 
-    So something of a gradient that is not zero is always sent; of zeros nothing is. How much is
-    sent depends on the data: all of it, should all elements reach the threshold.
+    So at least one element of a gradient that is not zero is sent, and none of a gradient of zeros.
+    How many are sent depends on the data. It may be all.
     """
 
     name = "threshold"
@@ -57,12 +57,12 @@ class Threshold(Selector[ThresholdSettings]):
 
 
 def threshold_or_largest(kernels: Kernels, x: Floats, threshold: float) -> tuple[Ints, Floats]:
-    """Indices and values of |x| >= threshold; where there are none, of the largest element."""
+    """Indices and values of |x| >= threshold, or of the largest element if there are none."""
     indices, values = kernels.select_threshold(x, threshold)
     return (indices, values) if indices.size else largest(kernels, x)
 
 
 def largest(kernels: Kernels, x: Floats) -> tuple[Ints, Floats]:
-    """Index and value of the first element of largest magnitude; none where all are zero."""
+    """Index and value of the first element of largest magnitude; empty if all are zero."""
     indices, values = kernels.top_k(x, min(1, x.size))
     return indices[values != 0], values[values != 0]

@@ -22,11 +22,11 @@ DEFAULT_RATIO = 0.01
 
 
 class TopKSettings(Settings):
-    """How many are selected: a share of the elements or a number, not both.
+    """How many elements are selected: a share or a number, not both.
 
     Attributes:
-        ratio: above 0, at most 1; 0.01 if neither is given.
-        k: at least 1; of smaller gradients everything is selected.
+        ratio: share of the elements, above 0, at most 1; 0.01 if neither is given.
+        k: number of elements, at least 1. A gradient of at most k elements is selected completely.
     """
 
     ratio: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -40,7 +40,7 @@ class TopKSettings(Settings):
 
 
 def resolve_k(parameters: TopKSettings, size: int, ratio: float) -> int:
-    """See ``TopK.count``; ``ratio`` is taken where the parameters give none."""
+    """See ``TopK.count``. ``ratio`` is the default if the parameters give neither."""
     if size == 0:
         return 0
     if parameters.k is not None:
@@ -50,9 +50,9 @@ def resolve_k(parameters: TopKSettings, size: int, ratio: float) -> int:
 
 
 class TopK(Selector[TopKSettings]):
-    """Exact; among equal magnitudes those that come first.
+    """Exact top-k; among equal magnitudes the first elements.
 
-    Each worker selects by itself, so the union of N workers' indices may reach N·k.
+    Each worker selects by itself, so the union of N workers' indices has up to N·k elements.
     """
 
     name = "topk"
@@ -61,10 +61,10 @@ class TopK(Selector[TopKSettings]):
     settings = TopKSettings
 
     def count(self, size: int) -> int:
-        """How many of ``size`` elements: max(1, floor(ratio · size)), none of none.
+        """How many of ``size`` elements: max(1, floor(ratio · size)), or 0 if ``size`` is 0.
 
-        The ratio is taken as the decimal number that a person wrote: 0.29 of 100 is 29, although
-        the float64 nearest to 0.29 is less.
+        The ratio is the decimal number that the user wrote: 0.29 of 100 is 29, although the float64
+        nearest to 0.29 is smaller.
         """
         return resolve_k(self.parameters, size, DEFAULT_RATIO)
 

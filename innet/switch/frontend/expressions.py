@@ -1,7 +1,7 @@
-"""Expressions and primitives of BMv2 JSON: what actions, parser states and deparsers do.
+"""Expressions and primitives of BMv2 JSON, for actions, parser states and deparsers.
 
-The JSON does not say whether an operand is an integer, a boolean, a header or a stack, and ``==``
-means something else for each. ``Expressions.build`` returns a node whose class tells.
+The JSON does not state whether an operand is an integer, a boolean, a header or a stack, and ``==``
+differs for each. ``Expressions.build`` returns a node whose class tells the kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from innet.switch.frontend.json_tree import Names, Tree, source_of
 
 @dataclass(frozen=True, slots=True)
 class StackName:
-    """A stack (of unions, when ``of_unions``) as an operand; never part of the finished form."""
+    """A stack (of unions, if ``of_unions``) as an operand. It is not part of the finished form."""
 
     index: int
     of_unions: bool
@@ -29,7 +29,7 @@ _COMPARISONS = {operator.value: operator for operator in ir.Comparison}
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Builds expressions; ``parameters`` is how many arguments the enclosing action has."""
+    """Builds expressions. ``parameters`` is the number of parameters of the enclosing action."""
 
     names: Names
     parameters: int = 0
@@ -72,7 +72,7 @@ class Expressions:
         raise tree.wrong("a header stack or a header union stack")
 
     def lvalue(self, tree: Tree) -> ir.LValue:
-        """Something that can be written."""
+        """A target that can be written."""
         node = self.build(tree)
         if isinstance(node, ir.FieldRef) and node.field == ir.VALID:
             raise tree.wrong("a field that can be written ($valid$ cannot)")
@@ -81,7 +81,7 @@ class Expressions:
         raise tree.wrong("a field, to write to")
 
     def build(self, tree: Tree) -> Node:  # noqa: PLR0911 - one return per kind of value
-        """Whatever the type-value object ``tree`` denotes."""
+        """The node for the type-value object ``tree``."""
         kind, value = tree["type"].string(), tree["value"]
         names = self.names
         match kind:
@@ -107,7 +107,7 @@ class Expressions:
             case "header_union_stack":
                 return StackName(names.union_stacks.of(value), of_unions=True)
             case "expression":
-                # p4c wraps the arguments of primitives once more.
+                # p4c wraps the arguments of primitives twice.
                 return self.build(value) if value.find("op") is None else self._operation(value)
         raise tree["type"].wrong("a type of value known in expressions")
 
@@ -125,7 +125,7 @@ class Expressions:
             left, right = self.data(tree["left"]), self.data(tree["right"])
             return ir.Compare(_COMPARISONS[name], left, right)
         if name in _DATA_OPERATORS:
-            # Unary plus and minus have no left side.
+            # Unary plus and minus have no left operand.
             left = ir.Const(0) if tree.find("left") is None else self.data(tree["left"])
             return ir.Binary(_DATA_OPERATORS[name], left, self.data(tree["right"]))
         return self._other_operation(tree, name)
@@ -170,7 +170,7 @@ class Expressions:
         return None
 
     def _part(self, tree: Tree, name: str) -> Node:
-        """A part of something that is found at run time."""
+        """A part of a header, union or stack that is found at run time."""
         match name:
             case "access_field":
                 return self._access_field(tree)
@@ -199,7 +199,7 @@ class Expressions:
         index = tree["right"].integer(least=0)
         fields = self.names.types[self.type_of(header)].fields
         if index == len(fields):
-            # BMv2 keeps $valid$ behind the fields that are declared.
+            # BMv2 stores $valid$ after the declared fields.
             index = ir.VALID
         elif index > len(fields):
             raise tree["right"].wrong(f"the position of one of {len(fields)} fields")
@@ -208,7 +208,7 @@ class Expressions:
         return ir.HeaderField(header, index)
 
     def type_of(self, header: ir.HeaderExpression) -> int:
-        """Index of the type of a header, whichever it is at run time."""
+        """Index of the header's type, the same for all headers that are possible at run time."""
         names = self.names
         if isinstance(header, ir.HeaderRef):
             return names.instances[header.header].type
@@ -232,14 +232,14 @@ Arguments = list[Tree]
 
 @dataclass(frozen=True, slots=True)
 class Primitives:
-    """Builds primitives; ``parameters`` is how many arguments the enclosing action has."""
+    """Builds primitives. ``parameters`` is the number of parameters of their action."""
 
     names: Names
     standard: ir.StandardMetadata
     parameters: int = 0
 
     def build(self, tree: Tree) -> ir.Primitive:
-        """The primitive call ``tree``; one that v1model does not have becomes an ExternCall."""
+        """The primitive call ``tree``, an ExternCall if v1model does not have the primitive."""
         name = tree["op"].string()
         if name not in _BUILDERS:
             return ir.ExternCall(name)
@@ -248,7 +248,7 @@ class Primitives:
         return builder(self, Expressions(self.names, self.parameters), arguments)
 
     def all(self, trees: Tree) -> tuple[ir.Primitive, ...]:
-        """All calls of an array, with jumps checked to stay inside."""
+        """All calls of an array. Jumps must stay inside."""
         primitives = [self.build(tree) for tree in trees]
         for position, tree in enumerate(trees):
             primitive = primitives[position]
@@ -264,8 +264,8 @@ Builder = Callable[[Primitives, Expressions, Arguments], ir.Primitive]
 
 def _assign_variable(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     target, source = make.lvalue(args[0]), make.lvalue(args[1])
-    for place, tree in ((target, args[0]), (source, args[1])):
-        if not isinstance(place, ir.FieldRef | ir.HeaderField):
+    for field, tree in ((target, args[0]), (source, args[1])):
+        if not isinstance(field, ir.FieldRef | ir.HeaderField):
             raise tree.wrong("a field of variable width")
     assert isinstance(target, ir.FieldRef | ir.HeaderField)
     assert isinstance(source, ir.FieldRef | ir.HeaderField)
@@ -298,7 +298,7 @@ def _position(make: Expressions, tree: Tree) -> int:
 
 def _log_message(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
     listed = args[1]["value"]
-    # p4c writes an empty object where there is nothing to list.
+    # p4c writes an empty object for an empty list.
     values = () if listed.value == {} else tuple(make.data(value) for value in listed)
     return ir.LogMessage(args[0]["value"].string(), values)
 
@@ -388,4 +388,4 @@ _BUILDERS: dict[str, tuple[int, Builder]] = {
     "resubmit": (1, lambda _, m, a: ir.Resubmit(m.data(a[0]))),
     "recirculate": (1, lambda _, m, a: ir.Recirculate(m.data(a[0]))),
 }
-"""Each primitive of BMv2's v1model: how many arguments it has, and what makes it of them."""
+"""Each primitive of BMv2's v1model: its number of arguments, and its builder."""

@@ -1,6 +1,6 @@
-"""The JSON document with the place of each value, and what its names and ids stand for.
+"""The JSON document with the path of each value, and the names and ids that it defines.
 
-Every complaint about a document names the place that it is about.
+Every error about a document names the path.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from innet.core.errors import ProgramError, UnknownNameError
 from innet.switch import ir
 
 MAX_WIDTH = 1 << 16
-"""Bits of a field, constant or register. p4c allows 2048; a number without any limit would make the
-switch compute with integers that fill the memory."""
+"""Bits of a field, constant or register. p4c allows 2048. Without a limit the switch could have to
+compute with integers that fill the memory."""
 
 MAX_SIZE = (1 << 32) - 1
-"""Cells of a register or counter, entries of a table: v1model counts them in 32 bits."""
+"""Cells of a register or counter, entries of a table. v1model counts them in 32 bits."""
 
 MAX_DEPTH = 400
-"""Arrays and objects inside each other. An operation takes two of them, so that 200 operations may
-be nested: what walks them later needs no more than Python's stack has, wherever it is called."""
+"""Nested arrays and objects. An operation takes two levels, so that 200 operations may be nested.
+Functions that walk them later then fit into Python's stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
     """``value`` at ``path`` of a document; ``path`` is empty at the root.
 
-    Every accessor raises ProgramError, with the path and what was expected there, when the value is
-    something else.
+    Every accessor raises ProgramError if the value is something else. The message has the path and
+    what was expected there.
     """
 
     value: Any
@@ -37,7 +37,7 @@ class Tree:
     depth: int = 0
 
     def wrong(self, expected: str) -> ProgramError:
-        """The error that says that ``expected`` should be here."""
+        """The error for a value that is not ``expected``."""
         shown = repr(self.value)
         if len(shown) > 60:
             shown = shown[:57] + "..."
@@ -100,7 +100,7 @@ class Tree:
         return key in self.value
 
     def integer(self, least: int | None = None, most: int | None = None) -> int:
-        # bool is a subclass of int, and JSON's true is no number.
+        # bool is a subclass of int, but JSON's true is not a number.
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.wrong("an integer")
         if least is not None and self.value < least:
@@ -118,7 +118,7 @@ class Tree:
         return self.integer(0, MAX_SIZE)
 
     def boolean(self) -> bool:
-        # p4c writes 0 and 1 where a field of type bool states whether it is signed.
+        # p4c writes 0 and 1 for "signed" of a field of type bool.
         if not isinstance(self.value, bool) and self.value not in (0, 1):
             raise self.wrong("true or false")
         return bool(self.value)
@@ -142,10 +142,7 @@ class Tree:
 
 
 def source_of(part: Any) -> str:
-    """FILE:LINE of the P4 source that a part of the document was made from; empty if it has none.
-
-    p4c says so in ``source_info``.
-    """
+    """FILE:LINE of the P4 source of a part of the document, from ``source_info``; "" if unknown."""
     found = part.get("source_info") if isinstance(part, Mapping) else None
     if not isinstance(found, Mapping) or "filename" not in found:
         return ""
@@ -157,14 +154,14 @@ def source_of(part: Any) -> str:
 
 @dataclass(slots=True)
 class Index:
-    """Names of one kind of object, and what each stands for."""
+    """The names and ids of one kind of object, and the number of each."""
 
     kind: str
     by_name: dict[str, int] = field(default_factory=dict)
     by_id: dict[int, int] = field(default_factory=dict)
 
     def add(self, entry: Tree) -> int:
-        """Number the object at ``entry``, which has a name and usually an id."""
+        """Add the object at ``entry``, which has a name and usually an id; its number."""
         number = len(self.by_name)
         name = entry["name"].string()
         if name in self.by_name:
@@ -185,7 +182,7 @@ class Index:
         self.by_id[identity.integer()] = number
 
     def of(self, reference: Tree) -> int:
-        """What the name at ``reference`` stands for."""
+        """The number of the object whose name is at ``reference``."""
         return self.named(reference.string(), reference)
 
     def named(self, name: str, where: Tree) -> int:
@@ -194,7 +191,7 @@ class Index:
         return self.by_name[name]
 
     def of_id(self, reference: Tree) -> int:
-        """What the id at ``reference`` stands for."""
+        """The number of the object whose id is at ``reference``."""
         number = self.by_id.get(reference.integer())
         if number is None:
             raise reference.wrong(f"the id of a {self.kind}")
@@ -202,7 +199,7 @@ class Index:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], where: Tree) -> ProgramError:
-    """The error for a name that nothing has."""
+    """The error for an unknown name."""
     return ProgramError(f"{where.path}: {UnknownNameError(kind, name, known)}")
 
 
@@ -212,7 +209,7 @@ def _index(kind: str) -> Index:
 
 @dataclass(slots=True)
 class Names:
-    """Every name space of a program, filled while it is loaded."""
+    """All name spaces of a program, filled while it is loaded."""
 
     header_types: Index = field(default_factory=lambda: _index("header type"))
     headers: Index = field(default_factory=lambda: _index("header"))
@@ -240,7 +237,7 @@ class Names:
         """The index of the field named at ``name`` in a header type."""
         header_type = self.types[type_index]
         if type_index not in self._positions:
-            numbered = reversed([*enumerate(header_type.fields)])  # the first of a name counts
+            numbered = reversed([*enumerate(header_type.fields)])  # among equal names the first
             self._positions[type_index] = {each.name: position for position, each in numbered}
         known = self._positions[type_index]
         if name.string() not in known:
@@ -248,10 +245,10 @@ class Names:
         return known[name.string()]
 
     def field(self, reference: Tree) -> ir.FieldRef:
-        """A pair [header, field] of names, where the field may be the hidden ``$valid$``.
+        """The field named by a pair [header, field]; ``$valid$`` is the hidden validity bit.
 
-        p4c writes an expression instead where an element of a stack is known at run time only,
-        which simple_switch does not load either.
+        p4c writes an expression instead for a stack element whose index is known at run time only.
+        simple_switch does not load that either.
         """
         if isinstance(reference.value, dict):
             raise reference.wrong(
@@ -270,7 +267,7 @@ class Names:
         return ir.FieldRef(header, self.field_of(self.instances[header].type, reference[1]))
 
     def stack_field(self, reference: Tree) -> ir.StackLastField:
-        """A pair [stack, field] of names."""
+        """The field named by a pair [stack, field]."""
         reference.exactly(2)
         stack = self.stacks.of(reference[0])
         return ir.StackLastField(stack, self.field_of(self.all_stacks[stack].type, reference[1]))

@@ -1,8 +1,8 @@
 """Compiled P4 programs: BMv2 JSON in, ``ir.Program`` out.
 
-The format is described in BMv2's ``docs/JSON_format.md``; what is loaded is what the bmv2 back end
-of p4c writes for the v1model architecture. A document that breaks the format is a ProgramError that
-names the place; a construct that no engine could run is an UnsupportedError that names it.
+BMv2's ``docs/JSON_format.md`` describes the format. The loader takes what p4c's bmv2 back end
+writes for the v1model architecture. A document that breaks the format raises ProgramError with the
+path. A construct that no engine can run raises UnsupportedError with its name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAJOR_VERSION = 2
 LEAST_MINOR_VERSION = 18
 
 MAX_RATES = 64
-"""Rates of a meter; p4c gives every meter two."""
+"""The most rates of a meter. p4c gives every meter two."""
 
 
 def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
@@ -46,9 +46,9 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
 
     Raises:
         InputError: ``source`` is neither a path nor a program.
-        ProgramError: the file cannot be read, is no JSON, or is no BMv2 program; the message names
-            the place in the document and what was expected there.
-        UnsupportedError: the program uses something that the intermediate form does not have.
+        ProgramError: the file cannot be read, is no JSON, or is no BMv2 program. The message names
+            the path in the document and what was expected there.
+        UnsupportedError: the program uses a construct that the intermediate form does not have.
     """
     if isinstance(source, ir.Program):
         return source
@@ -67,8 +67,8 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without looking for garbage: there is little, and a look at each part of a large program
-    again and again takes a third of the time.
+    """Without garbage collection, which takes a third of the time to load a large program and finds
+    little.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -186,15 +186,15 @@ def _version(root: Tree) -> tuple[int, int]:
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of what a program says, whatever it is called and wherever its source lies."""
+    """SHA-256 (hex) of a program, without its name and the positions in its source."""
     kept = {key: value for key, value in document.items() if key not in ("program", "__meta__")}
     canonical = json.dumps(without_source(kept), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def without_source(value: Any) -> Any:
-    """A JSON value less the ``source_info`` of all its parts."""
-    if isinstance(value, dict):  # which costs a tenth of the same question about a Mapping
+    """A JSON value without the ``source_info`` of all its parts."""
+    if isinstance(value, dict):  # ten times as fast as isinstance of Mapping
         parts = value.items()
         return {key: without_source(each) for key, each in parts if key != "source_info"}
     if isinstance(value, list):
@@ -205,7 +205,7 @@ def without_source(value: Any) -> Any:
 
 
 def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...], Index]:
-    """Actions, and an index by their ids: several may have one name."""
+    """The actions, and an index by their ids. Several actions may have one name."""
     ids = Index("action")
     actions = []
     for number, tree in enumerate(root["actions"]):
@@ -225,7 +225,7 @@ def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...],
 def _with_negative(
     actions: tuple[ir.Action, ...], tables: tuple[ir.Table, ...]
 ) -> tuple[ir.Action, ...]:
-    """``actions`` with ``Parameter.negative`` where ``tables`` state such an argument."""
+    """``actions`` with ``Parameter.negative`` set where a table's entry has a negative argument."""
     entries = [entry.entry for table in tables for entry in table.entries]
     entries += [table.default for table in tables if table.default is not None]
     negative = {
@@ -326,7 +326,7 @@ def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterAr
 
 # ------------------------------------------------------------------ headers and metadata
 
-#: The length of a header of variable length where the program states none.
+#: The greatest length of a header of variable length if the program states none.
 _LONGEST_PACKET = 65535
 
 _CORE_ERRORS = (
@@ -459,7 +459,7 @@ _REQUIRED = ("ingress_port", "egress_spec", "egress_port", "packet_length", "ins
 
 
 def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
-    """The fields that simple_switch reads and writes; ProgramError when one it needs is absent."""
+    """The fields that simple_switch reads and writes; ProgramError if a required one is absent."""
     found: dict[str, ir.FieldRef | None] = {}
     for member in fields(ir.StandardMetadata):
         name = member.name
@@ -476,7 +476,7 @@ def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
                 "programs of other architectures, such as PSA and PNA, cannot be run"
             )
     if any(found[name] is None for name in _QUEUEING if name != "qid"):
-        # simple_switch fills all of the queueing metadata or, where one is missing, none.
+        # simple_switch fills all queueing metadata, or none if a field is missing.
         found.update(dict.fromkeys(_QUEUEING))
     return ir.StandardMetadata(**found)  # type: ignore[arg-type] # the required ones were checked
 
@@ -491,8 +491,8 @@ def _field(names: Names, header: str, name: str) -> ir.FieldRef | None:
 
 
 def load_errors(root: Tree) -> dict[str, int]:
-    """Error codes by name. Errors of the core library that the JSON leaves out are numbered after
-    the greatest that it states, in the library's order.
+    """Error codes by name. Core library errors that the JSON leaves out follow the greatest code,
+    in the library's order.
     """
     errors = {pair[0].string(): pair[1].integer(least=0) for pair in root.each("errors")}
     code = max(errors.values(), default=-1) + 1

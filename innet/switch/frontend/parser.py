@@ -9,7 +9,7 @@ from innet.switch.frontend.json_tree import Names, Tree, unknown_name
 
 
 def named(root: Tree, section: str, name: str) -> Tree:
-    """The object called ``name`` in an array; simple_switch looks its parts up by name."""
+    """The object called ``name`` in an array. simple_switch looks these up by name."""
     for tree in root[section]:
         if tree["name"].string() == name:
             return tree
@@ -50,7 +50,7 @@ class _ParserLoader:
         self.states = states
 
     def next(self, tree: Tree, key: str) -> int | None:
-        """The state that member ``key`` names; null accepts."""
+        """The state that member ``key`` names; None (accept) for null."""
         found = tree.find(key)
         if found is None:
             return None
@@ -122,7 +122,7 @@ class _ParserLoader:
         else:
             raise parameters[0]["type"].wrong("'regular', 'stack' or 'union_stack'")
         if (names.types[type_index].variable is None) != (length is None):
-            raise parameters.wrong("a length exactly if the header has a varbit field")
+            raise parameters.wrong("a length if and only if the header has a varbit field")
         return ir.Extract(target, length)
 
     def set(self, parameters: Tree) -> ir.ParserOperation:
@@ -196,7 +196,7 @@ def _bytes(width: int) -> int:
 
 
 def split_key(tree: Tree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
-    """The parts of a value or mask, which concatenates the parts padded to whole bytes."""
+    """The parts of a value or mask. It is the concatenation of the parts, each padded to bytes."""
     number = tree.hexadecimal()
     sizes = [8 * _bytes(part.width) for part in key]
     if number < 0 or number >> sum(sizes):
@@ -227,7 +227,7 @@ def load_calculations(root: Tree, names: Names) -> tuple[ir.Calculation, ...]:
 
 
 def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, ...]:
-    """The inputs of a hash; the payload, wherever it is named, comes last, as BMv2 has it."""
+    """The inputs of a hash. The payload comes last, wherever it is named, as in BMv2."""
     inputs: list[ir.CalculationInput] = []
     payload = False
     for tree in trees:
@@ -252,7 +252,7 @@ def constant(tree: Tree) -> ir.CalculationConstant:
 
 
 def load_checksums(root: Tree, names: Names) -> tuple[ir.Checksum, ...]:
-    """All checksums, those to verify and those to update, in their order."""
+    """All checksums to verify and to update, in the order of the document."""
     make = Expressions(names)
     checksums = []
     for tree in root.each("checksums"):

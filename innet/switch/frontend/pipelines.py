@@ -1,4 +1,4 @@
-"""Tables, conditionals and pipelines of BMv2 JSON; their control flow must come to an end."""
+"""Tables, conditionals and pipelines of BMv2 JSON. Their control flow must not have a cycle."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def refuse_cycles(
     conditionals: tuple[ir.Conditional, ...],
     calls: tuple[ir.ActionCall, ...],
 ) -> None:
-    """P4 has no loops outside the parser, and a packet would never leave one: ProgramError, with
-    the names along it, where a node leads back to itself.
+    """Raise ProgramError, with the names along the cycle, if a node leads back to itself.
+
+    P4 has no loops outside the parser. A packet would never leave one.
     """
     graph: dict[ir.Node, tuple[ir.Node | None, ...]] = {}
     names: dict[ir.Node, str] = {}
@@ -42,12 +43,12 @@ def refuse_cycles(
 
 
 def _cycle(graph: _Graph) -> list[ir.Node]:
-    """The nodes along some cycle, the first again at the end; nothing when there is none."""
+    """The nodes along a cycle, with the first repeated at the end; empty if there is none."""
     finished: set[ir.Node] = set()
     for root in graph:
         if root in finished:
             continue
-        # The path from the root, in order, with what is still to be visited after each node.
+        # The path from the root, with the successors of each node that are not yet visited.
         path: dict[ir.Node, Iterator[ir.Node | None]] = {root: iter(graph[root])}
         while path:
             node, rest = next(reversed(path.items()))
@@ -68,9 +69,9 @@ _TABLE_KINDS = {kind.value: kind for kind in ir.TableKind}
 
 
 class PipelineLoader:
-    """Builds everything in ``pipelines``, over the actions that are loaded already.
+    """Builds everything in ``pipelines`` from the actions, which are loaded before.
 
-    ``action_ids`` maps the JSON's ids of actions to indices; ``meters`` is filled for direct ones.
+    ``action_ids`` maps the JSON's ids of actions to indices.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class PipelineLoader:
         }
 
     def node(self, tree: Tree | None) -> ir.Node | None:
-        """The control-flow node that is named at ``tree``; None ends the pipeline."""
+        """The control-flow node named at ``tree``; None is the end of the pipeline."""
         if tree is None:
             return None
         name = tree.string()
@@ -273,7 +274,7 @@ class PipelineLoader:
 
 
 def _argument(tree: Tree, parameter: ir.Parameter) -> int:
-    """What a program gives a parameter; p4c writes negative numbers with their sign."""
+    """An argument that the program gives. p4c writes negative numbers with their sign."""
     value = tree.hexadecimal()
     if not -1 << parameter.width <= value < 1 << parameter.width:
         raise tree.wrong(f"a number of {parameter.width} bits")
@@ -299,7 +300,7 @@ def _match(tree: Tree, key: ir.TableKey) -> ir.Match:
 
 
 def _bits(tree: Tree, key: ir.TableKey) -> int:
-    """A number that fits the key; p4c may pad a negative constant with ones to whole bytes."""
+    """A number that fits the key. p4c may pad a negative constant with ones to whole bytes."""
     number = tree.hexadecimal()
     padded = (key.width + 7) // 8 * 8
     if number >> padded not in (0, -1):

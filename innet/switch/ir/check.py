@@ -1,36 +1,36 @@
-"""Whether a program's parts exist that its other parts name, however the program was made.
+"""Checks that all references between the parts of a program are valid.
 
-The loader makes only programs that pass. One that was put together or changed in Python is checked
-here, so that a wrong index is a ProgramError when the switch is made, not a crash under a packet.
+Programs from the loader always pass. A program that was made or changed in Python is checked here,
+so that a wrong index raises ProgramError when the switch is made, instead of a crash at a packet.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from innet.core.errors import ProgramError
 from innet.switch import ir
 from innet.switch.frontend.pipelines import refuse_cycles
+from innet.switch.ir.tree import walk
 
 _Check = Callable[[ir.Program, Any], str | None]
 
 
 def check_references(program: ir.Program) -> None:
-    """Raises ProgramError, which names the part and what it refers to, where something is not."""
-    for place, part in _parts(program):
+    """Raise ProgramError, with the part and its reference, if a reference is invalid."""
+    for name, part in _parts(program):
         parameters = len(part.parameters) if isinstance(part, ir.Action) else None
-        for node in _nodes(part):
+        for node in walk(part):
             wrong = _wrong(program, node, parameters)
             if wrong is not None:
-                raise ProgramError(f"{place} refers to what the program does not have: {wrong}")
+                raise ProgramError(f"{name} refers to what the program does not have: {wrong}")
     refuse_cycles(program.tables, program.conditionals, program.action_calls)
 
 
 def _parts(program: ir.Program) -> Iterator[tuple[str, Any]]:
-    """The named parts of a program, with what to call each."""
+    """The parts of a program, each with a name for error messages."""
     for member in dataclasses.fields(program):
         value = getattr(program, member.name)
         if isinstance(value, tuple):
@@ -40,32 +40,6 @@ def _parts(program: ir.Program) -> Iterator[tuple[str, Any]]:
                     yield f"{member.name}[{position}] {name}".rstrip(), each
         elif dataclasses.is_dataclass(value):
             yield member.name, value
-
-
-_MEMBERS: dict[type, tuple[str, ...]] = {}
-
-
-def _members(kind: type) -> tuple[str, ...]:
-    """Names of the members of a data class, of another type none; kept, as they are asked often."""
-    if kind not in _MEMBERS:
-        _MEMBERS[kind] = (
-            tuple(each.name for each in dataclasses.fields(kind))
-            if dataclasses.is_dataclass(kind)
-            else ()
-        )
-    return _MEMBERS[kind]
-
-
-def _nodes(part: Any) -> Iterator[Any]:
-    """``part`` and all that is in it, except plain values."""
-    left = [part]
-    while left:
-        node = left.pop()
-        if isinstance(node, tuple):
-            left.extend(node)
-        elif node is not None and not isinstance(node, int | str | enum.Enum):
-            yield node
-            left.extend(getattr(node, name) for name in _members(type(node)))
 
 
 _OF: dict[type, tuple[tuple[str, str], ...]] = {
@@ -115,7 +89,7 @@ _STEPS = {
 
 
 def _wrong(program: ir.Program, node: Any, parameters: int | None) -> str | None:
-    """What is wrong with ``node`` itself; ``parameters``: of the action that it is in."""
+    """What is wrong with ``node`` itself. ``parameters``: how many its action has."""
     for member, owner in _OF.get(type(node), ()):
         value = getattr(node, member)
         indices = value if isinstance(value, tuple) else () if value is None else (value,)

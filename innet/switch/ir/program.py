@@ -34,7 +34,7 @@ class Field:
         signed: reads as two's complement.
         saturating: writing clamps to the range instead of wrapping.
         variable: ``varbit``; at most one in a header type. Its width is set when it is extracted.
-        offset: bits from the start of the header, a variable field before it counted as empty.
+        offset: bits from the start of the header; a variable field before it counts as empty.
     """
 
     name: str
@@ -47,10 +47,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
-    """``width`` is the sum of the fixed fields' bits; ``max_bytes`` the greatest length of a header
-    with a variable field (65535, as long as a packet, where the program states none), else 0;
-    ``length`` the length in bits of the variable field
-    where the type itself states it (P4_14), else None.
+    """A header type.
+
+    Attributes:
+        width: sum of the fixed fields' bits.
+        max_bytes: greatest length of a header with a variable field, 65535 if the program has no
+            limit; 0 without a variable field.
+        length: length in bits of the variable field if the type states it (P4_14), else None.
     """
 
     name: str
@@ -61,11 +64,11 @@ class HeaderType:
 
     @property
     def variable(self) -> int | None:
-        """Index of the variable field, None when all fields are fixed."""
+        """Index of the variable field, None if all fields are fixed."""
         return next((i for i, field in enumerate(self.fields) if field.variable), None)
 
     def index(self, name: str) -> int:
-        """The index of field ``name``; KeyError when there is none."""
+        """The index of field ``name``; KeyError if there is none."""
         for i, field in enumerate(self.fields):
             if field.name == name:
                 return i
@@ -79,8 +82,8 @@ class Header:
     Attributes:
         type: index into ``Program.header_types``.
         metadata: always valid, zeroed for each packet, never in the packet's bytes.
-        stack, stack_position: the stack that it is an element of, or None and 0.
-        union, union_position: the union that it is a member of, or None and 0. Making one member
+        stack, stack_position: its stack and its position there, or None and 0.
+        union, union_position: its union and its position there, or None and 0. Making one member
             of a union valid makes the others invalid.
     """
 
@@ -98,7 +101,7 @@ class Stack:
     """``headers`` lists the instances of element 0, 1, ...
 
     At run time a stack has a count: ``next`` is element ``count``, ``last`` element ``count - 1``.
-    Extracting to ``next`` and ``Push`` move it; it is zeroed for each packet.
+    Extracting to ``next``, ``Push`` and ``Pop`` change it. It is zeroed for each packet.
     """
 
     name: str
@@ -126,7 +129,7 @@ class UnionStack:
 
 
 # ----------------------------------------------------------------------------
-# Calculations, checksums, lists of fields, and arrays that outlive a packet.
+# Calculations, checksums, lists of fields, and stateful arrays.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class CalculationConstant:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The packet's bytes that the parser left; always the last of the inputs."""
+    """The packet's bytes after the parser's position; always the last of the inputs."""
 
 
 CalculationInput = FieldRef | CalculationConstant | HeaderRef | Payload
@@ -147,10 +150,10 @@ CalculationInput = FieldRef | CalculationConstant | HeaderRef | Payload
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash of the inputs' bits one after the other, padded with zero bits to a byte at the end
-    and before the payload.
+    """A hash of the concatenated bits of the inputs, padded with zero bits to a byte at the end and
+    before the payload.
 
-    Inputs of invalid headers are left out; a payload starts at a byte, after zero bits.
+    Inputs of invalid headers are skipped.
     ``algorithm``: one of crc16, crc32, crc16_custom, crc32_custom, csum16, xor16, identity, random,
     cksum16 and so on, as the JSON names it.
     """
@@ -162,10 +165,10 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """``target`` holds ``calculation``.
+    """``target`` holds the result of ``calculation``.
 
-    Skipped when ``condition`` (None: always) is false; verifying also when the target's header is
-    invalid. In the order of the program: an update sees the ones before it.
+    It is skipped if ``condition`` (None: true) is false. Verification is also skipped if the
+    target's header is invalid. Checksums are computed in order, so an update sees earlier ones.
     """
 
     name: str
@@ -178,8 +181,8 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class FieldList:
-    """What a clone, resubmission or recirculation keeps of the metadata. ``id`` is the run-time
-    value that names the list.
+    """The metadata that a clone, resubmission or recirculation keeps. ``id`` is the run-time value
+    that names the list.
     """
 
     id: int
@@ -189,7 +192,7 @@ class FieldList:
 
 @dataclass(frozen=True, slots=True)
 class LearnList:
-    """What a digest carries. ``id`` is the run-time value that names the list."""
+    """The fields of a digest. ``id`` is the run-time value that names the list."""
 
     id: int
     name: str
@@ -207,7 +210,7 @@ class RegisterArray:
 
 @dataclass(frozen=True, slots=True)
 class CounterArray:
-    """Counts packets and bytes. ``table``: the table whose entries it counts, None when indexed."""
+    """Counts packets and bytes. ``table``: its table if direct, None if indexed."""
 
     name: str
     size: int
@@ -216,8 +219,8 @@ class CounterArray:
 
 @dataclass(frozen=True, slots=True)
 class MeterArray:
-    """``bytes``: rates are in bytes, else packets. ``table`` and ``result``: for a direct meter the
-    table and the field that receives the color.
+    """``bytes``: rates are in bytes, else packets. ``table`` and ``result``: for a direct meter,
+    its table and the field that receives the color.
     """
 
     name: str
@@ -234,10 +237,11 @@ class MeterArray:
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """``width`` bits that begin ``offset`` bits after the parser's position, which stays.
+    """``width`` bits from ``offset`` bits after the parser's position. The position does not
+    change.
 
-    Too few bytes left for ceil(width / 8): error PacketTooShort where it is assigned; in a
-    transition key simple_switch reads past the packet, the engines read zeros.
+    If fewer than ceil(width / 8) bytes are left, an assignment gives error PacketTooShort. In a
+    transition key simple_switch reads past the packet, and the engines read zeros.
     """
 
     offset: int
@@ -246,7 +250,7 @@ class Lookahead:
 
 @dataclass(frozen=True, slots=True)
 class StackNext:
-    """The next free element of a stack; a full stack is error StackOutOfBounds."""
+    """The next free element of a stack. A full stack gives error StackOutOfBounds."""
 
     stack: int
 
@@ -261,12 +265,12 @@ class UnionStackNext:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Take a header from the packet and make it valid.
+    """Extract a header from the packet and make it valid.
 
-    ``length`` is the width in bits of its variable field (None when it has none): not a multiple of
-    8, or 2**31 and more, is error ParserInvalidArgument, then too few bytes left PacketTooShort,
-    then more bytes than ``HeaderType.max_bytes`` HeaderTooShort. Too few bytes for a fixed header:
-    PacketTooShort, and the header is untouched.
+    ``length`` is the width in bits of its variable field, None if it has none. Errors, in this
+    order: ParserInvalidArgument if ``length`` is not a multiple of 8 or at least 2**31,
+    PacketTooShort if too few bytes are left, HeaderTooShort if the header is longer than
+    ``HeaderType.max_bytes``. PacketTooShort does not change a fixed header.
     """
 
     target: HeaderRef | StackNext | UnionStackNext
@@ -275,7 +279,7 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class SetFromLookahead:
-    """Write the bits that lie ahead, without moving."""
+    """Assign the bits of a lookahead to a field."""
 
     target: FieldRef
     source: Lookahead
@@ -283,7 +287,7 @@ class SetFromLookahead:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """When ``condition`` is false, stop with the error code that ``error`` evaluates to."""
+    """If ``condition`` is false, stop with the error code in ``error``."""
 
     condition: BoolExpression
     error: DataExpression
@@ -291,7 +295,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Skip ``bits``: not a multiple of 8 is ParserInvalidArgument, too few left PacketTooShort."""
+    """Skip ``bits``. Errors: ParserInvalidArgument (not a multiple of 8), PacketTooShort."""
 
     bits: DataExpression
 
@@ -301,7 +305,7 @@ ParserOperation = Extract | SetFromLookahead | Verify | Advance | Primitive
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """One field of a transition key; ``width`` in bits, padded to bytes in BMv2's own keys."""
+    """One field of a transition key. ``width`` is in bits; BMv2 pads its keys to bytes."""
 
     source: FieldRef | StackLastField | UnionStackLastField | Lookahead
     width: int
@@ -309,10 +313,10 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Taken when for every key part i: (key[i] & masks[i]) == values[i].
+    """Matches if (key[i] & masks[i]) == values[i] for every key part i.
 
-    ``values`` are already masked. When ``value_set`` is not None, ``values`` is empty and the
-    transition is taken when the masked key is in the masked value set.
+    ``values`` are already masked. If ``value_set`` is not None, ``values`` is empty, and the
+    transition matches if the masked key is in the masked value set.
     """
 
     values: tuple[int, ...]
@@ -323,9 +327,9 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class ParserState:
-    """Operations, then the first of ``transitions`` that matches, else ``default`` (None: accept).
+    """Runs operations, then takes the first matching transition, or ``default`` (None: accept).
 
-    A state without a key goes straight to ``default``.
+    A state without a key takes ``default``.
     """
 
     name: str
@@ -337,10 +341,10 @@ class ParserState:
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """Starts in ``states[initial]`` (None: accepts at once).
+    """Starts in ``states[initial]``; None accepts at once.
 
-    An error stops the parser: parser_error is set, what was parsed so far is removed from the
-    payload, and the packet goes on through ingress. Checksums are verified after the parser.
+    An error stops the parser and sets parser_error. The payload starts after the bytes that were
+    parsed, and the packet continues in ingress. Checksums are verified after the parser.
     """
 
     name: str
@@ -350,8 +354,8 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A parser value set, filled by the control plane; ``width`` is that of its values without
-    padding (the parts of the key one after the other).
+    """A parser value set, filled by the control plane. ``width``: bits of its values, which are the
+    concatenated parts of the key without padding.
     """
 
     name: str
@@ -368,11 +372,11 @@ class Deparser:
 
 
 # ----------------------------------------------------------------------------
-# Ingress and egress: tables, conditionals, and what comes after what.
+# Ingress and egress: tables, conditionals and the control flow.
 
 
 class NodeKind(enum.Enum):
-    """What a step of a pipeline is."""
+    """The kind of a step of a pipeline."""
 
     TABLE = "table"
     CONDITIONAL = "conditional"
@@ -388,7 +392,7 @@ class Node:
 
 
 class MatchKind(enum.Enum):
-    """How a key field is compared. The values are the names in BMv2 JSON."""
+    """How a key field is matched. The values are the names in BMv2 JSON."""
 
     EXACT = "exact"
     LPM = "lpm"
@@ -398,7 +402,7 @@ class MatchKind(enum.Enum):
 
 
 class TableKind(enum.Enum):
-    """Where entries keep actions: in themselves, in a profile, in a profile with selector."""
+    """Where actions are: in the entries, in a profile, or in a profile with a selector."""
 
     SIMPLE = "simple"
     INDIRECT = "indirect"
@@ -409,8 +413,8 @@ class TableKind(enum.Enum):
 class TableKey:
     """One field of a table's key. A field of an invalid header counts as 0 here.
 
-    ``width`` in bits (1 for ``VALID`` fields); ``mask`` is applied to the field before matching
-    (None: none); ``name`` is what people call it.
+    ``width``: bits (1 for ``VALID`` fields). ``mask``: applied to the field before matching, or
+    None. ``name``: for display.
     """
 
     match: MatchKind
@@ -431,9 +435,8 @@ class ExactMatch:
 class LpmMatch:
     """The first ``prefix`` bits equal those of ``value``.
 
-    simple_switch counts from the top of the field padded to whole bytes, and so do the engines: in
-    a field of 12 bits a prefix of 8 compares the upper 4. The tables' run-time entries hold masks,
-    so that nobody needs to count again.
+    simple_switch counts from the top of the field padded to bytes, and so do the engines: in a
+    field of 12 bits a prefix of 8 compares the upper 4 bits. Run-time entries hold masks instead.
     """
 
     value: int
@@ -469,7 +472,7 @@ class ActionEntry:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """``priority``: the lowest number wins; used in ternary and range tables only."""
+    """``priority``: the lowest number wins. Only ternary and range tables use it."""
 
     matches: tuple[Match, ...]
     entry: ActionEntry
@@ -481,20 +484,20 @@ class Table:
     """A match-action table.
 
     Attributes:
-        match: how the table as a whole matches: RANGE if any key is, else TERNARY if any is, else
-            LPM if any is, else EXACT. A ``match`` of TERNARY or RANGE may hold keys of every kind.
-            An LPM table has one lpm key, the others exact: the longest prefix wins.
+        match: kind of the table: RANGE if any key is, else TERNARY if any key is, else LPM if any
+            key is, else EXACT. RANGE and TERNARY tables may have keys of every kind. An LPM table
+            has one lpm key and exact keys; the longest prefix wins.
         max_size: greatest number of entries.
         actions: the actions that entries may have.
-        next: the node after each of ``actions``, in the same order; used when ``by_hit`` is false.
-        by_hit: the node after the table depends on hit or miss only: ``hit`` or ``miss``.
-        default: the entry of a miss when the program is loaded; None: a miss runs no action.
+        next: the node after each of ``actions``, in the same order; used if ``by_hit`` is false.
+        by_hit: the next node is ``hit`` or ``miss``, whatever the action.
+        default: the default entry when the program is loaded; None: a miss runs no action.
         base_default_next: the node after a miss that runs no action.
-        default_action_const: the default's action must not be changed; default_entry_const: nor
-            its arguments.
-        entries: entries of the program itself; ``immutable`` when the program states any.
-        counter, meter: direct counter and meter arrays, or None. Every table entry (not a miss)
-            counts; p4c names the counter array's table. with_counters may be set without an array.
+        default_action_const: the default action is constant; default_entry_const: its arguments,
+            too.
+        entries: const entries of the program; ``immutable`` if it has any.
+        counter, meter: direct counter and meter arrays, or None. Only hits count.
+            ``with_counters`` may be true without an array.
         action_profile: for indirect tables.
     """
 
@@ -522,7 +525,7 @@ class Table:
 
     @property
     def successors(self) -> tuple[Node | None, ...]:
-        """Every node that may come after the table; None ends the pipeline."""
+        """All nodes that may follow the table; None ends the pipeline."""
         return (self.hit, self.miss) if self.by_hit else (*self.next, self.base_default_next)
 
 
@@ -542,7 +545,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """Runs an action without parameters and goes on."""
+    """Runs an action without parameters."""
 
     name: str
     action: int
@@ -555,7 +558,7 @@ class ActionCall:
 
 @dataclass(frozen=True, slots=True)
 class ActionProfile:
-    """``selector``: the algorithm and input of the hash that picks a group's member, or None."""
+    """``selector``: the hash that chooses a member of a group, or None."""
 
     name: str
     max_size: int
@@ -576,7 +579,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class StandardMetadata:
-    """Where the switch itself reads and writes; None where the program has no such field.
+    """The fields that the switch itself reads and writes; None if the program has no such field.
 
     ``field_aliases`` of the JSON are already applied: ``mcast_grp`` is
     intrinsic_metadata.mcast_grp, ``enq_timestamp`` queueing_metadata.enq_timestamp, and so on.
@@ -606,11 +609,11 @@ class Program:
     """A whole v1model program.
 
     Attributes:
-        name: what the JSON calls the source, for people.
+        name: name of the source in the JSON, for display.
         version: of the JSON format.
-        fingerprint: SHA-256 (hex) of what the JSON says, source positions left out: equal programs
-            have equal fingerprints, so caches use it.
-        errors: name to code, with the core library's errors always in it.
+        fingerprint: SHA-256 (hex) of the JSON without source positions. Equal programs have equal
+            fingerprints; caches use it.
+        errors: name to code, including the core library's errors.
         enums: enum name to member name to value.
         externs: names of extern instances of types that v1model does not have.
     """
@@ -657,7 +660,7 @@ class Program:
         return len(self.calculations) + before
 
     def step(self, node: Node) -> Table | Conditional | ActionCall:
-        """What a node of a pipeline is."""
+        """The step of a node."""
         match node.kind:
             case NodeKind.TABLE:
                 return self.tables[node.index]
@@ -667,7 +670,7 @@ class Program:
                 return self.action_calls[node.index]
 
     def some_header(self, expression: HeaderExpression) -> int:
-        """A header that an expression may name at run time; all that it may are of one type."""
+        """A header that an expression may denote at run time. All possible ones have one type."""
         match expression:
             case HeaderRef(header):
                 return header
@@ -679,7 +682,7 @@ class Program:
                 return self.some_header(left)
 
     def some_union(self, expression: UnionExpression) -> Union:
-        """A union that an expression may name at run time; all that it may are of one type."""
+        """A union that an expression may denote at run time. All possible ones have one type."""
         if isinstance(expression, UnionRef):
             return self.unions[expression.union]
         return self.unions[self.union_stacks[expression.union_stack].unions[0]]
@@ -689,11 +692,11 @@ class Program:
         return self.header_types[self.headers[header].type]
 
     def field(self, reference: FieldRef) -> Field:
-        """What is known of a field; not for ``VALID``."""
+        """The declaration of a field; not for ``VALID``."""
         return self.type_of(reference.header).fields[reference.field]
 
     def name_of(self, reference: FieldRef) -> str:
-        """``header.field``, for people."""
+        """``header.field``, for display."""
         header = self.headers[reference.header]
         if reference.field == VALID:
             return f"{header.name}.$valid$"

@@ -1,4 +1,4 @@
-"""What a program computes and does: expressions, the places it reads and writes, and primitives."""
+"""Expressions, lvalues and primitives of a program."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import enum
 from dataclasses import dataclass, field
 
 VALID = -1
-"""``FieldRef.field`` of a header's hidden validity bit."""
+"""``FieldRef.field`` for the hidden validity bit of a header."""
 
 MAX_SHIFT = 4096
-"""The greatest shift amount; no field of a P4 program is wider than half of it."""
+"""The greatest shift amount. p4c's widest field has half as many bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """An integer that the program states; may be negative."""
+    """A constant; it may be negative."""
 
     value: int
 
@@ -54,21 +54,21 @@ class HeaderField:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The argument ``index`` of the action being executed."""
+    """Argument ``index`` of the current action."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterElement:
-    """A register cell inside an expression (no bounds check in simple_switch: it aborts)."""
+    """A register cell inside an expression. simple_switch aborts if it is out of bounds."""
 
     register: int
     index: DataExpression
 
 
 class DataOperator(enum.Enum):
-    """Two integers to one. The values are the operators' names in BMv2 JSON."""
+    """Operators of two integers. The values are their names in BMv2 JSON."""
 
     ADD = "+"
     SUB = "-"
@@ -86,7 +86,7 @@ class DataOperator(enum.Enum):
 
 
 class Comparison(enum.Enum):
-    """The values are the operators' names in BMv2 JSON."""
+    """Comparison operators. The values are their names in BMv2 JSON."""
 
     EQ = "=="
     NE = "!="
@@ -97,7 +97,7 @@ class Comparison(enum.Enum):
 
 
 class Connective(enum.Enum):
-    """Two booleans to one. EQ and NE compare booleans."""
+    """Operators of two booleans. EQ and NE compare booleans."""
 
     AND = "and"
     OR = "or"
@@ -107,7 +107,7 @@ class Connective(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """``left operator right``, exact."""
+    """``left operator right``, in unbounded integers."""
 
     operator: DataOperator
     left: DataExpression
@@ -116,7 +116,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Invert:
-    """``~``: of an unbounded integer, so -x - 1; p4c masks it."""
+    """``~`` of an unbounded integer: -x - 1. p4c adds a mask."""
 
     operand: DataExpression
 
@@ -167,7 +167,7 @@ class DataToBool:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Of two integers."""
+    """A comparison of two integers."""
 
     operator: Comparison
     left: DataExpression
@@ -194,7 +194,7 @@ class UnionCompare:
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """Of two booleans."""
+    """A connective of two booleans."""
 
     operator: Connective
     left: BoolExpression
@@ -203,7 +203,7 @@ class Logical:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The other boolean."""
+    """Negation."""
 
     operand: BoolExpression
 
@@ -226,7 +226,7 @@ class Valid:
 
 @dataclass(frozen=True, slots=True)
 class UnionValid:
-    """One member of the union is valid."""
+    """Whether a member of the union is valid."""
 
     union: UnionExpression
 
@@ -242,8 +242,8 @@ class HeaderRef:
 class StackElement:
     """Element ``index`` of ``stack``, found at run time.
 
-    simple_switch aborts when the index is out of bounds; the engines read a header of zeros that is
-    invalid, and ignore writes.
+    If the index is out of bounds, simple_switch aborts. The engines read an invalid header of zeros
+    and ignore writes.
     """
 
     stack: int
@@ -267,7 +267,7 @@ class UnionRef:
 
 @dataclass(frozen=True, slots=True)
 class UnionStackElement:
-    """Union ``index`` of a union stack, found at run time, with the bounds of ``StackElement``."""
+    """Union ``index`` of a union stack, found at run time; bounds as for ``StackElement``."""
 
     union_stack: int
     index: DataExpression
@@ -314,12 +314,12 @@ BoolExpression = (
 
 
 # ----------------------------------------------------------------------------
-# What an action (or a parser state) does, one after the other.
+# Primitives: the statements of actions and parser states.
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Write an integer; see "Values" for what the target keeps of it."""
+    """Write an integer. "Values" in the package's docstring says what the target keeps of it."""
 
     target: LValue
     value: DataExpression
@@ -335,8 +335,8 @@ class AssignVariable:
 
 @dataclass(frozen=True, slots=True)
 class AssignHeader:
-    """Copy validity and, when the source is valid, all fields. An invalid source makes the target
-    invalid and leaves its fields.
+    """Copy validity and, if the source is valid, all fields. An invalid source makes the target
+    invalid and does not change its fields.
     """
 
     target: HeaderExpression
@@ -369,8 +369,8 @@ class AssignUnionStack:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """``push_front(count)``: elements swap places upwards, the first ``count`` become invalid, and
-    the stack's count grows by ``count`` up to its size.
+    """``push_front(count)``: elements move up, the first ``count`` become invalid, and the stack's
+    count grows by ``count``, at most to its size.
     """
 
     stack: int
@@ -380,8 +380,8 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """``pop_front(count)``: elements swap places downwards, the last ``count`` become invalid, and
-    the stack's count shrinks by ``count`` down to 0.
+    """``pop_front(count)``: elements move down, the last ``count`` become invalid, and the stack's
+    count shrinks by ``count``, at least to 0.
     """
 
     stack: int
@@ -391,7 +391,7 @@ class Pop:
 
 @dataclass(frozen=True, slots=True)
 class AddHeader:
-    """``setValid``: an invalid header is zeroed and made valid; a valid one is left as it is.
+    """``setValid``: an invalid header is zeroed and made valid. A valid header does not change.
 
     The packet's length grows by the header's bytes. Other members of its union become invalid.
     """
@@ -401,8 +401,8 @@ class AddHeader:
 
 @dataclass(frozen=True, slots=True)
 class RemoveHeader:
-    """``setInvalid``: a header that is valid becomes invalid, the packet's length shrinks; its
-    fields keep their values.
+    """``setInvalid``: a valid header becomes invalid and the packet's length shrinks. Its fields
+    keep their values.
     """
 
     header: HeaderExpression
@@ -410,7 +410,7 @@ class RemoveHeader:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on at primitive ``target`` of this action. A jump back makes a loop.
+    """Continue at primitive ``target`` of this action. A jump back is a loop.
 
     ``source`` is where the jump comes from, as FILE:LINE of the P4 program; empty if unknown.
     """
@@ -421,7 +421,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class JumpIfZero:
-    """``Jump`` when ``condition`` is 0, else go on."""
+    """``Jump`` if ``condition`` is 0, else continue."""
 
     condition: DataExpression
     target: int
@@ -430,12 +430,12 @@ class JumpIfZero:
 
 @dataclass(frozen=True, slots=True)
 class NoOp:
-    """Does nothing; keeps the positions that jumps count by."""
+    """Does nothing. It keeps the positions of other primitives, which jumps use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The pipeline ends after this action (the action's remaining primitives still run)."""
+    """The pipeline ends after this action. The action's remaining primitives still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +450,7 @@ class Assert:
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """``log_msg``: text with ``{}`` for each value. Without effect on packets."""
+    """``log_msg``: text with ``{}`` for each value. It has no effect on packets."""
 
     text: str
     values: tuple[DataExpression, ...]
@@ -466,9 +466,9 @@ class MarkToDrop:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """What leaves is cut to ``length`` bytes after deparsing; the least of several calls counts.
+    """Truncate the packet to ``length`` bytes after deparsing; the least of several calls counts.
 
-    Copies (replicas, clones, resubmitted and recirculated packets) are not cut by it.
+    Copies (replicas, clones, resubmitted and recirculated packets) are not truncated.
     """
 
     length: DataExpression
@@ -476,7 +476,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Cell ``index`` gains one packet and the packet's ingress length in bytes. Out of bounds:
+    """Add one packet and the packet's ingress length in bytes to cell ``index``. Out of bounds:
     nothing happens.
     """
 
@@ -486,7 +486,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteMeter:
-    """Color (0 green, 1 yellow, 2 red) of cell ``index`` to ``target``; out of bounds: nothing."""
+    """Write the color (0 green, 1 yellow, 2 red) of cell ``index``. Out of bounds: nothing."""
 
     meter: int
     index: DataExpression
@@ -523,7 +523,7 @@ class Hash:
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """target = a uniform integer of low .. high, both included; low > high: nothing happens."""
+    """target = a uniform integer in low .. high, inclusive. low > high: nothing happens."""
 
     target: LValue
     low: DataExpression
@@ -567,8 +567,8 @@ class Recirculate:
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """A primitive that v1model does not have, such as a method of an extern of the program's own.
-    Kept so that it can be refused by name; no engine runs it.
+    """A primitive that v1model does not have, such as a method of another extern. It is kept so
+    that the error can name it. No engine runs it.
     """
 
     name: str
@@ -611,8 +611,8 @@ Primitive = (
 class Parameter:
     """A run-time argument of an action; ``width`` in bits.
 
-    ``negative``: the program itself states an argument below 0, which stays the number that it is.
-    The control plane gives numbers without a sign, as to all parameters.
+    ``negative``: an entry of the program has a negative argument. It keeps its sign. Arguments from
+    the control plane are unsigned.
     """
 
     name: str
@@ -621,13 +621,13 @@ class Parameter:
 
     @property
     def bits(self) -> int:
-        """Those that hold every argument."""
+        """Bits that hold every argument."""
         return self.width + self.negative
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``primitives`` run in order; jumps go to positions in it (its length is the end)."""
+    """``primitives`` run in order. Jumps go to positions in it; its length is the end."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -18,7 +18,7 @@ def members(kind: Any) -> tuple[str, ...] | None:
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """Every dataclass in ``node``, itself first, in the order of the fields; tuples are entered."""
+    """All dataclass instances in ``node`` and in its tuples, ``node`` first, in field order."""
     pending = [node]
     while pending:
         current = pending.pop()
@@ -32,14 +32,14 @@ def walk(node: Any) -> Iterator[Any]:
 
 
 def mentions(tree: Any, node: Any) -> bool:
-    """Whether ``node`` is somewhere in ``tree``."""
+    """Whether ``tree`` contains ``node``."""
     return any(each == node for each in walk(tree))
 
 
 def rebuild(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """``node`` with every dataclass in it passed through ``replace``, the innermost first.
+    """``node`` with each dataclass instance in it replaced by ``replace``, innermost first.
 
-    What did not change is kept as it is, not copied.
+    Parts that do not change are not copied.
     """
     if isinstance(node, tuple):
         parts = tuple(rebuild(part, replace) for part in node)

@@ -194,6 +194,7 @@ class InterpretEngine:
         """Time moves on to ``time``, nanoseconds."""
         self._now = max(self._now, time)
         self.state.clock = self._now // MICROSECOND
+        self.state.time()
 
     def _receive(self, port: int, data: bytes) -> None:
         """Run ingress of one packet, once more for each time that it is resubmitted."""
@@ -249,6 +250,7 @@ class InterpretEngine:
     def _run_ingress(self, packet: Packet) -> None:
         statistics, standard = self.state.statistics, self.standard
         received, received_length = packet.data, packet.length
+        packet.hit_time = self.state.clock
         if self.trace is not None:
             kind, port = standard.instance_type_of(packet), packet.ingress_port
             self.trace("ingress", instance_type=kind, port=port, length=len(received))
@@ -439,6 +441,7 @@ class InterpretEngine:
         if self.trace is not None:
             kind = standard.instance_type_of(packet)
             self.trace("egress", instance_type=kind, port=port)
+        packet.hit_time = enqueued
         standard.egress_global_timestamp(packet, self.state.clock)
         standard.enq_timestamp(packet, enqueued)
         standard.enq_qdepth(packet, waiting.depth)

@@ -39,6 +39,7 @@ class Packet:
         "error",
         "exit",
         "fields",
+        "hit_time",
         "ingress_length",
         "ingress_port",
         "learn_list",
@@ -71,6 +72,8 @@ class Packet:
         """Bytes of ``data`` that the parser has taken."""
         self.error = 0
         self.ingress_port = ingress_port
+        self.hit_time = 0
+        """What entries that it hits note, in microseconds."""
         self.ingress_length = len(data)
         self.length = len(data)
         """What packet_length will say in egress: grows and shrinks with setValid and setInvalid."""

@@ -626,10 +626,10 @@ class PipelineUnit:
             color = self.actions.meter(table.table.meter, result)
             steps.append(color if self.trace is None else self.trace.changes(color))
         if table.ages is not None:
-            state, last_hits = self.state, table.ages.last_hits
+            last_hits = table.ages.last_hits
 
-            def touch(_: Packet, index: int) -> None:
-                last_hits[index] = state.clock
+            def touch(packet: Packet, index: int) -> None:
+                last_hits[index] = packet.hit_time
 
             steps.append(touch)
         if len(steps) == 1:

@@ -6,7 +6,7 @@ what it needs; ``QueuedProgram`` makes the room and lets it go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from innet.switch.jit.traits import (
     ORIGIN_WORDS,
     TRAFFIC_WORDS,
 )
-from innet.switch.traffic_manager import MICROSECOND
+from innet.switch.traffic_manager import FOREVER, MICROSECOND
 
 Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
@@ -112,9 +112,10 @@ class QueuedProgram:
         manager = self._state.traffic_manager
         self._traffic[_NOW] = manager.now
         clock = self._state.time()
-        self.frame.put(0, [packets[0].reshape(-1), *packets[1:]])
+        segments = self._segments(count, times, until)
+        end, limit = next(segments)
         while True:
-            self.frame.put(3, [first])
+            self.frame.put(0, [packets[0].reshape(-1), packets[1][:end], packets[2][:end], first])
             self.frame.write(OUT, out.words)
             if self._moved:
                 kept: list[Value] = [
@@ -127,19 +128,47 @@ class QueuedProgram:
                 self.frame.put(_KEPT, [self._span, *kept, manager.queues])
                 self._moved = False
             given = _NO_TIMES if times is None else times
-            numbers = [serial, until, int(timed), produced, width]
+            numbers = [serial, limit, int(timed), produced, width]
             self.frame.put(CLOCK, [clock, room, given, *numbers])
             returned = cast("list[Any]", self.frame.call({}))
             first, produced, wanted, needed, *digests = returned
             hand_over(digests)
-            if not wanted:
+            if wanted:
+                out = self._make_room(wanted, needed, room, out, produced)
+            elif (segment := next(segments, None)) is not None:
+                end, limit = segment
+            else:
                 break
-            out = self._make_room(wanted, needed, room, out, produced)
         if timed:
             manager.now = int(self._traffic[_NOW])
+            if until < FOREVER:
+                manager.now = max(manager.now, until)
             self._state.clock = manager.now // MICROSECOND
         self._estimate.note(count, max(count, produced), out.stride, out.stride - width)
         return out.batch(produced, timed=timed)
+
+    def _segments(
+        self, count: int, times: NDArray[np.int64] | None, until: int
+    ) -> Iterator[tuple[int, int]]:
+        """How many packets to receive and up to when to run what waits, until all is done.
+
+        It is all at once, unless entries have timeouts. Then each part ends where a sweep for idle
+        entries is due, which is done here.
+        """
+        ageing, first = self._state.ageing, 0
+        while times is not None and ageing.has_timeouts:
+            events = times[first : first + 1].tolist()
+            if self.next_departure is not None:
+                events.append(self.next_departure)
+            if not events or min(events) > until:
+                break
+            ageing.advance(min(events) // MICROSECOND)
+            due = ageing.due * MICROSECOND
+            if due > until:
+                break
+            first = int(np.searchsorted(times, due))
+            yield first, due - 1
+        yield count, until
 
     # ── Room ──
 

@@ -70,7 +70,8 @@ class EntryAges:
     Attributes:
         timeouts: milliseconds; 0: never.
         last_hits: ``SwitchState.clock`` at the last hit, or when the entry was added or given a
-            timeout after it. Engines write here.
+            timeout after it. Engines write here. A hit in egress counts as at the time at which the
+            packet entered its egress queue, as in simple_switch.
     """
 
     timeouts: NDArray[np.uint32]
@@ -144,6 +145,11 @@ class AgeingMonitor:
         self._interval_ms = wanted
         if self._tables:
             self.due = self._last + 1000 * wanted
+
+    @property
+    def has_timeouts(self) -> bool:
+        """Whether any entry has a timeout."""
+        return any(each.ages is not None and each.ages.timeouts.any() for each in self._tables)
 
     def advance(self, clock: int) -> None:
         """Do the sweeps that are due by ``clock``, in microseconds; all hits before it are known.

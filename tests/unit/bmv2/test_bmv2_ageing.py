@@ -108,7 +108,7 @@ def test_sweeps_report_what_the_built_in_ones_do(logging_switch: None) -> None:
 def test_the_life_of_entries() -> None:
     """What a dump says of the time since the last hit lies between two looks at a clock."""
     begun: dict[str, float] = {}
-    with simple_switch.open_session(DOCUMENT, [HIT], [1], thrift=True) as session:
+    with simple_switch.open_session(DOCUMENT, [HIT, HIT], [1], thrift=True) as session:
 
         def age(command: str) -> tuple[float, float, int, int]:
             """The least and most that an entry's age may be, in ms, what it is, its timeout."""
@@ -141,6 +141,13 @@ def test_the_life_of_entries() -> None:
         begun["to"] = time.monotonic()
         check("table_dump_entry small_table 1", 77777)
         check("table_dump lpm_table", 5000)
+        check("table_dump ternary_table", 1234)
+        time.sleep(0.5)
+        session.command("set_queue_rate 1")
+        begun["from"] = time.monotonic()
+        session.play(1)
+        begun["to"] = time.monotonic()
+        time.sleep(2)  # it waits a second in its queue; the hit in egress counts from before
         check("table_dump ternary_table", 1234)
         session.command("table_set_timeout small_table 1 0")
         assert "Life" not in session.command("table_dump_entry small_table 1")

@@ -375,3 +375,77 @@ def test_both_engines_as_the_oracle(steps: list[tuple]) -> None:
             case "take":
                 check()
     check()
+
+
+# ── Packets that wait in queues ──────────────────────────────────────────────────────────────────
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 900_000_000), st.integers(0, 5)), max_size=25),
+    st.lists(st.integers(0, 4000), min_size=3, max_size=3),
+    st.sampled_from([1, 3, 0]),
+    st.sampled_from([None, 0, 5_000_000_000]),
+)
+def test_sweeps_within_a_call_with_times(
+    arrivals: list[tuple[int, int]], timeouts: list[int], rate: int, longer: int | None
+) -> None:
+    """They find what they find when each event is a call of its own."""
+    times = np.cumsum([gap for gap, _ in arrivals], dtype=np.int64)
+    packets = [packet(k) for _, k in arrivals]
+    until = None if longer is None else (int(times[-1]) if len(times) else 0) + longer
+    found = []
+    for engine in ("interpret", "jit"):
+        for one_by_one in (True, False):
+            switch = switch_of(engine)
+            for table in AGEING:
+                for k, timeout in enumerate(timeouts):
+                    handle = add(switch, table, k + 1)
+                    switch.command(f"table_set_timeout {table} {handle} {timeout}")
+            if rate:
+                switch.command(f"set_queue_rate {rate}")
+            if one_by_one:
+                reports = []
+                for time, each in zip(times.tolist(), packets, strict=True):
+                    reports += step_to(switch, time)
+                    switch.process([each], times=[time], until=time)
+                    reports += switch.take_idle_timeouts()
+                while switch.next_departure is not None:
+                    if until is not None and switch.next_departure > until:
+                        break
+                    reports += step_to(switch, switch.next_departure)
+                    switch.run_until(switch.next_departure)
+                    reports += switch.take_idle_timeouts()
+                if until is not None:
+                    reports += step_to(switch, until)
+                    switch.run_until(until)
+            else:
+                switch.process(packets, times=times, until=until)
+                reports = []
+            reports += switch.take_idle_timeouts()
+            lives = [t.ages.last_hits.tolist() for t in switch.state.tables if t.ages is not None]
+            found.append((reports, lives, switch.state.clock, switch.traffic_manager.now))
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+def step_to(switch: Switch, time: int) -> list[IdleTimeout]:
+    """Run what leaves before ``time``, one after the other; what sweeps found meanwhile."""
+    found = []
+    while switch.next_departure is not None and switch.next_departure < time:
+        switch.run_until(switch.next_departure)
+        found += switch.take_idle_timeouts()
+    return found
+
+
+def test_a_hit_in_egress_counts_from_the_queue(switch: Switch) -> None:
+    """As in simple_switch: packets keep the time at which they came, or were copied."""
+    for table in ("small_table", "range_table"):
+        add(switch, table, 5)
+        switch.command(f"table_set_timeout {table} 0 100000")
+    switch.command("set_queue_rate 1")
+    times = [1_000_000_000, 1_500_000_000]
+    switch.process([packet(5), packet(5)], times=times, until=2_100_000_000)
+    assert switch.table_entries("small_table")[0].life == (100_000, 600)
+    assert switch.table_entries("range_table")[0].life == (100_000, 1100)  # one has left
+    switch.run_until(3_200_000_000)
+    assert switch.table_entries("range_table")[0].life == (100_000, 1700)

@@ -44,6 +44,9 @@ class Expressions:
         layout: where fields live.
         hash_value: writes what a calculation needs and returns its value.
         registers: where they are.
+
+    Attributes:
+        hit_time: source of the time that a look-up notes for the entry that it hits.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Expressions:
         self.program = layout.program
         self.hash_value = hash_value
         self.registers = registers
+        self.hit_time = "clock"
 
     # ── Integers ──
 

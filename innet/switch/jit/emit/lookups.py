@@ -124,7 +124,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             writer.line(f"bump(t{index}_counters, {cell} + 1, size)")
     if table.support_timeout and table.keys:
         with writer.block(f"if {row} != 0:"):
-            writer.line(f"put(t{index}_hits, {index_variable(index)}, clock)")
+            writer.line(f"put(t{index}_hits, {index_variable(index)}, {expressions.hit_time})")
 
 
 def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:

@@ -61,7 +61,7 @@ from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.runtime import queue
 from innet.switch.jit.traits import TRAFFIC_WORDS
-from innet.switch.traffic_manager import FOREVER, MICROSECOND
+from innet.switch.traffic_manager import MICROSECOND
 
 #: What is told of each packet that leaves, besides its bytes.
 SENT = ("out_length", "out_port", "out_origin")
@@ -108,8 +108,6 @@ class QueueLoop(PacketLoop):
                 self._decide()
             with self.writer.block("else:"):
                 self._egress()
-        with self.writer.block(f"if timed != 0 and wanted == 0 and until < {FOREVER}:"):
-            line("now = max(now, until)")
         for place, name in enumerate(TRAFFIC_WORDS):
             line(f"put(traffic, {place}, {name})")
 
@@ -292,7 +290,9 @@ class QueueLoop(PacketLoop):
         self._dequeue()
         self.set_egress_metadata(queued=True)
         line("# egress")
+        self.expressions.hit_time = "enqueued"  # as in simple_switch
         self.egress()
+        self.expressions.hit_time = "clock"
         if mentions(self.lowered.egress, CLONE_SESSION):
             self._clone_egress()
         self.update()

@@ -27,7 +27,7 @@ from innet.switch.state.tables import Generation, TableState, zeros
 from innet.switch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import InlineProgram
+    from innet.switch.jit.inline import InlineProgram, InlineQueues
 
 DROP_PORT = 511
 """egress_spec of a packet that is to be dropped."""
@@ -297,6 +297,28 @@ class InlineSwitch(Protocol):
         ...
 
 
+class InlineQueueSwitch(Protocol):
+    """A program with egress queues that other compiled code runs; see ``jit.inline.run_queues``.
+
+    Between ``begin`` and ``end`` nothing else may use the switch.
+    """
+
+    def begin(self) -> InlineQueues:
+        """Take over what the control plane changed."""
+        ...
+
+    def make_room(self, wanted: int) -> InlineQueues:
+        """Make room for what ``run_queues`` lacked.
+
+        Before it, what ``out`` holds must have been taken. It comes with other arrays.
+        """
+        ...
+
+    def end(self) -> None:
+        """Take over statistics and clocks."""
+        ...
+
+
 class Engine(Protocol):
     """Runs packets through a program.
 
@@ -362,6 +384,14 @@ class Engine(Protocol):
 
         That code fills in as many rows as it likes, and answers for lengths and ports, which
         nobody looks at again. None where only ``process`` runs the program.
+        """
+        ...
+
+    def inline_queues(self, packets: PacketBatch) -> InlineQueueSwitch | None:
+        """The same with egress queues and times: ``process_timed`` for other compiled code.
+
+        None where only ``process_timed`` runs the program: not compiled, with entries that age, or
+        with loops that may turn out to have no end.
         """
         ...
 

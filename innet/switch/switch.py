@@ -17,7 +17,14 @@ from innet.switch import ir
 from innet.switch.control import commands
 from innet.switch.control.builtin import BuiltinControlPlane
 from innet.switch.control.values import Key, Names, Number
-from innet.switch.engine import Engine, InlineSwitch, Statistics, SwitchState, refusal
+from innet.switch.engine import (
+    Engine,
+    InlineQueueSwitch,
+    InlineSwitch,
+    Statistics,
+    SwitchState,
+    refusal,
+)
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
 from innet.switch.state.ageing import AgeingMonitor, IdleTimeout
@@ -309,6 +316,10 @@ class Switch(NotCopyable):
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
         """``Engine.inline``: the program in the loop of other compiled code."""
         return self._engine.inline(packets)
+
+    def inline_queues(self, packets: PacketBatch) -> InlineQueueSwitch | None:
+        """``Engine.inline_queues``: the same with egress queues and times."""
+        return self._engine.inline_queues(packets)
 
     def trace(self, port: int, data: bytes) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.

@@ -190,6 +190,10 @@ class InterpretEngine:
     def inline(packets: PacketBatch) -> None:
         """Compiled code cannot run what is not compiled."""
 
+    @staticmethod
+    def inline_queues(packets: PacketBatch) -> None:
+        """The same."""
+
     def _set_time(self, time: int) -> None:
         """Time moves on to ``time``, nanoseconds."""
         self._now = max(self._now, time)

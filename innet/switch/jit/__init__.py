@@ -10,8 +10,9 @@ A program becomes one Python function that runs a batch of packets, and that Num
                            ``vectorize`` (like statements to loops)
 ``analysis``               which fields matter, are written, or leave as they came
 ``emit/``                  lowered statements to Python source: ``program`` (the module, the loop
-                           over packets), ``packet`` (the steps of a packet), ``queue`` (the loop of
-                           programs that clone, resubmit or recirculate), ``statements``,
+                           over packets), ``packet`` (the steps of a packet), ``queue`` (the loop
+                           with egress queues, for calls with times and for programs that clone,
+                           resubmit or recirculate), ``statements``,
                            ``expressions``, ``arithmetic`` (integers of any width), ``headers``
                            (from and to bytes), ``lookups``, ``hashes``, ``layout`` (the variable of
                            each field)
@@ -21,7 +22,8 @@ A program becomes one Python function that runs a batch of packets, and that Num
 ``runtime/``               what emitted code calls: ``core`` (bytes, arrays, integers), ``lookups``,
                            ``hashes``, ``externs`` (meters, random), ``queue``, ``wide`` integers
 ``traits``                 what engine and emitter must know of a program alike
-``engine``, ``inline``     batches through machine code; the same in other compiled code
+``engine``                 batches through machine code; ``queued`` those with egress queues,
+                           ``buffers`` what leaves, ``inline`` the same in other compiled code
 =========================  ========================================================================
 
 The way of a packet

@@ -31,7 +31,7 @@ from innet.switch.engine import (
 from innet.switch.jit import cache
 from innet.switch.jit.buffers import BufferPool, OutputBuffer, SizeEstimate
 from innet.switch.jit.native import EndlessError, Frame, NativeProgram, Value
-from innet.switch.jit.queued import OUT, QueuedProgram, Received
+from innet.switch.jit.queued import CLOCK, OUT, QueuedProgram, Received
 from innet.switch.jit.tables.arrays import (
     Argument,
     replica_arrays,
@@ -50,7 +50,7 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import InlineProgram
+    from innet.switch.jit.inline import InlineProgram, InlineQueues
 
 #: Of the plain form: the time, behind what is sent and statistics.
 _CLOCK = 9
@@ -123,7 +123,7 @@ class JitEngine:
                 clock, room = self._state.time(), max(1, self._replicas.largest)
                 return self._plain.run(received, clock, room, self._hand_over_digests)
             queued = self._with_queues()
-            return queued.run(received, None, 0, self._room, self._hand_over_digests)
+            return queued.run(received, None, 0, self._room)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -151,7 +151,7 @@ class JitEngine:
         received = _received(batch)
         times = _plain(times)
         with self._counted():
-            return queued.run(received, times, until, self._room, self._hand_over_digests)
+            return queued.run(received, times, until, self._room)
 
     @property
     def waiting(self) -> int:
@@ -187,6 +187,13 @@ class JitEngine:
         if self._plain is None or ages or uses_digests(program) or backward_jumps(program):
             return None
         return JitInlineSwitch(self, packets)
+
+    def inline_queues(self, packets: PacketBatch) -> JitInlineQueues | None:
+        """The form with egress queues for compiled code to run; see ``Engine.inline_queues``."""
+        program = self._program
+        if any(table.support_timeout for table in program.tables) or backward_jumps(program):
+            return None
+        return JitInlineQueues(self, packets)
 
     def _standing_arguments(self, queued: bool) -> list[Value]:
         """What outlives a batch, in the order of ``emit.program.argument_types``."""
@@ -274,6 +281,62 @@ class JitInlineSwitch:
         engine = self._engine
         engine._state.clock = int(self._plain.frame.memory[self._starts[_CLOCK]])
         engine._add_statistics(engine._statistics)
+
+
+class JitInlineQueues:
+    """The ``InlineQueueSwitch`` of this engine."""
+
+    def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
+        self._engine, self._queued = engine, engine._with_queues()
+        self._packets = packets
+        rows, self._width = packets.data.shape
+        self._times = np.zeros(rows, np.int64)
+        self._out = self._queued.buffers.take(rows + 1, self._queued.room_for(self._width))
+        self._out.batch(0)
+        module = importlib.import_module("innet.switch.jit.inline")
+        self._program_type: type[InlineQueues] = module.InlineQueues
+
+    def begin(self) -> InlineQueues:
+        """Take over what the control plane changed; packets may be run until ``end``."""
+        engine, queued, packets = self._engine, self._queued, self._packets
+        engine._refresh()
+        engine._statistics.fill(0)
+        manager = engine._state.traffic_manager
+        queued.traffic[0] = manager.now
+        frame, out = queued.frame, self._out
+        frame.put(0, [packets.data.reshape(-1), packets.length, packets.port, 0])
+        frame.write(OUT, out.words)
+        frame.put(CLOCK, [engine._state.time(), engine._room, self._times, 0, 0, 1, 0, self._width])
+        queued.write_kept()
+        assert out.time is not None
+        return self._program_type(
+            entry=frame.entry,
+            frame=frame.memory,
+            starts=np.array(frame.starts),
+            out=out.data,
+            out_length=out.length,
+            out_port=out.port,
+            out_origin=out.origin,
+            out_time=out.time,
+            times=self._times,
+            traffic=queued.traffic,
+            waiting=queued.heap,
+            received=queued.received,
+        )
+
+    def make_room(self, wanted: int) -> InlineQueues:
+        """Make room for what ``run_queues`` lacked; what has left must have been taken."""
+        queued = self._queued
+        needed = int(queued.frame.memory[queued.frame.starts[-1] + 3])
+        self._out = queued.make_room(wanted, needed, self._engine._room, self._out, 0)
+        self.end()
+        return self.begin()
+
+    def end(self) -> None:
+        """Count the packets that were run, hand over digests, and let the clocks follow."""
+        self._queued.take_time()
+        self._queued.hand_over_digests()
+        self._engine._add_statistics(self._engine._statistics)
 
 
 class _PlainProgram:

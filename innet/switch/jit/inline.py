@@ -1,7 +1,9 @@
 """A compiled program in the loop of other compiled code, without a step of Python between batches.
 
 ``JitEngine.inline`` makes a frame ready, with the arguments that stay. ``run_inline`` writes those
-that change and calls the program, as ``native.Frame`` does from Python.
+that change and calls the program, as ``native.Frame`` does from Python. ``JitEngine.inline_queues``
+and ``run_queues`` do so for the form with egress queues: who calls it for packets alone runs their
+ingress, and who calls it for a time alone runs the egress of what is due by then.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
+from innet.switch.traffic_manager import FOREVER
 
 Words = NDArray[np.int64]
 
 #: Numbers of arguments: those before are the packets received, those between what is sent.
 FIRST, CLOCK = 3, 9
 _ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``native``
+#: Numbers of arguments of the form with queues, see ``emit.program.argument_types``.
+_CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 10, 12, 13, 14, 16, 17
+_NOW, _ENTRIES = 0, 2  # words of ``traffic``, see ``traits.TRAFFIC_WORDS``
 
 
 class InlineProgram(NamedTuple):
@@ -85,3 +91,77 @@ def run_inline(program: InlineProgram, first: int, count: int, clock: int) -> tu
     failed = _enter(program.entry, frame.ctypes.data)
     returned = starts[-1]
     return int(frame[returned]), int(frame[returned + 1]), int(failed)
+
+
+class InlineQueues(NamedTuple):
+    """A compiled program with egress queues, its frame, and what waits.
+
+    Attributes:
+        entry, frame, starts, out, out_length, out_port: as those of ``InlineProgram``.
+        out_origin: (rows,) int32: the row that each packet came in; -1: in an earlier batch.
+        out_time: (rows,) int64, nanoseconds: when each packet leaves.
+        times: (n,) int64, nanoseconds, to be filled in: when each packet arrives.
+        traffic, waiting: what the program keeps of its queues.
+        received: shape (1,): packets so far.
+    """
+
+    entry: int
+    frame: Words
+    starts: Words
+    out: NDArray[np.uint8]
+    out_length: NDArray[np.int32]
+    out_port: NDArray[np.int32]
+    out_origin: NDArray[np.int32]
+    out_time: Words
+    times: Words
+    traffic: Words
+    waiting: Words
+    received: Words
+
+
+@njit(cache=True, nogil=True)
+def next_departure(program: InlineQueues) -> int:
+    """When the next packet leaves its queue, in nanoseconds; ``FOREVER``: nothing waits."""
+    return int(program.waiting[0]) if program.traffic[_ENTRIES] else FOREVER
+
+
+@njit(cache=True, nogil=True)
+def run_queues(
+    program: InlineQueues, first: int, count: int, until: int
+) -> tuple[int, int, int, int]:
+    """Receive the packets from ``first`` on of ``count``, and let leave what is due.
+
+    They lie in the memory that ``Engine.inline_queues`` was given, and arrive at
+    ``program.times``, not before what has happened. Lengths, ports and times must be right. What
+    leaves stands in the first rows of ``out``.
+
+    Args:
+        program: what ``InlineQueueSwitch.begin`` gave.
+        first: number of a packet.
+        count: how many there are, those before ``first`` included; ``first``: none is received.
+        until: nanoseconds: what leaves its queue later than that waits for another call. A time
+            before the last arrival runs ingress alone.
+
+    Returns:
+        which packet is next; how many rows of ``out`` are filled; 0, or what there is no room for,
+        so that ``InlineQueueSwitch.make_room`` is called before the rest is run; 0, or not if it
+        failed.
+    """
+    frame, starts = program.frame, program.starts
+    stride = frame[starts[_STRIDE]]
+    frame[starts[0] + _ELEMENTS] = count * stride
+    frame[starts[0] + _ROWS] = count * stride
+    for argument in range(1, FIRST):
+        frame[starts[argument] + _ELEMENTS] = count
+        frame[starts[argument] + _ROWS] = count
+    serial = program.received[0] - first
+    frame[starts[FIRST]] = first
+    frame[starts[_SERIAL]] = serial
+    frame[starts[_UNTIL]] = until
+    frame[starts[_FILLED]] = 0
+    frame[-1] = 0
+    failed = _enter(program.entry, frame.ctypes.data)
+    returned = starts[-1]
+    following = int(frame[returned])
+    program.received[0] = serial + following
+    return following, int(frame[returned + 1]), int(frame[returned + 2]), int(failed)

@@ -6,7 +6,7 @@ what it needs; ``QueuedProgram`` makes the room and lets it go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -19,11 +19,14 @@ from innet.switch.jit.native import NativeProgram, Value
 from innet.switch.jit.traits import (
     ENTRY_WORDS,
     NEED_BYTES,
+    NEED_DIGESTS,
     NEED_ENTRIES,
     NEED_ROWS,
     NEED_SLOTS,
     ORIGIN_WORDS,
     TRAFFIC_WORDS,
+    decode_digests,
+    digest_room,
 )
 from innet.switch.traffic_manager import FOREVER, MICROSECOND
 
@@ -32,8 +35,8 @@ Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 
 #: Positions of arguments, see ``emit.program.argument_types``.
 OUT, STATISTICS_ARGUMENT, CLOCK, _KEPT = 4, 9, 10, 18
-_NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN = map(
-    TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin")
+_NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN, _DIGESTED = map(
+    TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin", "digested")
 )
 _FIRST_SLOTS, _FIRST_ENTRIES, _FIRST_SPAN = 16, 32, 256
 _NO_TIMES = np.zeros(1, np.int64)
@@ -46,18 +49,26 @@ class QueuedProgram:
         native: the program.
         state: of its switch.
         statistics: the array that emitted code counts in.
+
+    Attributes:
+        frame: the arguments of its function.
+        buffers: for what leaves.
+        traffic: int64, ``traits.TRAFFIC_WORDS``.
+        heap: int64, flat: the copies that wait, ``ENTRY_WORDS`` each, the next to leave first.
+        received: shape (1,): packets so far.
     """
 
     def __init__(
         self, native: NativeProgram, state: SwitchState, statistics: NDArray[np.int64]
     ) -> None:
+        self._digests = np.zeros(2 * digest_room(state.program), np.int64)
         self.frame = native.frame()
         self._growth = native.compiled.growth
         self._row = native.compiled.row
         self._state = state
-        self._buffers = BufferPool(self.frame, OUT, timed=True)
+        self.buffers = BufferPool(self.frame, OUT, timed=True)
         self._estimate = SizeEstimate()
-        self._received = 0  # packets of all calls
+        self.received = np.zeros(1, np.int64)  # packets of all calls
         self._moved = True  # arrays are not where the frame says
         self.frame.put(STATISTICS_ARGUMENT, [statistics])
         self.forget()
@@ -65,23 +76,23 @@ class QueuedProgram:
     def forget(self) -> None:
         """Drop what waits."""
         self._state.traffic_manager.clear()
-        self._traffic = np.zeros(len(TRAFFIC_WORDS), np.int64)
+        self.traffic = np.zeros(len(TRAFFIC_WORDS), np.int64)
         self._slots, self._span = 0, _FIRST_SPAN
         self._pool = np.zeros(0, np.int64)
         self._store = np.zeros(0, np.uint8)
         self._origins = np.zeros(0, np.int64)
-        self._waiting = np.zeros(_FIRST_ENTRIES * ENTRY_WORDS, np.int64)
+        self.heap = np.zeros(_FIRST_ENTRIES * ENTRY_WORDS, np.int64)
         self._add_slots(_FIRST_SLOTS)
 
     @property
     def waiting(self) -> int:
         """Copies that wait for egress."""
-        return int(self._traffic[_ENTRIES])
+        return int(self.traffic[_ENTRIES])
 
     @property
     def next_departure(self) -> int | None:
         """When the next of them leaves, in nanoseconds."""
-        return int(self._waiting[0]) if self.waiting else None
+        return int(self.heap[0]) if self.waiting else None
 
     def run(
         self,
@@ -89,7 +100,6 @@ class QueuedProgram:
         times: NDArray[np.int64] | None,
         until: int,
         room: int,
-        hand_over: Callable[[list[Any]], None],
     ) -> PacketBatch:
         """Run packets, and what waits and is due.
 
@@ -98,52 +108,39 @@ class QueuedProgram:
             times: when each is, in nanoseconds; None to pass the queues by.
             until: run what waits up to this time.
             room: the most entries that one packet becomes at once.
-            hand_over: takes what emitted code returns besides numbers.
         """
         count, width = packets[0].shape
         timed = times is not None
-        if width + self._growth > self._span:
-            self._widen(width + self._growth)
+        self.room_for(width)
         rows = self._estimate.rows(count, max(1, count), width + self._estimate.growth)
         growth = max(self._growth, self._estimate.growth_of(rows, width))
-        out = self._buffers.take(rows, width + growth)
-        serial, first, produced = self._received, 0, 0
-        self._received += count
+        out = self.buffers.take(rows, width + growth)
+        serial, first, produced = int(self.received[0]), 0, 0
+        self.received[0] += count
         manager = self._state.traffic_manager
-        self._traffic[_NOW] = manager.now
+        self.traffic[_NOW] = manager.now
         clock = self._state.time()
         segments = self._segments(count, times, until)
         end, limit = next(segments)
         while True:
             self.frame.put(0, [packets[0].reshape(-1), packets[1][:end], packets[2][:end], first])
             self.frame.write(OUT, out.words)
-            if self._moved:
-                kept: list[Value] = [
-                    self._traffic,
-                    self._pool,
-                    self._store,
-                    self._waiting,
-                    self._origins,
-                ]
-                self.frame.put(_KEPT, [self._span, *kept, manager.queues])
-                self._moved = False
+            self.write_kept()
             given = _NO_TIMES if times is None else times
             numbers = [serial, limit, int(timed), produced, width]
             self.frame.put(CLOCK, [clock, room, given, *numbers])
-            returned = cast("list[Any]", self.frame.call({}))
-            first, produced, wanted, needed, *digests = returned
-            hand_over(digests)
+            first, produced, wanted, needed = cast("list[int]", self.frame.call({}))
             if wanted:
-                out = self._make_room(wanted, needed, room, out, produced)
+                out = self.make_room(wanted, needed, room, out, produced)
             elif (segment := next(segments, None)) is not None:
                 end, limit = segment
             else:
                 break
+        self.hand_over_digests()
         if timed:
-            manager.now = int(self._traffic[_NOW])
             if until < FOREVER:
-                manager.now = max(manager.now, until)
-            self._state.clock = manager.now // MICROSECOND
+                self.traffic[_NOW] = max(self.traffic[_NOW], until)
+            self.take_time()
         self._estimate.note(count, max(count, produced), out.stride, out.stride - width)
         return out.batch(produced, timed=timed)
 
@@ -170,9 +167,36 @@ class QueuedProgram:
             yield first, due - 1
         yield count, until
 
+    def hand_over_digests(self) -> None:
+        """Give the control plane the digests that were made."""
+        if digested := int(self.traffic[_DIGESTED]):
+            words = self._digests[:digested]
+            self._state.digests.extend(decode_digests(self._state.program, words))
+            self.traffic[_DIGESTED] = 0
+
+    def take_time(self) -> None:
+        """Let the switch's clocks follow."""
+        manager = self._state.traffic_manager
+        manager.now = int(self.traffic[_NOW])
+        self._state.clock = manager.now // MICROSECOND
+
     # ── Room ──
 
-    def _make_room(
+    def write_kept(self) -> None:
+        """Tell the frame where what is kept from call to call is, if it has moved."""
+        if self._moved:
+            kept = (self.traffic, self._pool, self._store, self.heap, self._origins, self._digests)
+            values: list[Value] = [self._span, *kept, self._state.traffic_manager.queues]
+            self.frame.put(_KEPT, values)
+            self._moved = False
+
+    def room_for(self, width: int) -> int:
+        """Have slots for packets of ``width`` bytes; returns how wide rows for what leaves are."""
+        if width + self._growth > self._span:
+            self._widen(width + self._growth)
+        return self._span
+
+    def make_room(
         self, wanted: int, needed: int, room: int, out: OutputBuffer, produced: int
     ) -> OutputBuffer:
         """Give emitted code what it lacks; returns the buffer to go on with."""
@@ -181,16 +205,18 @@ class QueuedProgram:
             case _ if wanted == NEED_SLOTS:
                 self._add_slots(self._slots)
             case _ if wanted == NEED_ENTRIES:
-                size = 2 * len(self._waiting) + (room + 2) * ENTRY_WORDS
-                self._waiting = _longer(self._waiting, size)
+                size = 2 * len(self.heap) + (room + 2) * ENTRY_WORDS
+                self.heap = _longer(self.heap, size)
                 self._moved = True
+            case _ if wanted == NEED_DIGESTS:
+                self.hand_over_digests()
             case _ if wanted == NEED_ROWS:
-                return out.copied_to(self._buffers.take(2 * rows + 1, stride), produced)
+                return out.copied_to(self.buffers.take(2 * rows + 1, stride), produced)
             case _ if wanted == NEED_BYTES:
                 if needed > self._span:
                     self._widen(2 * needed)
                 if needed > stride:
-                    return out.copied_to(self._buffers.take(rows, 2 * needed), produced)
+                    return out.copied_to(self.buffers.take(rows, 2 * needed), produced)
         return out
 
     def _add_slots(self, more: int) -> None:
@@ -202,7 +228,7 @@ class QueuedProgram:
         self._origins = _longer(self._origins, self._slots * ORIGIN_WORDS)
         # Free slots and origins are chains: each names the next.
         slots = np.arange(max(1, had), self._slots)
-        traffic = self._traffic
+        traffic = self.traffic
         self._pool[slots * self._row] = [*slots[1:], traffic[_FREE]]
         origins = slots * ORIGIN_WORDS
         self._origins[origins] = [*origins[1:], traffic[_FREE_ORIGIN]]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.engine import Statistics
+from innet.switch.engine import MAX_LOOPS, Statistics
 from innet.switch.state.entries import word_count
 from innet.switch.state.hashes import RESULT_BITS
 
@@ -25,13 +25,13 @@ NO_SESSION, NONE = -2, -1
 
 #: Words of ``traffic``, what a program with queues carries from one call to the next: nanoseconds;
 #: copies enqueued so far, and those that wait; the first free slot and how many are free; the first
-#: free origin.
-TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin")
+#: free origin; words of digests.
+TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin", "digested")
 #: Words of an entry of ``waiting`` and of ``origins`` (``runtime.queue``).
 ENTRY_WORDS, ORIGIN_WORDS = 8, 2
 #: Why a program with queues stopped before it was done: it needs more slots, more entries, more
-#: rows for what leaves, or longer slots and rows.
-NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES = range(1, 5)
+#: rows for what leaves, longer slots and rows, or room for digests.
+NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES, NEED_DIGESTS = range(1, 6)
 
 #: CRCs whose table is an argument, since the control plane may change it.
 CUSTOM_CRCS = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
@@ -89,6 +89,16 @@ def stateful_hashes(program: ir.Program) -> list[int]:
 def digest_words(program: ir.Program, reference: ir.FieldRef) -> int:
     """How many words a field takes in a digest."""
     return word_count(program.field(reference).width)
+
+
+def digest_room(program: ir.Program) -> int:
+    """How many words of digests one received packet may make before another event."""
+    sizes = [
+        1 + sum(digest_words(program, each) for each in learn_list.elements)
+        for learn_list in program.learn_lists
+    ]
+    ingresses = MAX_LOOPS + 1 if _uses(program, ir.Resubmit) else 1
+    return ingresses * max(sizes, default=0) if uses_digests(program) else 0
 
 
 def decode_digests(

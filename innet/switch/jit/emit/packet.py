@@ -36,6 +36,9 @@ class PacketLoop(ABC):
         scratch: how many bytes hashes need besides a packet's own.
     """
 
+    #: Whether the function itself makes room for digests.
+    digests_grow = True
+
     def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
         self.statements = statements
         self.lowered = rolled
@@ -198,7 +201,8 @@ class PacketLoop(ABC):
             with self.writer.block(head):
                 sizes = [digest_words(self.program, each) for each in learn_list.elements]
                 size = 1 + sum(sizes)
-                line(f"digests = reserve(digests, digested, int64({size}))")
+                if self.digests_grow:
+                    line(f"digests = reserve(digests, digested, int64({size}))")
                 line(f"put(digests, digested, {number})")
                 place = 1
                 for reference, words in zip(learn_list.elements, sizes, strict=True):

@@ -91,7 +91,7 @@ def argument_types(
         arguments += [(name, "int64") for name in ("serial", "until", "timed", "filled")]
         arguments += [("stride", "int64"), ("span", "int64"), ("traffic", "int64[::1]")]
         arguments += [("pool", "int64[::1]"), ("store", "uint8[::1]")]
-        arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "queues")]
+        arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "digests", "queues")]
     arguments.append(("priorities", "int64"))
     names = ["group_start", "replica_port", "replica_rid", *(["sessions"] if queued else [])]
     arguments += [(name, "int64[::1]") for name in names]
@@ -192,7 +192,7 @@ class _ModuleWriter:
         line(f"@njit(SIGNATURE, {_OPTIONS})")
         start = len(self.writer.lines) + 1
         with self.writer.block(f"def process({', '.join(arguments)}):"):
-            if uses_digests(self.program):
+            if uses_digests(self.program) and not self.queue:
                 line("digests = np.empty(0, np.int64)")
                 line("digested = int64(0)")
             for array in self.layout.arrays:
@@ -217,7 +217,7 @@ class _ModuleWriter:
         returned = [("i", "int64"), ("produced", "int64")]
         if self.queue:
             returned += [("wanted", "int64"), ("needed", "int64")]
-        if uses_digests(self.program):
+        if uses_digests(self.program) and not self.queue:
             returned.append(("digests[:digested]", "int64[::1]"))
         return returned
 

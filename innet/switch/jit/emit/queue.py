@@ -60,7 +60,7 @@ from innet.switch.jit.lower.actions import (
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.runtime import queue
-from innet.switch.jit.traits import TRAFFIC_WORDS
+from innet.switch.jit.traits import TRAFFIC_WORDS, digest_room
 from innet.switch.traffic_manager import MICROSECOND
 
 #: What is told of each packet that leaves, besides its bytes.
@@ -75,6 +75,8 @@ HAS_SESSION = f"{CLONE_SESSION.name} >= 0 and has_session(sessions, {CLONE_SESSI
 
 class QueueLoop(PacketLoop):
     """Packets that wait in queues between ingress and egress, and that may come again."""
+
+    digests_grow = False
 
     def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
         super().__init__(statements, rolled, scratch)
@@ -130,6 +132,10 @@ class QueueLoop(PacketLoop):
             line("break")
         with self.writer.block("else:"):
             line("work = int64(RECEIVED)")
+        if room := digest_room(self.program):
+            with self.writer.block(f"if digested + {room} > len(digests):"):
+                line("wanted = int64(NEED_DIGESTS)")
+                line("break")
         line("wanted = lacking(")
         line("    spare, len(waiting) - entries * ENTRY_WORDS, (room + 1) * ENTRY_WORDS,")
         line("    len(out_length) - produced, needed, span, out_stride")

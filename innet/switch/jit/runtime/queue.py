@@ -18,6 +18,7 @@ from innet.switch.jit.runtime.core import copy, get, inlined, put
 from innet.switch.jit.traits import (
     ENTRY_WORDS,
     NEED_BYTES,
+    NEED_DIGESTS,
     NEED_ENTRIES,
     NEED_ROWS,
     NEED_SLOTS,
@@ -37,6 +38,7 @@ __all__ = [  # what emitted code may import
     "ENQUEUED",
     "ENTRY_WORDS",
     "LOOPS",
+    "NEED_DIGESTS",
     "NEXT",
     "NUMBER",
     "ORIGIN",

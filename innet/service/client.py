@@ -6,7 +6,7 @@
         )
         total, report = worker.all_reduce(gradient)
 
-The connection stays open: it is how the others learn that a worker is gone.
+The connection stays open. When it ends, the other workers are told.
 """
 
 from __future__ import annotations
@@ -54,21 +54,22 @@ def join(
 
     Args:
         switch: the service's address, HOST:PORT; the port may be left out.
-        job: its name, the same for all its workers; it begins with the first who joins.
+        job: its name, the same for all its workers. The first worker that joins creates it.
         worker: index of this worker.
         workers: how many the job has.
         key: the service's key, if it has one. It is not sent.
         deadline: seconds to wait, for the switch and for the others.
-        config: a text that all workers must have in common, such as codec, seed and size: who
-            comes with others is told both. Without, the first all-reduce tells; or, where already
-            the number of words differs, the end of the workers' patience.
+        config: a text that must be the same for all workers, such as codec, seed and size. A worker
+            with another text gets an error that shows both. Without it, the first all-reduce finds
+            the difference, or a timeout if the number of words differs.
 
     Raises:
-        InputError: an address that is none, a deadline without end, or what is of another type
-            than it should be; or the service refuses: a wrong key, a worker of that index that is
-            there already, another number of workers, another config, no room for one more job.
-        NetworkError: the switch cannot be reached, its datagrams cannot, or it is another version.
-        StalledError: not all workers came; names those who are missing.
+        InputError: an invalid address, an infinite deadline or an argument of the wrong type; or
+        the
+            service refuses: a wrong key, a worker index that is taken, another number of workers,
+            another config, no room for another job.
+        NetworkError: the switch or its UDP port cannot be reached, or it has another version.
+        StalledError: not all workers joined; names the missing ones.
     """
     texts = {"the switch": switch, "the job": job}
     texts |= {} if key is None else {"the key": key}
@@ -92,9 +93,9 @@ class Membership(NotCopyable):
 
     Attributes:
         job, worker, workers: as they were given.
-        plan: the network and the job's present epoch, for ``innet.allreduce.worker.Worker``.
-        newcomers: workers that were not in the epoch before, of whom the others may have to tell
-            what they know; in a job's first epoch, all.
+        plan: the network and the job's current epoch, for ``innet.allreduce.worker.Worker``.
+        newcomers: workers that were not in the previous epoch, which may need the others' state; in
+            a job's first epoch, all.
         transport: the connection to the switch. It stays the same over ``renew``.
     """
 
@@ -136,7 +137,7 @@ class Membership(NotCopyable):
 
     @property
     def epoch(self) -> int:
-        """The job's present epoch."""
+        """The job's current epoch."""
         return self.plan.job.epoch
 
     def __enter__(self) -> Membership:
@@ -154,20 +155,20 @@ class Membership(NotCopyable):
             self.close()
 
     def renew(self, deadline: float = DEADLINE, *, without: Iterable[int] = ()) -> Plan:
-        """After a failure: wait until all workers ask for it, and go on under the next epoch.
+        """Continue after a failure: wait until all workers request the next epoch.
 
-        A switch that was started anew is joined again.
+        If the switch was restarted, the job is joined again.
 
         Args:
             deadline: seconds to wait.
-            without: workers to go on without, whoever asks first decides; others are waited for,
-                but for those who were left out before and have not asked to take part again.
+            without: workers to continue without; the first request decides. All others are waited
+                for, except those who were left out before and have not requested to come back.
 
         Returns:
             The new plan, for ``Worker.begin_epoch`` or a new ``Worker``.
 
         Raises:
-            StalledError: not all workers asked; names those who are missing.
+            StalledError: not all workers requested it; names the missing ones.
             NetworkError, InputError: as ``join``.
         """
         until = _deadline(deadline)
@@ -196,21 +197,21 @@ class Membership(NotCopyable):
 
     @property
     def gone(self) -> frozenset[int]:
-        """Workers of this epoch that have left the job, by what the switch has said so far."""
+        """Workers of this epoch that have left the job, as far as the switch has reported."""
         self._receive_departures()
         return frozenset(self._gone)
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Workers that were left out of this epoch, or came later, and wait for the next one."""
+        """Workers that are not in this epoch and wait for the next one."""
         self._receive_departures()
         return frozenset(self._waiting)
 
     def read_register(self, switch: str, name: str, index: int) -> int:
-        """What a register of the switch holds, for ``Worker.diagnose``.
+        """The value of a register cell of the switch, for ``Worker.diagnose``.
 
         Args:
-            switch: any; there is one.
+            switch: ignored, as there is one switch.
             name: of the register.
             index: of the cell.
 
@@ -227,9 +228,9 @@ class Membership(NotCopyable):
         return int(answer["value"])
 
     def leave(self) -> None:
-        """Leave the job on purpose: the others need not wait for this worker.
+        """Leave the job. The other workers do not wait for this worker.
 
-        In a process that was forked from the one that joined, the job is not left.
+        It has no effect in a process that was forked from the one that joined.
         """
         if self._channel is not None and self._channel.owned:
             try:
@@ -240,7 +241,7 @@ class Membership(NotCopyable):
         self.close()
 
     def close(self) -> None:
-        """End the connections. To the others it looks as if this worker had died."""
+        """Close the connections. The others see a worker that died."""
         self._disconnect()
         self.transport.close()
 
@@ -252,13 +253,13 @@ class Membership(NotCopyable):
     # ------------------------------------------------------------------ joining
 
     def _enter(self, until: float, *, again: bool) -> Plan:
-        """Connect, take the session, show the address, wait for the others."""
+        """Connect, join, send a hello datagram, wait for the others."""
         while True:
             try:
                 return self._enter_once(until)
             except (InputError, MembershipError):
-                # The switch may not have noticed yet that the connection before has ended, or it is
-                # the one that ends.
+                # The switch may not have noticed yet that the earlier connection has ended, or it
+                # is shutting down.
                 if not again or time.monotonic() + _RETRY_SECONDS > until:
                     raise
             self._open().close()
@@ -292,7 +293,7 @@ class Membership(NotCopyable):
             time.sleep(_RETRY_SECONDS)
 
     def _await_plan(self, until: float, hello: bytes | None = None) -> Plan:
-        """Wait for the epoch to begin; show the address with ``hello`` until it was seen."""
+        """Wait for the epoch to begin; send ``hello`` until the switch confirms the address."""
         awaited: list[int] | None = None
 
         def missing() -> str:
@@ -323,7 +324,7 @@ class Membership(NotCopyable):
                 self._note(message)
 
     def _begin(self, message: Message) -> Plan:
-        """An epoch begins."""
+        """Start an epoch."""
         plan = plan_of(message["plan"])
         self.newcomers = frozenset(message["newcomers"])
         self._pending = None
@@ -334,10 +335,10 @@ class Membership(NotCopyable):
         self.transport.begin(plan.layout)
         return plan
 
-    # ------------------------------------------------------------------ what the switch says
+    # ------------------------------------------------------------------ messages from the switch
 
     def _receive_departures(self) -> None:
-        """Take up what the switch has said meanwhile.
+        """Handle the messages that have arrived from the switch.
 
         Raises:
             MembershipError: the switch is gone.
@@ -346,7 +347,7 @@ class Membership(NotCopyable):
             self._note(message)
 
     def _note(self, message: Message) -> None:
-        """Take up what another worker did."""
+        """Note what another worker did."""
         if "left" in message:
             worker, on_purpose = message["left"], bool(message.get("on_purpose"))
             how = "left job" if on_purpose else "lost its connection to job"
@@ -365,7 +366,7 @@ class Membership(NotCopyable):
             self._depart(self.worker, f"has not gone on to the next epoch of job {self.job!r}")
 
     def _depart(self, worker: int, what: str, *, on_purpose: bool = False) -> None:
-        # Nobody waits for who takes no part in this epoch.
+        # Nobody waits for workers outside this epoch.
         if worker not in self._absent:
             self._departures[worker] = Departure(what, on_purpose)
 
@@ -376,17 +377,17 @@ class Membership(NotCopyable):
         return message
 
     def _wait(self, until: float, name: str, what: Callable[[], str]) -> Message:
-        """The next message that has ``name``; others are noted."""
+        """The next message with key ``name``; other messages are noted."""
         while name not in (message := self._next(until, what())):
             self._note(message)
         return message
 
     def _message(self, until: float) -> Message | None:
-        """What the switch says next; None if it says nothing until then.
+        """The next message from the switch; None if none arrives until then.
 
         Raises:
             MembershipError: it stopped, or the connection ended.
-            InputError: it refuses.
+            InputError: it refuses the request.
         """
         message = self._open().receive(until)
         if message is None:
@@ -414,7 +415,7 @@ class Membership(NotCopyable):
 
 
 def _deadline(deadline: float) -> float:
-    """When so many seconds are over."""
+    """The time in so many seconds, by ``time.monotonic``."""
     if not (is_real(deadline) and math.isfinite(deadline)):
         raise InputError(f"a deadline of {deadline!r} s; give a finite number of seconds.")
     return time.monotonic() + float(deadline)  # NumPy's of fewer bits would take the time's away

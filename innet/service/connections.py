@@ -1,6 +1,6 @@
-"""Control connections over TCP: the service's end, which never waits for a client, and a client's.
+"""Control connections over TCP: the service's side, which never blocks, and the client's side.
 
-``Observer`` is a client that takes no part in a job and reads statistics.
+``Observer`` is a client that reads statistics and joins no job.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Client:
     """A connection.
 
     Attributes:
-        number: its name in the service; none is used twice.
-        sock: non-blocking.
-        nonce: of its greeting.
-        deadline: when it must have said its first line, or taken its last; None in between.
-        arrived, leaving: bytes without a line end yet, and bytes to send.
-        closing: close it once ``leaving`` is sent.
+        number: its identifier in the service, never reused.
+        sock: the socket, non-blocking.
+        nonce: the nonce of its greeting.
+        deadline: when its first line must have arrived, or its last must be sent; None in between.
+        arrived, leaving: received bytes without a line end yet, and bytes to send.
+        closing: close it after ``leaving`` is sent.
     """
 
     number: int
@@ -61,11 +61,11 @@ class Client:
 
 @dataclass(slots=True)
 class Received:
-    """What a look at the connections gave.
+    """What arrived at the connections.
 
     Attributes:
-        lines: (client, line) in order of arrival for each client.
-        gone: clients whose connection ended.
+        lines: (client, line), in order of arrival for each client.
+        gone: clients whose connections ended.
     """
 
     lines: list[tuple[Client, bytes]] = field(default_factory=list)
@@ -76,8 +76,8 @@ class Connections:
     """The clients of a service.
 
     Args:
-        listener: a listening TCP socket; it is closed with this.
-        selector: where its sockets are registered, each with itself or its client as data.
+        listener: a listening TCP socket; ``close_all`` closes it, too.
+        selector: where the sockets are registered, with the listener or the client as data.
     """
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
@@ -96,7 +96,7 @@ class Connections:
         return len(self._clients)
 
     def accept(self, now: float) -> None:
-        """Take a new client, and greet it."""
+        """Accept a new client and send the greeting."""
         try:
             sock, _ = self._listener.accept()
         except OSError:
@@ -115,14 +115,14 @@ class Connections:
         self.send(client.number, hello)
 
     def serve(self, client: Client, events: int, received: Received) -> None:
-        """Read and write what is possible without waiting."""
+        """Read and write as much as is possible without blocking."""
         if events & selectors.EVENT_WRITE:
             self._write(client)
         if events & selectors.EVENT_READ and client.number in self._clients:
             self._read(client, received)
 
     def expire(self, now: float) -> list[Client]:
-        """Close those whose deadline has passed; tells who else is gone since the last call."""
+        """Close clients whose deadline has passed; returns all clients gone since the last call."""
         for client in list(self._clients.values()):
             if client.deadline is not None and now >= client.deadline:
                 self.close(client)
@@ -130,7 +130,7 @@ class Connections:
         return lost
 
     def send(self, number: int, message: Message) -> None:
-        """Send a message to a client; to one that is gone, nothing."""
+        """Send a message to a client, if it is still connected."""
         client = self._clients.get(number)
         if client is None or client.closing:
             return
@@ -140,7 +140,7 @@ class Connections:
             self._lose(client)
 
     def dismiss(self, client: Client, message: Message) -> None:
-        """The same, and then close the connection."""
+        """Send a message, then close the connection."""
         self.send(client.number, message)
         client.closing = True
         client.deadline = time.monotonic() + _GREETED_SECONDS  # to take it
@@ -148,7 +148,7 @@ class Connections:
             self.close(client)
 
     def close(self, client: Client) -> None:
-        """End a connection."""
+        """Close a connection."""
         if self._clients.pop(client.number, None) is not None:
             self._selector.unregister(client.sock)
             client.sock.close()
@@ -196,7 +196,7 @@ class Connections:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """A machine that vanished is noticed within some 15 seconds."""
+    """Enable TCP keep-alive, which detects a lost machine within about 15 seconds."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
@@ -205,7 +205,7 @@ def _keep_alive(sock: socket.socket) -> None:
 
 
 def key_of(key: str | None, file: Path | None) -> str | None:
-    """The key, as it is or from a file without the line end.
+    """The key itself, or the key from a file without the line end.
 
     Raises:
         InputError: both were given, or the file cannot be read or is empty.
@@ -227,7 +227,7 @@ def resolve(switch: str) -> Address:
     """HOST:PORT or HOST as an IPv4 address and a port.
 
     Raises:
-        InputError: it is none, or of IPv6, or the host is not known.
+        InputError: it is not an address, or an IPv6 address, or the host is unknown.
     """
     host, colon, port = switch.rpartition(":")
     if any(map(_is_of_ipv6, (switch, host))):
@@ -250,7 +250,7 @@ def resolve(switch: str) -> Address:
 
 
 def _is_of_ipv6(host: str) -> bool:
-    """With or without the brackets that part it from a port."""
+    """Whether it is an IPv6 address, with or without brackets."""
     try:
         ipaddress.IPv6Address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
@@ -262,7 +262,7 @@ class Channel:
     """Lines of JSON over a connection.
 
     Args:
-        sock: connected.
+        sock: a connected socket.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -286,7 +286,7 @@ class Channel:
 
     @property
     def peer(self) -> Address:
-        """Where it leads to."""
+        """The address of the other end."""
         return Address(*self._socket.getpeername()[:2])
 
     def fileno(self) -> int:
@@ -298,8 +298,8 @@ class Channel:
         return os.getpid() == self._owner
 
     def close(self) -> None:
-        """End the connection, although processes that were forked have it open as well; in one of
-        these it is not theirs to end.
+        """Close the connection, even if forked processes have it open, too. In a forked process
+        only the file descriptor is closed.
         """
         if self.owned:
             with contextlib.suppress(OSError):  # it has ended before
@@ -321,7 +321,7 @@ class Channel:
             {"closed": True} once the connection has ended and all messages were received.
 
         Raises:
-            NetworkError: what comes is no message.
+            NetworkError: an invalid message arrived.
         """
         while True:
             line, end, rest = self._arrived.partition(b"\n")
@@ -359,10 +359,10 @@ class Observer:
     Args:
         switch: the service's address, HOST:PORT.
         key: the service's, if it has one.
-        seconds: that connecting and each answer may take.
+        seconds: deadline for connecting and for each answer.
 
     Raises:
-        InputError: an address that is none, or a wrong key.
+        InputError: an invalid address, or a wrong key.
         NetworkError: the service cannot be reached, or is another version.
         StalledError: it does not answer in time.
     """
@@ -400,7 +400,7 @@ class Observer:
         self._channel.close()
 
     def statistics(self) -> dict[str, Any]:
-        """The statistics now, as ``SwitchService.statistics`` gives them.
+        """The current statistics, as from ``SwitchService.statistics``.
 
         Raises:
             NetworkError, StalledError: the service is gone, or does not answer.

@@ -1,9 +1,9 @@
-"""Who is in which job and when its next epoch begins, without sockets or clocks.
+"""Membership of jobs and the start of their epochs, without sockets or clocks.
 
-A job begins once all its workers are ready. Each beginning is an epoch: packets of the epoch before
-no longer count. After a failure every worker requests the next epoch, and may name workers to go on
-without; it begins when all others have requested it. A worker that was left out takes part again in
-the first epoch that begins after it has requested one.
+A job begins an epoch when all its workers are ready. Packets of earlier epochs are ignored. After a
+failure every worker requests the next epoch, and may name workers to continue without. The epoch
+begins when all others have requested it. A worker that was left out takes part again in the first
+epoch that begins after its own request.
 
     absent ── join ──► joined ── ready ──► ready ── all are ready ──► running
                                              ▲                         │  │
@@ -32,18 +32,18 @@ class Switches(Protocol):
     """The switches that a job runs on, as its coordinator controls them."""
 
     def begin_epoch(self, job: JobCoordinator) -> Message:
-        """Admit ``job.present`` under ``job.epoch``, and nobody else.
+        """Admit exactly ``job.present``, under ``job.epoch``.
 
         Returns:
             The description of the plan, for these workers.
         """
 
     def end_job(self, job: JobCoordinator) -> None:
-        """Admit none of its workers any more."""
+        """Admit none of its workers."""
 
 
 class State(enum.Enum):
-    """Of a worker; see above."""
+    """The state of a worker; see above."""
 
     JOINED = "joined"
     READY = "ready"
@@ -56,13 +56,13 @@ class JobMember:
     """A worker of a job.
 
     Attributes:
-        client: who speaks for it, in the coordinator's messages.
-        token: what its datagram must hold, where it has to show its address.
-        state: where it is.
-        address: where its frames come from, once it has shown it.
-        is_new: it was not in the epoch before.
-        requested: when it requested the next epoch, as a number that grows.
-        without: workers that it wants to go on without.
+        client: its client's number, for messages.
+        token: what its hello datagram must hold, if it has to show its address.
+        state: its state.
+        address: the source of its frames, once it is known.
+        is_new: it was not in the previous epoch.
+        requested: when it requested the next epoch, as an increasing number.
+        without: workers that it wants to continue without.
     """
 
     client: int
@@ -140,30 +140,30 @@ class JobCoordinator:
         return [worker for worker in range(self.workers) if worker not in there]
 
     def start(self) -> None:
-        """All workers are there, in an epoch that the switches have been set up with."""
+        """Start a job whose workers are all present, in an epoch that the switches have already."""
         self.members = {
             worker: JobMember(worker, state=State.RUNNING, is_new=False)
             for worker in range(self.workers)
         }
 
     def ready(self, worker: int) -> None:
-        """A worker that has joined can take part."""
+        """A worker that has joined is ready."""
         self._set_ready(self.members[worker])
         self._tell_others(worker, {"joined": worker})
         self._begin_if_all_are_ready()
 
     def request_epoch(self, worker: int, epoch: object, without: object = ()) -> None:
-        """A worker asks for the next epoch.
+        """A worker requests the next epoch.
 
-        A request that was made before the present epoch began has no effect: its wish is fulfilled.
+        A request from an earlier epoch has no effect, as the next epoch has already begun.
 
         Args:
-            worker: which.
-            epoch: the one that it is in.
-            without: workers that it wants to go on without.
+            worker: its index.
+            epoch: the epoch that it is in.
+            without: workers that it wants to continue without.
 
         Raises:
-            InputError: it cannot go on without these.
+            InputError: it cannot continue without these.
         """
         if not (isinstance(without, (list, tuple)) and all(map(is_int, without))) or (
             worker in without
@@ -181,7 +181,7 @@ class JobCoordinator:
         self._begin_if_all_are_ready()
 
     def leave(self, worker: int, *, on_purpose: bool = False) -> JobMember:
-        """A worker is gone. The others wait for it, unless they name it; it may join again."""
+        """A worker is gone. The others wait for it unless they leave it out; it may join again."""
         member = self.members.pop(worker)
         if self.members:
             self._tell_others(worker, {"left": worker, "on_purpose": on_purpose})
@@ -191,7 +191,7 @@ class JobCoordinator:
         return member
 
     def expel(self, workers: Iterable[int]) -> None:
-        """Workers are gone for good: nobody waits for them any more."""
+        """Workers are gone for good. The others do not wait for them."""
         for worker in workers:
             self.members.pop(worker, None)
             self.absent |= {worker}
@@ -236,14 +236,14 @@ class JobCoordinator:
 
 
 class Jobs:
-    """The jobs of a switch service: its clients' requests and departures in, messages out.
+    """The jobs of a switch service. Requests and departures of clients go in, messages come out.
 
     Args:
-        switches: where they are admitted.
-        partitions: how many there may be at the same time.
-        workers: how many workers a job may have.
-        tell: takes (client, message): what clients are to be told.
-        draw: a random number below its argument; for the jobs' numbers and first epochs, which
+        switches: the switches that jobs are admitted to.
+        partitions: the most jobs at the same time.
+        workers: the most workers of a job.
+        tell: called with (client, message) for each message to a client.
+        draw: returns a random number below its argument, for numbers and first epochs of jobs. They
             should differ from those of an earlier service at the same address.
     """
 
@@ -268,10 +268,10 @@ class Jobs:
         return iter(self._jobs.values())
 
     def join(self, client: int, message: Message) -> None:
-        """Make a client the worker that it asks to be; it gets a token to show its address with.
+        """Let a client join as a worker. It gets a token for its hello datagram.
 
         Raises:
-            InputError: there is no such worker, or it is there already; nothing has changed.
+            InputError: there is no such worker, or its index is taken; nothing has changed.
         """
         name, worker, workers = self._requested(message)
         job = self._jobs.get(name)
@@ -301,7 +301,7 @@ class Jobs:
         self._tell(client, {"token": token.hex()})
 
     def hello(self, token: bytes, sender: Address) -> bool:
-        """A datagram with ``token`` came from ``sender``; whether it is a worker's."""
+        """A datagram with ``token`` came from ``sender``; whether the token is a worker's."""
         if token not in self._tokens or self._is_taken(sender, token):
             return False
         job, worker = self._tokens[token]
@@ -311,10 +311,10 @@ class Jobs:
         return True
 
     def renew(self, client: int, message: Message) -> None:
-        """A client asks for its job's next epoch.
+        """A client requests its job's next epoch.
 
         Raises:
-            InputError: it has not joined; or cannot go on without the workers that it names.
+            InputError: it has not joined, or cannot continue without the workers that it names.
         """
         if client not in self._clients:
             raise InputError("join a job first.")
@@ -322,7 +322,7 @@ class Jobs:
         job.request_epoch(worker, message.get("epoch"), message.get("without", []))
 
     def gone(self, client: int, *, left: bool = False) -> None:
-        """A client is not there any more: its connection ended, or it ``left`` on purpose."""
+        """A client is gone: its connection ended, or it ``left`` on purpose."""
         if client not in self._clients:
             return
         job, worker = self._clients.pop(client)
@@ -336,7 +336,7 @@ class Jobs:
 
     def _requested(self, message: Message) -> tuple[str, int, int]:
         name, worker, workers = (message.get(each) for each in ("job", "worker", "workers"))
-        # It is shown to people, so it is printable.
+        # Names are displayed, so they must be printable.
         if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= MAX_NAME):
             raise InputError(f"a job has a name of 1 to {MAX_NAME} printable characters.")
         if not is_int(workers) or not 1 <= workers <= self._workers:

@@ -1,10 +1,9 @@
 """Batches of frames from the ports of a service through its program and back to the ports.
 
-Where the program is compiled, the loop around it is, too: receive, run, send and count, and sleep
-where nothing comes. What Python would do between two batches costs as much as some dozens of
-packets, and more where other processes had the processor meanwhile. Left to Python is what seldom
-happens: clients that say something, datagrams of another length, a socket that has no room, a
-program that is interpreted.
+For a compiled program the whole loop is compiled: receive, run, send, count, and sleep if nothing
+arrives. Python code between two batches would cost as much as some dozens of packets, and more if
+other processes use the processor. Python handles what is rare: messages of clients, datagrams of
+another length, a full socket, an interpreted program.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _NO_MEMORY = -1
 
 
 class Wake(NamedTuple):
-    """What ends a sleep besides frames.
+    """What ends a sleep, besides frames.
 
     Attributes:
-        descriptor: something that can be read; -1 for none.
-        until: the time, by ``time.monotonic``; where it is over, nobody sleeps.
+        descriptor: a file descriptor that becomes readable; -1 for none.
+        until: a time by ``time.monotonic``; after it there is no sleep.
     """
 
     descriptor: int
@@ -55,19 +54,19 @@ NEVER_ASLEEP = Wake(-1, 0.0)
 
 
 class Moved(NamedTuple):
-    """What ``turns`` did, and what it left to Python.
+    """What ``turns`` did, and what remains for Python.
 
     Attributes:
-        looks: at the socket, since it slept.
-        received: datagrams.
+        looks: reads of the socket since the last sleep.
+        received: datagrams received.
         unknown_senders: frames of senders that were not admitted.
-        lost: packets that the interface's queue had no room for.
+        lost: packets that did not fit the interface's queue.
         error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
-        unsorted: so many datagrams were received last, some of another length than frames, and
-            nothing was done with them.
-        first, kept: the frames that were received last and are still to be run.
-        done, produced: which packets are still to be sent before that, of those that left the
-            program last, in the order of their ports.
+        unsorted: how many datagrams were received last but not processed, as some do not have the
+            length of a frame.
+        first, kept: range of the frames that were received last and must still be run. done,
+        produced: range of the packets, in the order of their ports, that left the program last
+            and must be sent before that.
     """
 
     looks: int
@@ -86,9 +85,9 @@ class Forwarding:
     """Moves frames.
 
     Args:
-        ports: where they come from and go to.
-        switch: with the program.
-        traffic: where they are counted.
+        ports: source and destination of frames.
+        switch: runs the program.
+        traffic: counts frames.
     """
 
     def __init__(self, ports: PeerPorts, switch: HostedSwitch, traffic: Traffic) -> None:
@@ -99,14 +98,14 @@ class Forwarding:
         self.run(0)  # compiled now, not when a packet waits
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
-        """Move what has arrived and what arrives meanwhile, and sleep where nothing does.
+        """Move frames that have arrived or arrive meanwhile; sleep if there are none.
 
         Args:
-            most: how often to look at the socket without a sleep, in which ``wake`` is seen.
-            wake: what ends a sleep, and this.
+            most: how often to read the socket without a sleep, which checks ``wake``.
+            wake: what ends a sleep, and this call.
 
         Returns:
-            how many looks are left; 0 if there is something else to do, or nothing came any more.
+            How many reads are left; 0 if there is something else to do, or nothing arrived.
 
         Raises:
             NetworkError: the socket's interface is gone.
@@ -158,7 +157,7 @@ class Forwarding:
         return 0
 
     def _sleeps(self, wake: Wake) -> bool:
-        """Whether it slept and only frames have ended that."""
+        """Whether it slept, and only frames ended the sleep."""
         left = wake.until - time.monotonic()
         if left <= 0:
             return False
@@ -186,18 +185,18 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
     counts: Counts,
     wake: Wake,
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Receive, run, send and count; sleep where nothing has come for a while.
+    """Receive, run, send and count; sleep if nothing has arrived for a while.
 
     Args:
-        most: how many looks at the socket without a sleep.
+        most: how often to read the socket without a sleep.
         ports: CompiledPorts.
         program: what the switch runs.
-        begun: when the program's clock began.
+        begun: start of the program's clock.
         counts: a Counts.
         wake: a Wake.
 
     Returns:
-        what ``Moved`` has.
+        The fields of ``Moved``.
     """
     segment = ports.segment
     words = np.zeros(4, np.int64)
@@ -241,10 +240,10 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
 def _pass(
     kept: int, clock: int, ports: CompiledPorts, program: InlineProgram, counts: Counts
 ) -> tuple[int, int, int, int, int]:
-    """Run ``kept`` frames at ``clock``, and send what leaves.
+    """Run ``kept`` frames at time ``clock``, and send the packets that leave.
 
     Returns:
-        of ``Moved``, first, done, produced, lost and error.
+        first, done, produced, lost and error of ``Moved``.
     """
     first, lost = 0, 0
     while first < kept:

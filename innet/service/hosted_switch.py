@@ -37,7 +37,7 @@ class HostedSwitch:
         copies = 2 * partitions.program.dimensions().slots
         registers = self.switch.registers
         self._names = set(registers)
-        # Where packets bring their values in parts, the cells of one part follow those of another.
+        # If packets carry their values in parts, the cells of the parts follow each other.
         self._slot_registers = [
             cells.reshape(-1, copies, *cells.shape[1:])
             for cells in registers.values()
@@ -54,7 +54,7 @@ class HostedSwitch:
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
     def begin(self, partition: int, job: Job) -> None:
-        """Admit a job, or its next epoch, and nobody else to this partition; clear its slots."""
+        """Admit exactly this job and epoch to its partition; clear its slots."""
         nobody = range(len(job.members), self.partitions.workers)
         before = replace(
             self._jobs[partition],
@@ -76,25 +76,25 @@ class HostedSwitch:
         self._entries[partition] = [handle for handle in there if handle not in others]
 
     def end(self, partition: int) -> None:
-        """Admit nobody at this partition any more."""
+        """Admit no workers at this partition."""
         for handle in self._entries.pop(partition, []):
             self.switch.table_delete(_TABLE, handle)
 
     def process(self, packets: PacketBatch) -> PacketBatch:
-        """Run packets through the program, at the present time."""
-        # Timestamps of the program are microseconds since its start, as simple_switch's are.
+        """Run packets through the program, at the current time."""
+        # Timestamps are microseconds since the start of the program, as in simple_switch.
         self.switch.state.clock = int((time.monotonic() - self.begun) * 1e6)
         return self.switch.process_batch(packets)
 
     def read_register(self, name: str, index: int) -> int | None:
-        """What a cell holds; None where there is no such register or cell."""
+        """The value of a cell; None if there is no such register or cell."""
         if name not in self._names:
             return None
         cells = self.switch.registers[name]
         return cell_value(cells, index) if 0 <= index < len(cells) else None
 
     def reader(self, plan: Plan) -> SlotReader:
-        """What the slots of a job hold; see ``innet.protocol.SlotReader``."""
+        """Reads the slots of a job; see ``innet.protocol.SlotReader``."""
         cells = cache(self.switch.registers.__getitem__)  # looked up by name once, not per slot
         probe = Probe(lambda _, name, index: cell_value(cells(name), index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)

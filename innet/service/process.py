@@ -1,8 +1,8 @@
-"""The switch service as a process: what runs in it, and how another process starts one.
+"""The switch service as a process: its main function, and ``LocalSwitch``, which starts one.
 
-``serve`` is what ``innet switch serve`` does. A process that needs a switch for itself and others
-of its machine, such as rank 0 of a process group, starts a ``LocalSwitch``: ``python -m
-innet.service.process``, which takes its settings from standard input and ends with its parent.
+``innet switch serve`` calls ``serve``. A process that needs a switch on its machine, such as rank 0
+of a process group, starts a ``LocalSwitch``: ``python -m innet.service.process``, which reads its
+settings from standard input and ends with its parent.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # whoever only starts a service need not import what runs in 
     from innet.service.server import SwitchService
     from innet.service.slot_partition import SlotPartitions
 
-# The first start compiles, beside all that a machine may be busy with; a process that ends is
-# noticed at once, so that only one that hangs is waited for so long.
+# The first start compiles, perhaps on a busy machine. A process that ends is noticed at once, so
+# only a process that hangs is waited for this long.
 START_SECONDS = 300.0
 _END_SECONDS = 15.0
 _LOST_SECONDS = 5.0  # for a process whose connections have ended
@@ -49,7 +49,7 @@ def serve(settings: ServiceSettings) -> None:
     """Serve until SIGTERM or SIGINT; says on standard output where it listens.
 
     Raises:
-        InnetError: it cannot be served.
+        InnetError: the service cannot be started.
     """
     with contextlib.ExitStack() as stack:
         service = _started(settings, stack)
@@ -70,7 +70,7 @@ def serve(settings: ServiceSettings) -> None:
 
 
 def main() -> int:
-    """Serve the process that started this one; the exit status.
+    """Serve the parent process; returns the exit status.
 
     The first line of standard input is the settings. Once standard input is closed, the service
     ends as soon as no worker is connected.
@@ -112,7 +112,7 @@ def _end_with_input(service: SwitchService) -> None:
 
 
 def advise(partitions: SlotPartitions) -> None:
-    """Say so if the system gives the socket too little memory."""
+    """Print a note if the system gives the socket too little memory."""
     workers = partitions.workers
     window, wanted = (
         each.window(workers) for each in (partitions, replace(partitions, max_queued=None))
@@ -136,7 +136,7 @@ _running: list[LocalSwitch] = []  # at most one
 
 
 def local_switch() -> LocalSwitch:
-    """The local switch of this process; it is started if there is none, or if it has ended.
+    """The local switch of this process. It is started if there is none, or if it has ended.
 
     Raises:
         NetworkError: it does not start.
@@ -151,9 +151,9 @@ def local_switch() -> LocalSwitch:
 
 
 def await_end(address: str) -> None:
-    """Wait a few seconds for the end of the local switch at an address, if it is this process's.
+    """Wait a few seconds for the local switch at an address to end, if it is this process's.
 
-    Its workers learn of its end by their connections; its parent a little later.
+    Its workers see closed connections before its parent sees the process end.
     """
     with _lock:
         for each in _running:
@@ -162,7 +162,7 @@ def await_end(address: str) -> None:
 
 
 def end_local_switch() -> None:
-    """End it, once its workers have left."""
+    """End it after its workers have left."""
     with _lock:
         while _running:
             _running.pop().close()
@@ -177,7 +177,7 @@ class LocalSwitch:
 
     Attributes:
         address: HOST:PORT.
-        key: who has it may join.
+        key: the key that workers need to join.
 
     Raises:
         ConfigError: one of the variables cannot be used.
@@ -230,15 +230,15 @@ class LocalSwitch:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process.running
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it has ended."""
+        """Wait for its end; returns whether it has ended."""
         return self._process.wait(seconds)
 
     def close(self) -> None:
-        """End the process. One forked from its parent does not, as the parent still needs it."""
+        """End the process. A forked process does nothing, as its parent still needs the switch."""
         if os.getpid() != self._owner:
             return
         self._process.close_input()

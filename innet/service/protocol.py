@@ -1,8 +1,8 @@
 """The protocol between workers and their coordinator: lines of JSON, and one datagram.
 
-To a switch service the lines go over TCP. The service greets whoever connects with the versions and
-a nonce. The first line from there is a request that says the same versions and, where the service
-has a key, proves knowledge of it: the key itself never travels. ``docs/service.md`` has the table
+Clients of a switch service send the lines over TCP. The service's greeting has the versions and a
+nonce. The client's first line is a request with the same versions. If the service has a key, the
+request proves that the client knows it, without sending the key. ``docs/service.md`` has the table
 of messages.
 
 The processes of a run in Mininet write the same requests for the next epoch and for registers to
@@ -41,7 +41,7 @@ def decode(line: bytes) -> Message:
     """The message that a line holds.
 
     Raises:
-        InputError: it holds none.
+        InputError: it is not a message.
     """
     try:
         message = json.loads(line)
@@ -55,8 +55,8 @@ def decode(line: bytes) -> Message:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether so many levels do not suffice. To write what could just be read, or to show it to
-    people, may take more of Python's stack than there is: a client could end a service by it.
+    """Whether a value is nested deeper than so many levels. Writing or displaying a deep value
+    needs more of Python's stack than reading it, so a client could crash a service with one.
     """
     if not isinstance(value, (dict, list)):
         return False
@@ -65,7 +65,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def greeting() -> Message:
-    """What a service says first."""
+    """The greeting of a service."""
     return {"service": VERSION, "wire": WIRE_VERSION, "nonce": secrets.token_hex(16)}
 
 
@@ -73,7 +73,7 @@ def check_greeting(message: Message, switch: str) -> str:
     """The nonce in a service's greeting.
 
     Raises:
-        NetworkError: it is no innet service, or one of another version.
+        NetworkError: it is not an innet service, or has another version.
     """
     nonce = message.get("nonce")
     if not isinstance(nonce, str) or "service" not in message:
@@ -83,10 +83,10 @@ def check_greeting(message: Message, switch: str) -> str:
 
 
 def check_versions(message: Message, who: str) -> None:
-    """Refuse another version than this one's.
+    """Refuse other versions.
 
     Raises:
-        NetworkError: says both versions.
+        NetworkError: names both versions.
     """
     for name, local in (("service", VERSION), ("wire", WIRE_VERSION)):
         said = message.get(name)
@@ -106,10 +106,10 @@ def request(kind: str, nonce: str, key: str | None, **fields: Any) -> Message:
 
 
 def check_proof(message: Message, nonce: str, key: str | None) -> None:
-    """Whether whoever sent a first line knows the key.
+    """Check that the sender of a first line knows the key.
 
     Raises:
-        InputError: a key is needed and was not given, or is another.
+        InputError: a key is needed but was not given, or is wrong.
     """
     if key is None:
         return
@@ -117,13 +117,13 @@ def check_proof(message: Message, nonce: str, key: str | None) -> None:
     if said is None:
         raise InputError("the switch admits holders of its key only; pass the key.")
     right = proof(message, nonce, key)
-    # compare_digest takes as long for any answer, and no characters beyond ASCII.
+    # compare_digest takes constant time, and accepts only ASCII.
     if not (isinstance(said, str) and said.isascii() and hmac.compare_digest(said, right)):
         raise InputError("the key is not the switch's.")
 
 
 def proof(message: Message, nonce: str, key: str) -> str:
-    """HMAC-SHA256 (RFC 2104) of the nonce and of all that the message says besides."""
+    """HMAC-SHA256 (RFC 2104) of the nonce and the rest of the message."""
     said = {name: value for name, value in message.items() if name != "proof"}
     text = nonce + json.dumps(said, sort_keys=True, separators=(",", ":"))
     return hmac.new(key.encode(errors="surrogateescape"), text.encode(), hashlib.sha256).hexdigest()

@@ -1,7 +1,7 @@
 """The built-in switch as a service: one process, a UDP socket for frames, TCP for control.
 
-A loop moves batches of frames through the program, sleeps where none come, and answers clients
-between two of them. It keeps no time but for clients who say nothing.
+A loop moves batches of frames through the program, sleeps if there are none, and answers clients
+between batches. Its only timers are those for silent clients.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
 class SwitchService:
-    """A running service. It listens once it is made, and serves in ``run``.
+    """A service. It listens after the constructor, and serves in ``run``.
 
     Args:
-        settings: what it is.
+        settings: of the service.
 
     Attributes:
-        address: where it listens.
+        address: the address that it listens at.
 
     Raises:
         NetworkError: the address is not this machine's, or the port is in use.
-        InputError: the program or numbers do not fit each other, or there is no key although other
-            machines can reach the address.
+        InputError: the settings do not fit each other, or there is no key although other machines
+            can reach the address.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -100,16 +100,16 @@ class SwitchService:
 
     @property
     def has_workers(self) -> bool:
-        """Whether anybody is in a job."""
+        """Whether there is a job."""
         return any(True for _ in self._jobs)
 
     def stop(self) -> None:
-        """Make ``run`` end: from a signal handler or another thread."""
+        """Make ``run`` return. May be called from a signal handler or another thread."""
         self._running = False
         self._rouse()
 
     def run(self) -> None:
-        """Serve until ``stop``; what has arrived by then is still answered."""
+        """Serve until ``stop``. Frames that have arrived by then are still answered."""
         try:
             look = time.monotonic() + _TURN
             while self._running:
@@ -126,7 +126,7 @@ class SwitchService:
             self.close()
 
     def close(self) -> None:
-        """End all connections; a second time, nothing."""
+        """Close all connections. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -137,7 +137,7 @@ class SwitchService:
         self._woken.close()
 
     def statistics(self) -> dict[str, Any]:
-        """What was done and what is waited for; ``docs/service.md`` names all of it."""
+        """The statistics; ``docs/service.md`` explains all keys."""
         parts = Parts(self._switch, self._ports, self._jobs, self._traffic)
         return {
             "switch": {
@@ -153,10 +153,10 @@ class SwitchService:
         }
 
     def ask(self, question: Callable[[], T], seconds: float = 5.0) -> T:
-        """Have ``run`` answer a question of another thread between two batches.
+        """Call ``question`` in the thread of ``run``, between two batches.
 
         Raises:
-            StalledError: it did not within ``seconds``; or whatever the question raises.
+            StalledError: it took longer than ``seconds``; or whatever the question raises.
         """
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
 
@@ -179,7 +179,7 @@ class SwitchService:
         with contextlib.suppress(OSError):
             self._wake.send(b"\0")
 
-    # ------------------------------------------------------------------ what jobs ask for
+    # ------------------------------------------------------------------ called by jobs
 
     def begin_epoch(self, job: JobCoordinator) -> Message:
         """See ``Switches``."""
@@ -200,7 +200,7 @@ class SwitchService:
             self._ports.dismiss(self.partitions.port(job.partition, worker))
             self._traffic.reset(self.partitions.port(job.partition, worker))
 
-    # ------------------------------------------------------------------ one turn
+    # ------------------------------------------------------------------ the loop
 
     def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         received = Received()
@@ -218,7 +218,7 @@ class SwitchService:
             self._jobs.gone(client.number)
 
     def _forward(self, until: float = 0.0) -> None:
-        """Move frames until there is something else to do, or it is ``until`` and none come."""
+        """Move frames until there is something else to do, or none arrive before ``until``."""
         looks, wake = _LOOKS, Wake(self._selector.fileno(), until)
         while looks:
             looks = self._forwarding.run(looks, wake)
@@ -295,7 +295,7 @@ def _listen(where: Address) -> tuple[socket.socket, socket.socket]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            # Connections of a service that was here before may still be closing.
+            # Connections of an earlier service may still be closing.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(tuple(where))
             data.bind(listener.getsockname())

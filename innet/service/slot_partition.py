@@ -1,4 +1,4 @@
-"""What a service gives to its jobs: equal parts of one switch."""
+"""Partitions of one switch, equal parts for the jobs of a service."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class SlotPartitions:
     """How a switch is divided.
 
     Attributes:
-        program: what the switch runs.
-        jobs: parts, one for each job at the same time.
-        workers: ports of each part: workers that a job may have.
-        slots: of each part, a power of two.
-        max_queued: packets that may wait at the switch; None for as many as come.
-        max_window: packets of a worker under way at once; None for as many as it has slots.
+        program: the program of the switch.
+        jobs: number of partitions, one for each job.
+        workers: ports of each partition, the most workers of a job.
+        slots: slots of each partition, a power of two.
+        max_queued: packets that may wait at the switch; None for no limit.
+        max_window: packets of a worker under way at once; None for as many as slots.
 
     Raises:
-        InputError: more than the program, or a switch, has.
+        InputError: more than the program or the switch has.
     """
 
     program: CompiledProgram
@@ -46,10 +46,10 @@ class SlotPartitions:
 
     @classmethod
     def divide(cls, program: CompiledProgram, jobs: int, workers: int) -> SlotPartitions:
-        """Equal parts of all that ``program`` has.
+        """Divide the slots and ports of ``program`` into equal parts.
 
         Raises:
-            InputError: the program is not for one switch, or has no room for so many.
+            InputError: the program needs several switches, or has too few slots or ports.
         """
         check_servable(program.program)
         size = program.dimensions()
@@ -69,8 +69,8 @@ class SlotPartitions:
     def window(self, workers: int) -> int:
         """How many slots a job uses.
 
-        No more packets may be under way than there is room for, and no more than caches hold: a
-        larger window than hides the time they are under way makes all that touches them slower.
+        No more packets may be under way than the socket's memory and the caches hold. A window
+        larger than needed to hide the latency makes all accesses to the packets slower.
         """
         size = Layout(self.program.parameters["VALUES"]).frame_size
         room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
@@ -86,7 +86,7 @@ class SlotPartitions:
         return 1 + partition * self.workers + worker
 
     def job(self, partition: int) -> Job:
-        """A job of as many workers as there are ports at a partition."""
+        """A job with as many workers as the partition has ports."""
         return Job(
             [
                 Member(self.port(partition, each), Endpoint.of_worker(each))
@@ -98,7 +98,7 @@ class SlotPartitions:
         )
 
     def describe(self, job: JobCoordinator) -> dict[str, Any]:
-        """What a worker needs to make ``plan_of``."""
+        """The description from which a worker makes ``plan_of``."""
         partition = self.job(job.partition)
         return {
             "program": self.program.program,
@@ -115,10 +115,10 @@ class SlotPartitions:
 
 
 def check_servable(program: str) -> None:
-    """Refuse a program whose jobs are more than workers at one switch.
+    """Refuse programs that a service cannot run.
 
     Raises:
-        InputError: it takes several switches, or a parameter server beside its switch.
+        InputError: the program needs several switches, or a parameter server.
     """
     if program in AGGREGATIONS and not isinstance(aggregation_of(program), SlotsAggregation):
         raise InputError(

@@ -1,6 +1,6 @@
-"""Statistics of a service: counted as it runs, given as one document or to Prometheus over HTTP.
+"""Statistics of a service, as one document or for Prometheus over HTTP.
 
-``docs/service.md`` lists the names.
+``docs/service.md`` lists the keys.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ REFUSALS = (
     "disagrees",
     "late",
 )
-"""Why slots.p4 refuses packets: the names of the indices 1 to 9 of its counter ``refused``."""
+"""Reasons for drops in slots.p4: names of the indices 1 to 9 of its counter ``refused``."""
 
 
 class Counts(NamedTuple):
-    """What ``Traffic`` counts in; compiled code does, too.
+    """The arrays of ``Traffic``, for compiled code.
 
     Attributes:
         arrived, left, heard: as in ``Traffic``.
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts) -> None:
-    """Count packets of ``size`` bytes that came from ports below 512 at ``now``."""
+    """Count packets of ``size`` bytes that arrived from ports below 512 at ``now``."""
     for each in port:
         counts.arrived[each] += 1
         counts.heard[each] = now
@@ -70,7 +70,7 @@ def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts
 def count_left(
     port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: Counts
 ) -> None:
-    """Count packets that leave by ports below 512, without their first ``offset`` bytes."""
+    """Count packets to ports below 512, without their first ``offset`` bytes."""
     for row in range(len(port)):
         counts.left[port[row]] += 1
         counts.bytes[1] += length[row] - offset
@@ -80,15 +80,15 @@ class Traffic:
     """Packets by port.
 
     Args:
-        size: bytes of a packet that arrives, from the innet header on.
-        offset: bytes before the innet header of one that leaves.
+        size: bytes of an arriving packet, from the innet header on.
+        offset: bytes before the innet header of a leaving packet.
 
     Attributes:
         arrived, left: shape (512,), int64: frames of the port's worker, and frames to it.
-        heard: shape (512,): when the last frame came from there, by ``time.monotonic``; 0 for
+        heard: shape (512,): when the last frame arrived from the port, by ``time.monotonic``; 0 for
             never.
         bytes_in, bytes_out: of all frames, with the innet header and without those before it.
-        counts: all of it.
+        counts: the same arrays for compiled code.
     """
 
     def __init__(self, size: int, offset: int) -> None:
@@ -109,15 +109,15 @@ class Traffic:
         return int(self._bytes[1])
 
     def arrive(self, packets: PacketBatch) -> None:
-        """Take up what came."""
+        """Count packets that arrived."""
         count_arrived(packets.port, self._size, time.monotonic(), self.counts)
 
     def leave(self, packets: PacketBatch) -> None:
-        """Take up what became of it."""
+        """Count packets that leave."""
         count_left(packets.port, packets.length, self._offset, self.counts)
 
     def reset(self, port: int) -> None:
-        """Somebody else is at ``port`` from now on."""
+        """Reset the counts of ``port``, which another worker gets."""
         self.arrived[port] = self.left[port] = 0
         self.heard[port] = 0
 
@@ -126,9 +126,9 @@ class OpenSlots(NamedTuple):
     """Slots of a job whose chunk is not complete.
 
     Attributes:
-        number: how many.
-        sequence: of the oldest chunk; None if there is none.
-        missing: workers who are not in that one.
+        number: how many slots.
+        sequence: sequence number of the oldest chunk; None if there is none.
+        missing: workers whose packets the oldest chunk lacks.
     """
 
     number: int
@@ -137,12 +137,12 @@ class OpenSlots(NamedTuple):
 
 
 def open_slots(read: SlotReader, slots: int, workers: Sequence[int]) -> OpenSlots:
-    """Which slots wait for workers, by what the switch holds.
+    """The slots that wait for workers, from the switch's registers.
 
     Args:
-        read: of the job.
-        slots: how many it has.
-        workers: those who take part.
+        read: reads the job's slots.
+        slots: how many slots the job has.
+        workers: the workers that take part.
     """
     everybody = sum(1 << worker for worker in workers)
     number, oldest, members = 0, None, 0
@@ -160,7 +160,7 @@ def open_slots(read: SlotReader, slots: int, workers: Sequence[int]) -> OpenSlot
 
 
 class Parts(NamedTuple):
-    """Of a service, what statistics are read from."""
+    """The parts of a service that statistics are read from."""
 
     switch: HostedSwitch
     ports: PeerPorts
@@ -228,10 +228,10 @@ def _job(parts: Parts, job: JobCoordinator, now: float) -> dict[str, Any]:
 
 
 class Collector:
-    """What a Prometheus client library asks for metrics at every scrape.
+    """A collector for the Prometheus client library, called at every scrape.
 
     Args:
-        ask: gives the document of ``SwitchService.statistics``, from any thread.
+        ask: returns the document of ``SwitchService.statistics``, from any thread.
     """
 
     def __init__(self, ask: Callable[[], Document]) -> None:
@@ -239,11 +239,11 @@ class Collector:
         self._core = _library("core")
 
     def describe(self) -> list[Any]:
-        """Nothing is known before the first scrape."""
+        """No metrics before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Metric families, from one look at the service."""
+        """Metric families, from one document."""
         document = self._ask()
         yield from self._switch(document)
         yield from self._jobs(document["jobs"])
@@ -319,10 +319,10 @@ class Collector:
 
 @contextmanager
 def exporting(where: Address, ask: Callable[[], Document]) -> Iterator[Address]:
-    """While the context is open, metrics are served at http://ADDRESS/metrics.
+    """Serve metrics at http://ADDRESS/metrics while the context is open.
 
     Yields:
-        where that is; port 0 takes a free one.
+        The address; port 0 takes a free one.
 
     Raises:
         MissingToolError: the library is not installed.

@@ -1,4 +1,4 @@
-"""A worker's transport to a switch service: its UDP socket, and an ear for what the switch says."""
+"""A worker's transport to a switch service: its UDP socket and the control connection."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from innet.transport.udp import Link, UdpTransport, Watch
 from innet.wire import Endpoint, Layout
 
 _LONGEST_WAIT = 1.0
-# Seconds without a packet, after which a departure is taken to be why. Who leaves on purpose has
-# most likely done its part, and what is missing is a result that was lost on its way.
+# Seconds without a packet after which a departure is assumed to be the reason. A worker that left
+# on purpose has most likely done its part, so the wait is longer: only a result may be lost.
 _SILENCE = 0.5
 _LONG_SILENCE = 3.0
 
 
 class Departure(NamedTuple):
-    """What a worker did instead of going on, as a sentence goes on after its name."""
+    """What a departed worker did, as the rest of a sentence after its name."""
 
     what: str
     on_purpose: bool = False
 
 
 class ServiceTransport:
-    """Carries a worker's frames to a switch service, and does not wait for workers who are gone.
+    """Carries a worker's frames to a switch service, and does not wait for departed workers.
 
-    A worker who left may have done its part before: what is complete still comes. So only when
-    somebody is gone and no packet has come for a while, ``wait`` raises.
+    A departed worker may have done its part, so complete results still arrive. ``wait`` raises only
+    if a worker has departed and no packet has arrived for a while.
 
     Args:
-        worker: its index, for the addresses that frames show.
-        channel: the file descriptor at which the switch is heard.
-        listen: takes what the switch says there.
-        departed: what it has said of workers of this epoch so far.
+        worker: index of the worker, for addresses in frames.
+        channel: file descriptor of the control connection.
+        listen: handles the messages that arrived there.
+        departed: departed workers of this epoch, and what they did.
     """
 
     name = "udp"
@@ -63,10 +63,10 @@ class ServiceTransport:
         self._silent_since: float | None = None
 
     def open(self, ip: str, switch: Address) -> None:
-        """Take a new socket from this machine's address ``ip`` to the switch.
+        """Open a new socket from this machine's address ``ip`` to the switch.
 
         Raises:
-            NetworkError: there is none to be had.
+            NetworkError: it cannot be opened.
         """
         self.close()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -79,13 +79,13 @@ class ServiceTransport:
             raise NetworkError(f"cannot send from {ip} to {switch.ip}: {error.strerror}.") from None
 
     def show(self, hello: bytes) -> None:
-        """Send the datagram that shows where frames will come from; it may be lost."""
+        """Send the hello datagram, which shows the source of frames; it may be lost."""
         assert self._socket is not None
         with contextlib.suppress(OSError):
             self._socket.send(hello)
 
     def begin(self, layout: Layout) -> None:
-        """An epoch begins: nobody has departed from it yet."""
+        """An epoch begins. No worker has departed from it."""
         assert self._socket is not None
         self._silent_since = None
         self._udp = UdpTransport(*self._shown, layout, sock=self._socket, segments=True)
@@ -111,7 +111,7 @@ class ServiceTransport:
         return Watch(self._channel(), end, not self._departures)
 
     def heard(self) -> None:
-        """Packets have come over the link."""
+        """Note that packets have arrived over the link."""
         self._silent_since = None
 
     def send(self, packets: PacketBatch, now: float) -> None:
@@ -144,7 +144,7 @@ class ServiceTransport:
         return max(now, self.now())
 
     def _patience_ends(self, now: float) -> float:
-        """When to take a departure for the reason of a silence, which begins now if not before."""
+        """When to raise because of departures. The silence begins now, if it has not yet."""
         if self._silent_since is None:
             self._silent_since = now
         alarming = not all(each.on_purpose for each in self._departures.values())

@@ -19,7 +19,7 @@ from innet.core.settings import AllReduceSettings, FaultSettings
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 
-# What NumPy raises on files that are not its own, or damaged, depending on where.
+# Errors that NumPy raises for damaged files, and for files of other formats.
 _UNREADABLE = (
     ValueError,
     TypeError,
@@ -35,11 +35,11 @@ _UNREADABLE = (
 
 
 def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
-    """The workers' tensors that ``settings`` ask for: from ``input``, or generated.
+    """The workers' tensors: from ``settings.input``, or generated.
 
     Raises:
-        InputError: a file that cannot be used, files of another number of workers than was asked
-            for, or tensors that do not fit the memory.
+        InputError: a file that cannot be used, another number of arrays than workers, or tensors
+            that do not fit into memory.
     """
     if settings.input:
         tensors = read(settings.input)
@@ -53,7 +53,7 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
         f"{settings.size} elements for each of {settings.workers} workers do not fit the "
         "memory; choose a smaller size or fewer workers."
     )
-    # Linux promises more than there is, and kills who uses it.
+    # Linux allows allocating more memory than there is, and kills the process that uses it.
     if settings.workers * settings.size * np.dtype(np.float32).itemsize > _memory():
         raise too_large
     rng = np.random.default_rng(settings.seed)
@@ -64,7 +64,7 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
 
 
 def _memory() -> float:
-    """Bytes of memory that this machine has; infinite where it does not say."""
+    """Bytes of memory of this machine; infinite if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # names that not every system knows
@@ -72,10 +72,10 @@ def _memory() -> float:
 
 
 def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
-    """What the network does to packets of so many workers; None for nothing.
+    """The faults of a network with so many workers; None if there are none.
 
     Raises:
-        InputError: an outage of a worker that there is not.
+        InputError: an outage of a worker that does not exist.
     """
     given = settings.model_dump(exclude_unset=True)
     if not given:
@@ -95,7 +95,7 @@ def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
 
 
 def timing_of(settings: AllReduceSettings) -> Timing | None:
-    """The workers' policies, if they are not the usual ones."""
+    """The workers' timing, or None for the default."""
     if settings.window_control == "fixed" and settings.partial_after is None:
         return None
     return Timing(window_control=settings.window_control, partial_after=settings.partial_after)
@@ -104,9 +104,9 @@ def timing_of(settings: AllReduceSettings) -> Timing | None:
 def generate(
     workers: int, size: int, density: float, rng: np.random.Generator
 ) -> list[NDArray[np.float32]]:
-    """Normally distributed tensors of shape (size,), zero except at ``density`` of the places.
+    """Normally distributed tensors of shape (size,), zero except at a share ``density`` of indices.
 
-    The places are drawn for each worker by itself; their number is the same for all.
+    The indices are independent for each worker. Their number is the same for all.
     """
     filled = round(density * size)
     tensors = []
@@ -114,7 +114,7 @@ def generate(
         tensor = np.zeros(size, np.float32)
         values = rng.standard_normal(filled, np.float32)
         values[values == 0] = 1  # a drawn zero would lower the density by chance
-        # Where every place is filled there is nothing to draw, and drawing takes longest.
+        # At density 1 there is nothing to draw, and drawing would take longest.
         indices = slice(None) if filled == size else rng.choice(size, filled, replace=False)
         tensor[indices] = values
         tensors.append(tensor)
@@ -124,8 +124,8 @@ def generate(
 def read(paths: Sequence[Path]) -> list[NDArray[Any]]:
     """One tensor per worker: every array of every file, in order.
 
-    An .npy file holds the tensor of one worker, an .npz file those of as many as it has arrays.
-    Their dtypes and shapes are those of the files; the collective checks them.
+    An .npy file holds one worker's tensor, an .npz file a tensor in each array. Dtypes and shapes
+    are not changed; the collective checks them.
 
     Raises:
         InputError: a file that cannot be read, or holds no arrays of numbers.
@@ -133,8 +133,8 @@ def read(paths: Sequence[Path]) -> list[NDArray[Any]]:
     tensors: list[NDArray[Any]] = []
     for path in paths:
         try:
-            # Opened here: NumPy leaves a file open that it cannot read. Pickled objects could run
-            # code; numbers need none.
+            # Opened here, as NumPy leaves a file open that it cannot read. Pickled objects are
+            # refused, as they could run code.
             with path.open("rb") as stream:
                 loaded = np.load(stream, allow_pickle=False)
                 if isinstance(loaded, np.ndarray):

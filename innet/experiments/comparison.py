@@ -1,8 +1,8 @@
-"""Codecs beside each other: a training for each, and for each of several seeds.
+"""Comparison of codecs: a training for each codec and each seed.
 
-All runs of one seed start from the same parameters and see the same batches in the same order as
-that seed's "plain" run, which sums float32 on the spot. A ``Store`` keeps runs in a folder, so that
-they are not made twice.
+All runs of one seed have the same initial parameters and the same batches as that seed's "plain"
+run, which adds float32 gradients without a network. A ``Store`` keeps runs in a folder, so that
+they are not repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
 def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Method]:
-    """Plain sums, then each codec under its preset's name, or its description where it has none.
+    """Plain sums, then each codec by its preset's name, or its description if it has none.
 
     Args:
         settings: see ``TrainSettings``.
@@ -60,8 +60,8 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
         only = presets.count(name) == 1 or description in (name, {"preset": name})
         if not (name and only):
             name = built.describe()  # no preset's name, or one preset with different parameters
-        # Lin et al. move momentum from the optimizer into the error feedback; twice would be too
-        # much.
+        # Lin et al. move momentum from the optimizer into the error feedback; it must not be used
+        # twice.
         codec_momentum = built.spec["error_feedback"]["name"] == "momentum"
         found.append(Method(name, name, description, codec_momentum))
     return found
@@ -80,20 +80,20 @@ def run(
 
     Args:
         settings: see ``TrainSettings``.
-        out_dir: made where it is missing; files of an earlier training are replaced. None writes
-            nothing.
+        out_dir: created if it does not exist; files of an earlier training are replaced. None
+            writes nothing.
         created: the time to put into the record, with a time zone.
         watch: called for each step and each preparation.
         draw: see ``outputs.saved``.
-        make: makes what sums the gradients, called with the keyword arguments of ``Collective``,
-            which is the default.
+        make: makes the object that sums the gradients, from the keyword arguments of
+            ``Collective``, which is the default.
 
     Raises:
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
             written (found before anything is trained).
         DivergedError: a training diverged; says which. Those before it are in the record.
-        KeyboardInterrupt: it was interrupted; a note says where those before are. So does one of
-            any other error that comes of a training, as of a codec.
+        KeyboardInterrupt: it was interrupted. A note of the exception says where finished runs are,
+            as for any other error of a training, such as of a codec.
         UnknownNameError, ConfigError, CompositionError: as ``methods``, or the model, before
             anything is trained.
         MissingToolError: the framework or the data is not installed.
@@ -134,7 +134,7 @@ def run(
 
 
 def _named(method: Method, trial: Trial) -> Run:
-    """``run_seed``; if it diverges, the error says what did."""
+    """``run_seed``; the error of a divergence names the method and the seed."""
     try:
         return run_seed(method, trial)
     except DivergedError as error:
@@ -142,7 +142,7 @@ def _named(method: Method, trial: Trial) -> Run:
 
 
 def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
-    """The settings with what they leave to the model."""
+    """The settings, completed by the model's recipe."""
     recipe = {
         key: getattr(model.recipe, key)
         for key in ("batch_size", "learning_rate", "momentum", "epochs")
@@ -152,7 +152,7 @@ def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
 
 
 def iterations_per_epoch(settings: TrainSettings, data: Data) -> int:
-    """Iterations of an epoch, of completed settings; InputError where a batch does not fit."""
+    """Iterations of an epoch, from completed settings; InputError if a batch does not fit."""
     assert settings.batch_size is not None
     return steps_per_epoch(shards(data.train, settings.workers), settings.batch_size)
 
@@ -166,7 +166,7 @@ def make_trial(
     watch: Watcher | None = None,
     make: MakeAllReducer | None = None,
 ) -> Trial:
-    """What the runs of one seed share, of completed settings."""
+    """What the runs of one seed share, from completed settings."""
     assert settings.epochs is not None
     assert settings.batch_size is not None
     assert settings.learning_rate is not None
@@ -189,7 +189,7 @@ def make_trial(
 
 
 def run_seed(method: Method, trial: Trial) -> Run:
-    """One run, under a name with its seed: a record may hold several."""
+    """One run. Its name has the seed, as a record may hold several."""
     named = Method(
         f"{method.name}-seed-{trial.seed}",
         f"{method.title}, seed {trial.seed}",
@@ -202,27 +202,27 @@ def run_seed(method: Method, trial: Trial) -> Run:
 
 
 def _name(description: CodecDescription) -> str:
-    """The preset's name; "" where parts or parameters of it are given."""
+    """The preset's name; "" if parts or parameters are given."""
     preset = description if isinstance(description, str) else description.get("preset", "")
     return "" if ":" in str(preset) else str(preset)
 
 
 # ----------------------------------------------------------------------------
-# Trainings that are kept in a folder.
+# Runs that are kept in a folder.
 
 _DIGITS = 10  # of the digest: enough for one folder
 
 
 class Store:
-    """A folder of runs, each a record of its own, made when the first one is kept.
+    """A folder of runs, each a separate record. It is created when the first run is kept.
 
-    Work that was stopped goes on where it was, and the claims of several codecs share the trainings
-    with plain sums. A run is found by the model, the settings, the codec's full description, the
-    seed and innet's version; after a change of the code, start with an empty folder.
+    Interrupted work continues where it was, and claims of several codecs share the runs with plain
+    sums. The key of a run is the model, the settings, the codec's full description, the seed and
+    innet's version. After a change of the code, start with an empty folder.
 
     Args:
-        folder: where the records lie; None keeps nothing.
-        watch: called for each step of a run that is not there yet.
+        folder: where the records are; None keeps nothing.
+        watch: called for each step of a run that is not in the folder.
     """
 
     def __init__(self, folder: Path | None, watch: Watcher | None = None) -> None:
@@ -237,15 +237,15 @@ class Store:
         """The record of one run, from the folder or made now.
 
         Args:
-            settings: of the training; codecs, seed and repeats do not matter.
+            settings: of the training; codecs, seed and repeats are ignored.
             method: how gradients are summed.
             seed: of parameters, batches and hashes.
-            steps: at most so many; None: as the epochs say.
+            steps: the most steps; None for all steps of the epochs.
 
         Raises:
             DivergedError: the training diverged, now or when it was tried before.
-            InputError: as ``comparison.run``; what is in the folder is no record; or nothing can be
-                kept there, found before anything is trained.
+            InputError: as ``comparison.run``; a file in the folder is not a record; or the folder
+                cannot be written, which is found before anything is trained.
             MissingToolError: as ``comparison.run``.
         """
         model, data = self._model(settings)
@@ -283,7 +283,7 @@ class Store:
         return record
 
     def _named(self, model: Model, workers: int) -> Watcher | None:
-        """The watcher, told of model and workers too: it must not take one run for another."""
+        """A watcher whose events also name model and workers, so that runs differ."""
         watch = self._watch
         if watch is None:
             return None
@@ -300,7 +300,7 @@ class Store:
     def path(
         self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
     ) -> Path | None:
-        """Where a run is kept; None where none are."""
+        """The path of a run; None if no runs are kept."""
         if self.folder is None:
             return None
         model, _ = self._model(settings)

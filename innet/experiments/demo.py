@@ -1,9 +1,9 @@
 """The demonstration: one training, with its gradients summed in three ways.
 
-All three runs start from the same parameters and see the same batches in the same order. "plain"
-sums float32 on the spot and is what the others are measured against; "dense" sends every element
-as a fixed-point integer through the switch; "topk" sends the largest elements of each worker, the
-rest being kept for later (error feedback), as a lossless homomorphic sketch.
+All three runs have the same initial parameters and the same batches in the same order. "plain" adds
+float32 gradients without a network and is the baseline. "dense" sends every element as a
+fixed-point integer through the switch. "topk" sends the largest elements of each worker as a
+lossless homomorphic sketch, and keeps the rest for later (error feedback).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in th
 
 @dataclass(frozen=True, slots=True)
 class DemoResult(Result):
-    """What the demonstration made."""
+    """Results of the demonstration."""
 
     capture_path: Path
 
@@ -60,12 +60,12 @@ def run(
 
     Args:
         settings: see ``DemoSettings``.
-        out_dir: made where it is missing; files of an earlier demonstration are replaced.
+        out_dir: created if it does not exist; files of an earlier demonstration are replaced.
         created: the time to put into the record, with a time zone.
         watch: called for each step and each preparation.
         draw: see ``outputs.saved``.
-        make: makes what sums the gradients, called with the keyword arguments of ``Collective``,
-            which is the default.
+        make: makes the object that sums the gradients, from the keyword arguments of
+            ``Collective``, which is the default.
 
     Raises:
         InputError: settings that do not fit the data, a folder or a file in it that cannot be
@@ -105,7 +105,7 @@ def run(
 def _save_capture(path: Path, frames: list[Frame]) -> None:
     from innet.wire.scapy_layers import write_pcap  # noqa: PLC0415 - Scapy takes long to import
 
-    # Virtual time stands still while a transport without delay hands packets over: a microsecond
-    # for each shows their order in tools that sort by time.
+    # Without delays all packets of a step have the same virtual time. A microsecond for each shows
+    # their order in tools that sort by time.
     times = [when + index * 1e-6 for index, (when, _, _) in enumerate(frames)]
     write_pcap(path, [payload for _, _, payload in frames], times)

@@ -1,4 +1,4 @@
-"""The files that an experiment leaves behind, checked before hours of work: can they be written?"""
+"""Output files of experiments, checked for writability before hours of work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Draw = Callable[[TrainingRecord, Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an experiment made, and remarks for the person who started it."""
+    """Results of an experiment, with notes for the user."""
 
     record: TrainingRecord
     record_path: Path | None
@@ -31,7 +31,7 @@ class Result:
 
 
 def folder_for(path: str | Path, names: Iterable[str]) -> Path:
-    """The folder at ``path``, made where it is missing, in which files of ``names`` can be written.
+    """The folder at ``path``, created if needed, in which files ``names`` can be written.
 
     Raises:
         InputError: it cannot be made, or a file in it cannot be written.
@@ -47,10 +47,10 @@ def folder_for(path: str | Path, names: Iterable[str]) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written. A file that is there stays as it is, none is left new.
+    """Refuse a path that cannot be written. Existing files do not change, and none is created.
 
     Raises:
-        OutputError: names the path and what the system said of it.
+        OutputError: names the path and the reason.
     """
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -65,7 +65,7 @@ def check_writable(path: Path) -> None:
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array as .npy to just this path, of whatever ending.
+    """Write an array as .npy to exactly this path, whatever its suffix.
 
     Raises:
         OutputError: it cannot be written.
@@ -77,7 +77,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 def record_of(
     kind: str, settings: dict[str, Any], runs: Iterable[Run], created: datetime
 ) -> TrainingRecord:
-    """The record of runs made here and now, of format ``kind``."""
+    """The record of runs made on this machine, of format ``kind``."""
     return TrainingRecord(
         format=kind,
         innet=__version__,
@@ -89,14 +89,14 @@ def record_of(
 
 
 def saved(record: TrainingRecord, record_path: Path, plot_path: Path, draw: Draw | None) -> Result:
-    """Writes the record, and the plot if ``draw`` can draw it; the notes tell of failed methods.
+    """Write the record, and the plot if ``draw`` can draw it. The notes name failed methods.
 
     Args:
         record: what to write.
         record_path: where to.
         plot_path: the PNG file to draw.
-        draw: draws the record; where it raises ``MissingToolError``, the result carries the
-            message as a note instead. None: nothing is drawn.
+        draw: draws the record. If it raises ``MissingToolError``, the message becomes a note of the
+            result. None draws nothing.
 
     Raises:
         OutputError: a file cannot be written.

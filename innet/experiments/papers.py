@@ -1,7 +1,7 @@
 """The claims of the codecs' papers, as data: ``papers.toml`` beside this file.
 
-A claim says what the paper reports, what is measured here in its place, and, where that can be
-said beforehand, what must be seen for the claim to hold here.
+A claim has the paper's result, the measurement here, and, where possible, the criterion by which
+the claim holds here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Codecs = Annotated[dict[str, CodecDescription], Field(min_length=1)]
 
 
 class Training(Settings):
-    """A training through the switch beside plain sums, from the same starts.
+    """A training through the switch, compared with plain sums from the same initial parameters.
 
     Attributes:
         model: a registered model's name.
         workers: data-parallel workers.
-        codec: the paper's ``codec`` unless it is given.
-        epochs: as the model's recipe has it unless it is given.
-        batch_size: the same; halved with twice the workers, the number of steps stays.
-        most_lost: the claim holds where the mean score is at most this much worse than that of
-            plain sums: points of a score that is a share, per cent of one that is not.
-        least_compression: and where so many times fewer bytes were sent at least.
+        codec: by default the paper's ``codec``.
+        epochs: by default those of the model's recipe.
+        batch_size: likewise. Half of it with twice the workers keeps the number of steps.
+        most_lost: the claim holds if the mean score is at most this much worse than that of plain
+            sums: percentage points of a share, per cent of other scores.
+        least_compression: and if at least so many times fewer bytes were sent.
     """
 
     kind: Literal["training"]
@@ -50,11 +50,11 @@ class BuildUp(Settings):
     """The union of the workers' selections, by the number of workers, on a training's gradients.
 
     Attributes:
-        model: what is trained, without a network, for a few steps.
-        counts: of workers.
-        codecs: what selects, by label.
-        constant: the claim holds where this one's union is the same for all counts, and those of
-            the others at least double.
+        model: the model that is trained, without a network, for a few steps.
+        counts: numbers of workers.
+        codecs: codecs by label.
+        constant: the claim holds if this codec's union is the same for all counts, and those of the
+            others at least double.
     """
 
     kind: Literal["build-up"]
@@ -65,15 +65,15 @@ class BuildUp(Settings):
 
 
 class SelectionRatio(Settings):
-    """How much a selector selects of what it should, while a model trains.
+    """The selection ratio of a selector relative to its target, while a model trains.
 
     Attributes:
-        model: what is trained, without a network.
+        model: the model that is trained, without a network.
         workers: of that training.
-        codecs: what selects, by label.
-        targets: shares of the gradient to be selected.
-        within: the claim holds where, for each target, the mean of selected / wanted over the
-            second half of the training is off by at most this factor either way.
+        codecs: codecs by label.
+        targets: shares of the gradient to select.
+        within: the claim holds if, for each target, the mean of selected / target over the second
+            half of the training is within this factor of 1.
     """
 
     kind: Literal["selection-ratio"]

@@ -348,7 +348,7 @@ def selection_ratio(measure: SelectionRatio, *, seed: int, quick: bool) -> Findi
 
 
 def selection_time(measure: SelectionTime, *, seed: int, quick: bool) -> Finding:
-    """Seconds of error feedback and selection, side by side in this process."""
+    """Seconds of error feedback and selection, measured in turns in this process."""
     size = measure.elements // (10 if quick else 1)
     gradient = np.random.default_rng(seed).laplace(size=size).astype(np.float32)
     seconds = {}
@@ -360,7 +360,7 @@ def selection_time(measure: SelectionTime, *, seed: int, quick: bool) -> Finding
                 begun = time.perf_counter()
                 choice = codec.error_feedback.choose(codec.selector, gradient, 1)
                 try:
-                    # One worker: what the network would answer is what it is asked.
+                    # With one worker the network's answer equals the request.
                     asked = next(choice)
                     while True:
                         asked = choice.send([segment.words for segment in asked])
@@ -435,7 +435,7 @@ def aggregation(measure: Aggregation, *, seed: int, quick: bool) -> Finding:
 
 
 def traffic(measure: Traffic, *, seed: int, quick: bool) -> Finding:
-    """Bytes of one worker; all counts reduce gradients of the same parameters."""
+    """Bytes of one worker, for gradients of the same parameters at all counts."""
     model, data = _model(measure.model)
     counts = measure.counts[:3] if quick else measure.counts
     gradients = _gradients(model, data, max(counts), seed)
@@ -478,7 +478,7 @@ def _model(name: str) -> tuple[Model, Data]:
 def _selections(
     model: Model, data: Data, codec: CodecSpec, *, workers: int, steps: int, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Selected by all workers together, and in the union, in the second half of a training."""
+    """Elements selected by all workers, and in the union, in the second half of a training."""
     batch = min(model.recipe.batch_size, len(data.train) // workers)
     schedule = Schedule(workers, steps, batch, model.recipe.learning_rate, model.recipe.momentum)
     reducer = OfflineReducer(codec, workers, tuple(model.shapes.values()), seed)
@@ -543,17 +543,17 @@ def _measured(
 
 
 class OfflineReducer:
-    """A reducer that combines the workers' words itself, and remembers what was selected.
+    """A reducer that combines the workers' words without a network, and records the selections.
 
     Args:
-        codec: what all workers use.
-        workers: how many.
+        codec: codec of all workers.
+        workers: number of workers.
         layers: shapes of the model's layers.
         seed: of the codec's hashes.
 
     Attributes:
-        selected: for each all-reduce so far, elements selected by all workers together.
-        unions: for each, coordinates selected by at least one.
+        selected: for each all-reduce, the number of elements selected by all workers together.
+        unions: for each, the number of coordinates selected by at least one worker.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tables of records and reports for the terminal, and numbers as people read them."""
+"""Tables of records and reports for the terminal, and formatted numbers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LARGE = ((1e9, " billion"), (1e6, " million"))
 
 
 def count(number: int) -> str:
-    """With thousands separated: 1,234,567."""
+    """An integer with separators: 1,234,567."""
     return f"{number:,}"
 
 
 def plural(number: object, noun: str) -> str:
-    """A number of things: 1 worker, 4 workers; what a record does not say: ? workers."""
+    """A number of things: 1 worker, 4 workers; ? workers if unknown."""
     said = count(number) if isinstance(number, int) else "?"
     return f"{said} {noun}" + ("" if number == 1 else "s")
 
@@ -63,14 +63,12 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one with a decimal: 97.8 %."""
+    """A share in per cent, with one decimal: 97.8 %."""
     return f"{share * 100:.1f} %"
 
 
 def score(number: float, metric: Metric) -> str:
-    """A score as its metric's readers expect it: 97.8 %, or a plain number with three digits, such
-    as 4.20, 0.0123 or -123.
-    """
+    """A score: per cent for a share (97.8 %), otherwise a number with three digits (4.20, 0.0123)."""
     if metric.unit == "share":
         return percent(number)
     if abs(number) < _SMALL:
@@ -79,8 +77,8 @@ def score(number: float, metric: Metric) -> str:
 
 
 def score_like(typical: float, metric: Metric) -> Callable[[float], str]:
-    """How to write scores beside each other, and their spread, where ``typical`` is their size; in
-    what people read, and without the unit.
+    """A function that formats scores and their spread with the decimals of ``typical``, without the
+    unit.
     """
     if metric.unit == "share":
         return lambda number: f"{number:.1f}"
@@ -96,7 +94,7 @@ def times(factor: float) -> str:
 
 
 def _three_digits(number: float) -> str:
-    """1.23, 12.3, 123; 1,235 where there is no larger unit."""
+    """1.23, 12.3, 123; 1,235 if there is no larger unit."""
     if number >= 99.95:
         return f"{number:,.0f}"
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
@@ -109,7 +107,7 @@ _NOT_SENT = "-"
 
 
 def demo_table(record: TrainingRecord) -> Table:
-    """The runs of a demonstration side by side, one column for each."""
+    """The runs of a demonstration, one column for each."""
     workers = plural(record.settings.get("workers"), "worker")
     table = Table(
         title=f"Training on handwritten digits, {workers}",
@@ -127,7 +125,7 @@ def demo_table(record: TrainingRecord) -> Table:
 
 
 def report_table(report: Report) -> Table:
-    """One all-reduce, a line for each of its numbers."""
+    """The report of one all-reduce, a row for each number."""
     table = Table(show_header=False, box=None)
     table.add_column()
     table.add_column(justify="right")
@@ -137,7 +135,7 @@ def report_table(report: Report) -> Table:
 
 
 def exactness(report: Report) -> str:
-    """Whether the integer sum was right, in words."""
+    """Whether the integer sum was exact, as text."""
     if report.exact is None:
         return "not compared"
     return "equals the oracle's" if report.exact else "DIFFERS from the oracle's"
@@ -175,14 +173,14 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _largest_difference(report: Report) -> str:
-    """Selectors leave out elements, which are no error but come later, if at all."""
+    """The largest difference. Elements that a selector leaves out are not an error."""
     error, sent = report.max_abs_error, report.max_abs_error_sent
     left_out = error is not None and sent is not None and math.inf > error > sent
     return _error(error) + (" (elements not sent yet)" if left_out else "")
 
 
 def _infinite(report: Report) -> list[tuple[str, str]]:
-    """A row for what hardly ever happens."""
+    """A row for infinite elements, if there are any."""
     return [("Sums beyond float32", count(report.infinite))] if report.infinite else []
 
 
@@ -202,7 +200,7 @@ def _explanation(record: TrainingRecord) -> str:
 
 
 def _networked(cell: Callable[[Run], str]) -> Callable[[Run], str]:
-    """For rows that mean nothing to a run without packets."""
+    """A row's text, or a dash for runs without packets."""
     return lambda run: cell(run) if run.summed_by_network else _NOT_SENT
 
 
@@ -224,7 +222,7 @@ def _per_step(field: str) -> Callable[[Run], str]:
 
 
 def _switch_rate(run: Run) -> str:
-    # Where the switch runs apart, all that is known is how long the exchange took.
+    # If the switch is another process, only the time of the exchange is known.
     seconds = run.total_seconds("switch") or run.total_seconds("network")
     return _rate(run.total("switch_packets"), seconds)
 
@@ -266,7 +264,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
 
 @dataclass(frozen=True, slots=True)
 class MethodRuns:
-    """All runs of one way to sum: one for each seed, of one metric and of equal length."""
+    """All runs of one method: one for each seed, with one metric and of equal length."""
 
     title: str
     runs: tuple[Run, ...]
@@ -277,7 +275,7 @@ class MethodRuns:
 
     @property
     def measured(self) -> bool:
-        """Whether its bytes were sent."""
+        """Whether it sent packets."""
         return any(run.summed_by_network for run in self.runs)
 
     @property
@@ -288,7 +286,7 @@ class MethodRuns:
 
     @property
     def preset(self) -> str:
-        """The codec's name, whatever its parameters are; "" for plain sums."""
+        """The codec's name without parameters; "" for plain sums."""
         codec = self.runs[0].settings.get("codec")
         if isinstance(codec, dict):
             codec = codec.get("preset", self.title)
@@ -297,10 +295,10 @@ class MethodRuns:
         return "" if codec is None else str(codec)
 
     def failure(self, chance: float | None) -> str:
-        """What went wrong, in words; "" if all seeds learnt something.
+        """What went wrong, as text; "" if all seeds learned something.
 
         Args:
-            chance: the score of guessing; None if it is not known.
+            chance: the score of guessing; None if unknown.
         """
         for run in self.runs:
             losses = [step.loss for step in run.steps]
@@ -315,11 +313,11 @@ class MethodRuns:
         return ""
 
     def scores(self) -> list[float]:
-        """Each seed's last score."""
+        """The last score of each seed."""
         return [run.final_score for run in self.runs if run.final_score is not None]
 
     def losses(self, last: int) -> list[float]:
-        """Each seed's mean loss of the ``last`` iterations."""
+        """The mean loss of the ``last`` iterations, for each seed."""
         return [statistics.fmean(step.loss for step in run.steps[-last:]) for run in self.runs]
 
 
@@ -332,7 +330,7 @@ def methods_of(record: TrainingRecord) -> list[MethodRuns]:
 
 
 def training_notes(record: TrainingRecord) -> tuple[str, ...]:
-    """What the person who started a training should know of its failures, a sentence each."""
+    """Notes for the user about failed methods, a sentence or two each."""
     chance = record.settings.get("chance")
     notes = []
     for method in methods_of(record):
@@ -379,7 +377,7 @@ def training_table(record: TrainingRecord) -> Table:
 
 
 def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
-    """Score, loss, bytes, compression and exact sums of one method, for people."""
+    """Score, loss, bytes, compression and exact sums of one method, as text."""
     learned = (
         spread_of_scores(method.scores(), method.metric),
         spread(method.losses(last), _loss, lambda around: f"{around:.1g}"),
@@ -398,7 +396,7 @@ def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
 
 
 def _loss(number: float) -> str:
-    """Three digits; that of a training that ran away would fill the table."""
+    """A loss with three digits; the large loss of a diverged training in short form."""
     return f"{number:.3g}" if 1e-4 < number < 1e4 else f"{number:.1e}"
 
 
@@ -421,14 +419,14 @@ def spread(
     Args:
         values: at least one.
         text: how to write the mean.
-        around: how to write the deviation, if otherwise than the mean.
+        around: how to write the deviation, if not as the mean.
     """
     mean = text(statistics.fmean(values))
     return f"{mean} ± {(around or text)(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
 def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
-    """What learns what, and how: of a training's record."""
+    """Title of a training's table: model, workers, epochs and seeds."""
     settings = record.settings
     seeds = max(len(method.runs) for method in methods)
     return (
@@ -443,7 +441,7 @@ def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
 
 
 def reproduction_table(record: ReproductionRecord) -> Table:
-    """Claim by claim: what the paper says, what was seen here, and what was not tried."""
+    """For each claim, the paper's result and the measurement; then what was not tried."""
     quick = ", a quick run: nothing is judged" if record.quick else ""
     table = Table(
         title=f"{record.codec}: {record.paper}{quick}",
@@ -467,7 +465,7 @@ def reproduction_table(record: ReproductionRecord) -> Table:
 
 
 def verdict(finding: Finding) -> str:
-    """Whether the claim holds here, and what that would have taken."""
+    """Whether the claim holds here, and its criterion."""
     if finding.holds is None:
         word = "not judged"
         return f"{word} ({finding.criterion})" if finding.criterion else word
@@ -479,7 +477,7 @@ def verdict(finding: Finding) -> str:
 
 
 def throughput_table(record: ThroughputRecord) -> Table:
-    """A line for each point."""
+    """A row for each point."""
     wrong = sum(not each.exact for each in record.measurements)
     table = Table(
         box=None,

@@ -1,7 +1,7 @@
-"""A sweep: how fast sums come, by workers, codec, values per packet, window, topology and switch.
+"""Throughput sweep over workers, codec, values per packet, window, topology and switch.
 
-What measures a point on a network is passed in, as networks lie above this package; the point in
-memory is measured here.
+Functions that measure on Mininet are passed in, as Mininet is a higher layer. Points in memory are
+measured here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Measure = Callable[[Point, ThroughputSettings], list[Report]]
 """The reports of ``1 + rounds`` all-reduces at a point; the first one warms up."""
 
 Watch = Callable[[int, int, Point], None]
-"""Told of each point before it is measured: its number from 1, how many there are, which it is."""
+"""Called before each point is measured, with its number from 1, the number of points, the point."""
 
 
 def points(settings: ThroughputSettings) -> Iterator[Point]:
-    """All combinations; what is compared with each other is measured one after the other."""
+    """All combinations. Points that are compared with each other are measured in sequence."""
     for workers, codec, values, window, topology, switch in itertools.product(
         settings.workers,
         settings.codecs,
@@ -53,19 +53,19 @@ def run(
     measures: Mapping[str, Measure],
     watch: Watch = lambda *_: None,
 ) -> ThroughputRecord:
-    """Measure what ``path`` does not hold yet; it is written after each point.
+    """Measure the points that the record at ``path`` lacks. It is written after each point.
 
     Args:
         settings: what to measure.
-        path: the record, of this sweep if it is there already.
+        path: the record. An existing one must be of this sweep.
         created: when the sweep begins.
         measures: by switch.
-        watch: told of each point that is measured.
+        watch: called for each point that is measured.
 
     Raises:
-        InputError: the record there is of another machine or of other settings.
-        InnetError: a point that cannot be, before any is measured; or from what measures: the
-            points before are in the record.
+        InputError: the existing record is of another machine or has other settings.
+        InnetError: an invalid point, before any is measured; or an error of a measurement, with the
+            earlier points in the record.
     """
     record = _begun(settings, path, created)
     wanted = list(points(settings))
@@ -81,7 +81,7 @@ def run(
 
 
 def check(point: Point) -> None:
-    """Raise InnetError if the program cannot serve so many workers, that window or the codec."""
+    """Raise InnetError if the program does not support the workers, the window or the codec."""
     from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
     from innet.topology import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
 
@@ -107,7 +107,7 @@ def in_memory(point: Point, settings: ThroughputSettings) -> list[Report]:
 
 
 def all_reduce_settings(point: Point, settings: ThroughputSettings) -> AllReduceSettings:
-    """The gradients of a point: equal for all switches."""
+    """Settings for the gradients of a point, equal for all switches."""
     size = settings.size_bmv2 if point.switch == "bmv2" else settings.size
     return AllReduceSettings(
         workers=point.workers, size=size, density=settings.density, seed=settings.seed
@@ -115,7 +115,7 @@ def all_reduce_settings(point: Point, settings: ThroughputSettings) -> AllReduce
 
 
 def _begun(settings: ThroughputSettings, path: Path, created: datetime) -> ThroughputRecord:
-    """The record at ``path``, if it can be gone on with, or a new one."""
+    """The record at ``path`` if it can be continued, or a new one."""
     machine = Machine.here()
     shared = settings.model_dump(
         mode="json", include={"size", "size_bmv2", "density", "rounds", "framing", "seed"}

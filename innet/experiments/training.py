@@ -1,7 +1,7 @@
 """Synchronous data-parallel training: every gradient of every iteration goes through a reducer.
 
-First the loop, then how samples are dealt out to workers, then one run, whose reducer is plain
-float32 sums or an all-reduce over the switch.
+The loop comes first, then the shards and batches of the workers, then one run, whose reducer is
+plain float32 sums or an all-reduce over the switch.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
 def train(
     schedule: Schedule, model: Model, data: Data, reduce: Reducer, seed: int
 ) -> Iterator[Step]:
-    """Trains, and yields each step when it is made.
+    """Train, and yield each step when it is done.
 
-    The initial parameters and the batches follow from ``seed`` alone, so that two trainings of one
-    seed differ in nothing but their reducer. The test set is evaluated after every epoch, or
+    The initial parameters and the batches depend on ``seed`` alone, so that two trainings with one
+    seed differ only in their reducer. The test set is evaluated after every epoch, or
     more often in trainings of fewer than EVALUATIONS epochs, and after the last step.
 
     Args:
@@ -72,9 +72,10 @@ def train(
         seed: of the parameters and the batches.
 
     Raises:
-        InputError: a batch does not fit a shard; or parameters or a gradient are not as the model's
-            shapes say.
-        DivergedError: the loss or the score is not finite any more.
+        InputError: a batch does not fit a shard; or parameters or a gradient do not have the
+        model's
+            shapes.
+        DivergedError: the loss or the score is not finite.
     """
 
     def gradients(parameters: Vector, parts: list[Samples]) -> tuple[float, list[Vector]]:
@@ -94,7 +95,7 @@ def train_replica(
     seed: int,
     worker: int,
 ) -> Iterator[Step]:
-    """One worker's part of ``train``: its own gradients, and everybody's sum.
+    """One worker's part of ``train``: its gradients, and the sum of all.
 
     All workers' replicas of one seed stay equal, bit for bit, to each other and to ``train``.
 
@@ -107,11 +108,11 @@ def train_replica(
         worker: whose part it is. Worker 0 evaluates.
 
     Yields:
-        Each step when it is made; the loss is that of this worker's batch.
+        Each step when it is done. The loss is that of this worker's batch.
 
     Raises:
-        InputError: a batch does not fit a shard, parameters or a gradient are not as the model's
-            shapes say, or the training diverged.
+        InputError: a batch does not fit a shard, parameters or a gradient do not have the model's
+            shapes, or the training diverged.
     """
 
     def gradient(parameters: Vector, parts: list[Samples]) -> tuple[float, Vector]:
@@ -130,7 +131,7 @@ def _train(
     seed: int,
     evaluates: bool,
 ) -> Iterator[Step]:
-    """The loop of both: ``gradients`` of all workers or of one, and their sum by ``reduce``."""
+    """The loop of both, with ``gradients`` of all workers or of one, summed by ``reduce``."""
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = _initial(model, for_parameters)
     velocity = np.zeros_like(parameters)
@@ -189,7 +190,7 @@ def _score(model: Model, parameters: Vector, samples: Samples) -> float:
 
 
 def _number(value: object, what: str) -> float:
-    """Also of an array or a tensor that is one number."""
+    """A number, or an array or tensor with one number, as a float."""
     try:
         return float(value)  # type: ignore[arg-type]  # what else it is gets refused
     except (TypeError, ValueError):
@@ -197,7 +198,9 @@ def _number(value: object, what: str) -> float:
 
 
 def _check_finite(number: float, what: str, iteration: int, learning_rate: float) -> None:
-    """A perplexity is infinite long before the loss, whose exponential it is."""
+    """Raise DivergedError unless the number is finite. A perplexity, the exponential of the loss,
+    becomes infinite long before the loss.
+    """
     if not math.isfinite(number):
         raise DivergedError(
             f"the training diverged: the {what} iteration {iteration} is {number}. "
@@ -206,10 +209,10 @@ def _check_finite(number: float, what: str, iteration: int, learning_rate: float
 
 
 def shards(samples: Samples, workers: int) -> list[Samples]:
-    """``samples`` dealt out to the workers in turn: sizes differ by one at most.
+    """``samples`` assigned to the workers round-robin. Sizes differ by at most one.
 
     Raises:
-        InputError: fewer samples than workers, or no worker.
+        InputError: fewer samples than workers, or no workers.
     """
     if not 1 <= workers <= len(samples):
         raise InputError(
@@ -221,7 +224,7 @@ def shards(samples: Samples, workers: int) -> list[Samples]:
 
 
 def steps_per_epoch(parts: list[Samples], batch_size: int) -> int:
-    """Iterations in which every worker sees its shard once, but for an incomplete last batch.
+    """Iterations of one pass over each shard, without an incomplete last batch.
 
     Raises:
         InputError: a batch is larger than the smallest shard.
@@ -238,12 +241,12 @@ def steps_per_epoch(parts: list[Samples], batch_size: int) -> int:
 def batches(
     parts: list[Samples], batch_size: int, rng: np.random.Generator
 ) -> Iterator[list[Samples]]:
-    """Endless batches, one per worker and iteration, each shard shuffled anew for each epoch.
+    """Endless batches, one per worker and iteration. Each shard is shuffled for each epoch.
 
     Args:
         parts: one shard per worker.
         batch_size: samples per worker and iteration.
-        rng: decides the order; equal generators give equal batches.
+        rng: determines the order. Equal generators give equal batches.
 
     Raises:
         InputError: a batch is larger than the smallest shard.
@@ -257,19 +260,19 @@ def batches(
 
 
 # ----------------------------------------------------------------------------
-# One run of a training, its gradients summed by one method.
+# One run of a training, with one method of summing gradients.
 
 Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
 
 
 class AllReducer(Protocol):
-    """What a training needs of ``innet.allreduce.collective.Collective``."""
+    """The part of ``innet.allreduce.collective.Collective`` that a training uses."""
 
     def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
-        """The float32 sum of the workers' gradients, and what it took."""
+        """The float32 sum of the workers' gradients, and its report."""
 
     def record_packets(self) -> AbstractContextManager[list[Frame]]:
-        """While the context is open, packets are added to the list that it yields."""
+        """Yield a list, to which packets are added while the context is open."""
 
 
 MakeAllReducer = Callable[..., AllReducer]
@@ -281,9 +284,9 @@ class Method:
 
     Attributes:
         name: the run's key in the record.
-        title: the same for people.
+        title: its name for display.
         codec: None for plain float32 sums without a network.
-        own_momentum: the codec adds up momentum itself, so the optimizer must have none.
+        codec_momentum: the codec has momentum, so the optimizer must have none.
     """
 
     name: str
@@ -294,7 +297,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What runs that are compared have in common: all but the method.
+    """What compared runs have in common: everything but the method.
 
     Attributes:
         settings: of the network.
@@ -302,7 +305,7 @@ class Trial:
         seed: of the parameters, the batches and the codec's hashes.
         model: what to train.
         data: what to train on.
-        make: makes what sums the gradients.
+        make: makes the object that sums the gradients.
         watch: called for each step and each preparation.
     """
 
@@ -316,7 +319,7 @@ class Trial:
 
 
 class NetworkReducer:
-    """A reducer that sends packets; remembers those of its first all-reduce.
+    """A reducer that sends packets. It keeps those of its first all-reduce.
 
     Attributes:
         frames: the packets, both directions.
@@ -337,8 +340,8 @@ class NetworkReducer:
             "engine": settings.engine,
             "seed": trial.seed,
         }
-        # Numba compiles at the first call. Done here, with other numbers and on another object, it
-        # neither counts as time of the first iteration nor leaves a residual behind.
+        # Numba compiles at the first call. This call with other numbers and another object keeps
+        # that time out of the first iteration, and leaves no residual.
         rng = np.random.default_rng(trial.seed)
         samples = [
             rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
@@ -358,7 +361,7 @@ class NetworkReducer:
 
 
 def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
-    """One of the runs, and the packets of its first all-reduce, if it sends any."""
+    """One run, and the packets of its first all-reduce, if it sends any."""
 
     def tell(step: Step | None = None, note: str = "") -> None:
         trial.watch(
@@ -404,10 +407,10 @@ def make_collective(**arguments: Any) -> AllReducer:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Makes gradients independent of the number of cores, and so the whole training.
+    """Run BLAS in one thread, so that gradients do not depend on the number of cores.
 
-    It costs a tenth of the gradients' time on an idle machine of two cores and saves far more on a
-    busy one, where the threads of so small products wait for each other.
+    On an idle machine of two cores it costs a tenth of the gradients' time. On a busy machine it
+    saves far more, as threads for such small products wait for each other.
     """
     # threadpoolctl comes with scikit-learn; it has no type hints.
     limits = importlib.import_module("threadpoolctl").threadpool_limits

@@ -65,9 +65,8 @@ def join(
 
     Raises:
         InputError: an invalid address, an infinite deadline or an argument of the wrong type; or
-        the
-            service refuses: a wrong key, a worker index that is taken, another number of workers,
-            another config, no room for another job.
+            the service refuses: a wrong key, a worker index that is taken, another number of
+            workers, another config, no room for another job.
         NetworkError: the switch or its UDP port cannot be reached, or it has another version.
         StalledError: not all workers joined; names the missing ones.
     """

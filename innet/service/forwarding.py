@@ -64,9 +64,9 @@ class Moved(NamedTuple):
         error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
         unsorted: how many datagrams were received last but not processed, as some do not have the
             length of a frame.
-        first, kept: range of the frames that were received last and must still be run. done,
-        produced: range of the packets, in the order of their ports, that left the program last
-            and must be sent before that.
+        first, kept: range of the frames that were received last and must still be run.
+        done, produced: range of the packets, in the order of their ports, that left the program
+            last and must be sent before that.
     """
 
     looks: int

@@ -68,7 +68,7 @@ def percent(share: float) -> str:
 
 
 def score(number: float, metric: Metric) -> str:
-    """A score: per cent for a share (97.8 %), otherwise a number with three digits (4.20, 0.0123)."""
+    """A score: per cent for a share (97.8 %), otherwise three digits (4.20, 0.0123)."""
     if metric.unit == "share":
         return percent(number)
     if abs(number) < _SMALL:

@@ -73,8 +73,7 @@ def train(
 
     Raises:
         InputError: a batch does not fit a shard; or parameters or a gradient do not have the
-        model's
-            shapes.
+            model's shapes.
         DivergedError: the loss or the score is not finite.
     """
 

@@ -45,10 +45,10 @@ def main(
     """Measure, and print ratios first."""
     program = programs.find("slots", values)
     document = program.json()
-    job = Job([Member(i + 1, Endpoint.of_worker(i)) for i in range(WORKERS)], slots=SLOTS)
+    job = job_of()
     frames = BATCH * BATCHES
     _compare(document, job, values)
-    jit = _ready(document, job, "jit")
+    jit = ready(document, job, "jit")
     rates = {
         "built-in switch, jit": frames / _timed(jit.process_batch, job, values, repeats),
         "a loop written by hand": frames
@@ -71,6 +71,11 @@ def main(
         for name, rate in rates.items()
     ]
     show(f"{program.name}, {WORKERS} workers, batches of {BATCH}", "jit is", rows, as_json, note)
+
+
+def job_of() -> Job:
+    """The workers."""
+    return Job([Member(i + 1, Endpoint.of_worker(i)) for i in range(WORKERS)], slots=SLOTS)
 
 
 def contributions(
@@ -99,7 +104,8 @@ def contributions(
     return PacketBatch.uniform(frames, np.tile(ports, len(chunk)))
 
 
-def _ready(document: dict[str, Any], job: Job, engine: EngineName) -> Switch:
+def ready(document: dict[str, Any], job: Job, engine: EngineName) -> Switch:
+    """A switch that has admitted the job."""
     switch = Switch.load(document, engine=engine)
     for command in job.commands():
         switch.command(command)
@@ -119,7 +125,7 @@ def _best(action: Callable[[], object], prepare: Callable[[int], object], repeat
 
 def _compare(document: dict[str, Any], job: Job, values: int) -> None:
     """The hand-written loop and the compiled program send the same packets in the same order."""
-    jit, hand = _ready(document, job, "jit"), SlotsByHand(job, values)
+    jit, hand = ready(document, job, "jit"), SlotsByHand(job, values)
     packets = contributions(job, values, 0, 2 * BATCH)
     one, other = jit.process_batch(packets), hand.process_batch(packets)
     if one.to_packets() != other.to_packets():
@@ -144,7 +150,7 @@ def _timed(
 
 
 def _interpreted(document: dict[str, Any], job: Job, values: int, count: int) -> float:
-    switch = _ready(document, job, "interpret")
+    switch = ready(document, job, "interpret")
     packets = contributions(job, values, 0, count)
     begun = time.perf_counter()
     switch.process_batch(packets)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from innet.core.errors import ControlError, InputError, UnknownNameError
@@ -67,7 +68,9 @@ COMMANDS: dict[str, Command] = {}
 
 
 def run(control: ControlPlane, line: str) -> str:
-    """Run one command; an empty line or a comment (#) does nothing.
+    """Run one command; an empty line or a comment does nothing.
+
+    A comment begins with a word that begins with #; inside a name # is a letter as others.
 
     Raises:
         InputError: it is no text.
@@ -75,7 +78,7 @@ def run(control: ControlPlane, line: str) -> str:
     """
     if not isinstance(line, str):
         raise InputError(f"a command is a line of text, not {type(line).__name__}")
-    words = line.split("#", 1)[0].split()
+    words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
     if not words:
         return ""
     return _find(control, words.pop(0)).run(control, words)

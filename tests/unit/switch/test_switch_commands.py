@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -109,6 +110,17 @@ def test_tables_and_actions_are_described():
     listed = switch.command("table_show_actions exact_table").splitlines()
     assert {line.split()[0] for line in listed} >= {"I.exactly", "I.drop"}
     assert switch.command("table_info exact_table").splitlines()[1:] == listed
+
+
+def test_a_name_may_have_the_sign_of_comments_in_it():
+    document = program("switch_state")
+    register = document["register_arrays"][0]
+    text = json.dumps(document).replace(json.dumps(register["name"]), '"I.a#b"')
+    switch = Switch.load(json.loads(text), engine="interpret")
+    assert switch.command("register_write I.a#b 0 7 #register") == ""
+    assert switch.command("register_read I.a#b 0") == "I.a#b[0]= 7"
+    assert switch.command("# register_write I.a#b 0 8") == ""
+    assert switch.registers["I.a#b"][0] == 7
 
 
 def test_entries_are_found_by_handle_and_by_key():

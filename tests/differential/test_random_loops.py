@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,14 @@ class For:
     body: tuple[Any, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """assert(left & 7 < bound)"""
+
+    left: ir.FieldRef
+    bound: int
+
+
 #: break, continue, return, exit
 Jump = str
 
@@ -108,7 +117,7 @@ def bodies(draw: st.DrawFn, level: int, size: int) -> tuple[Any, ...]:
 
 @st.composite
 def statements(draw: st.DrawFn, level: int, size: int) -> Any:
-    kinds = ["compute"] * 3 + ["read", "write", "jump"]
+    kinds = ["compute"] * 4 + ["read", "write", "jump", "jump", "check"]
     kinds += ["if", "for", "for"] if size > 1 else []
     any_variable, written = st.sampled_from(VARIABLES), st.sampled_from([*PACKET, *LOCALS])
     match draw(st.sampled_from(kinds)):
@@ -124,6 +133,8 @@ def statements(draw: st.DrawFn, level: int, size: int) -> Any:
             then, otherwise = draw(bodies(level, size - 1)), draw(bodies(level, size - 1))
             otherwise = otherwise if draw(st.booleans()) else ()
             return If(draw(any_variable), draw(st.integers(1, 7)), then, otherwise)
+        case "check":
+            return Check(draw(any_variable), draw(st.integers(6, 7)))
         case "for" if level < len(COUNTERS):
             limit, step = draw(any_variable), draw(st.integers(1, 2))
             return For(level, limit, step, draw(bodies(level + 1, size - 1)))
@@ -163,10 +174,9 @@ class Writer:
             for each in self.primitives
         )
 
-    def jump_unless(self, left: Any, bound: int, label: int) -> None:
+    def less(self, left: Any, bound: int) -> ir.Compare:
         masked = ir.Binary(KIND.AND, left, ir.Const(7))
-        less = ir.Compare(ir.Comparison.LT, masked, ir.Const(bound))
-        self.primitives.append(ir.JumpIfZero(ir.BoolToData(less), label))
+        return ir.Compare(ir.Comparison.LT, masked, ir.Const(bound))
 
     def body(self, body: tuple[Any, ...], end: int, loop: tuple[int, int] | None) -> None:
         add = self.primitives.append
@@ -183,7 +193,7 @@ class Writer:
                     add(ir.RegisterWrite(0, index, value))
                 case If(left, bound, then, otherwise):
                     no, after = self.label(), self.label()
-                    self.jump_unless(left, bound, no)
+                    add(ir.JumpIfZero(ir.BoolToData(self.less(left, bound)), no))
                     self.body(then, end, loop)
                     add(ir.Jump(after))
                     self.place(no)
@@ -202,6 +212,8 @@ class Writer:
                     add(ir.Assign(counter, ir.Binary(KIND.ADD, counter, ir.Const(step))))
                     add(ir.Jump(test))
                     self.place(after)
+                case Check(left, bound):
+                    add(ir.Assert(self.less(left, bound), assume=False))
                 case "break" | "continue":
                     assert loop is not None
                     add(ir.Jump(loop[each == "continue"]))
@@ -224,13 +236,13 @@ class Oracle:
         self.values = values
         self.cells = cells
 
-    def action(self, body: tuple[Any, ...]) -> bool:
-        """Whether the pipeline goes on."""
+    def action(self, body: tuple[Any, ...]) -> str:
+        """What ended it: "return", "exit" or "fail"."""
         try:
             self.body(body)
         except _JumpError as jump:
-            return jump.args[0] != "exit"
-        return True
+            return str(jump.args[0])
+        return "return"
 
     def body(self, body: tuple[Any, ...]) -> None:
         values = self.values
@@ -249,6 +261,9 @@ class Oracle:
                         self.cells[values[index]] = values[value]
                 case If(left, bound, then, otherwise):
                     self.body(then if values[left] & 7 < bound else otherwise)
+                case Check(left, bound):
+                    if values[left] & 7 >= bound:
+                        raise _JumpError("fail")
                 case For(level, limit, step, inner):
                     counter = COUNTERS[level]
                     values[counter] = 0
@@ -312,8 +327,9 @@ def expected(bodies_: list[Any], packets: list[tuple[int, ...]], cells: list[int
     sent = []
     for op, *rest in packets:
         values = dict.fromkeys(VARIABLES, 0) | dict(zip(PACKET, rest, strict=True))
-        goes_on = op >= len(bodies_) or Oracle(values, cells).action(bodies_[op])
-        sent.append(packed((op, *(values[each] for each in PACKET)), int(goes_on)))
+        end = Oracle(values, cells).action(bodies_[op] if op < len(bodies_) else ())
+        if end != "fail":
+            sent.append(packed((op, *(values[each] for each in PACKET)), int(end == "return")))
     return sent
 
 
@@ -343,6 +359,34 @@ def test_random_loops(bodies_: list[Any], seed: int) -> None:
         sent = switch.process([(0, packed(each)) for each in packets])
         assert [data for _, data in sent] == wanted, engine
         assert switch.registers[PROGRAM.registers[0].name].tolist() == cells, engine
+        assert switch.statistics.failed_assertions == len(packets) - len(wanted)
+
+
+def test_a_loop_that_is_entered_in_two_places() -> None:
+    """p4c writes none; emitted code has numbered blocks for it."""
+    n, x, total = (field("op", name) for name in ("n", "x", "sum"))
+
+    def more(target: ir.FieldRef) -> ir.Assign:
+        mask = ir.Const((1 << PROGRAM.field(target).width) - 1)
+        return ir.Assign(
+            target, ir.Binary(KIND.AND, ir.Binary(KIND.ADD, target, ir.Const(1)), mask)
+        )
+
+    small = Writer().less(total, 7)
+    last = ir.Compare(ir.Comparison.EQ, ir.Binary(KIND.AND, n, ir.Const(7)), ir.Const(0))
+    program = program_of(
+        [(ir.JumpIfZero(x, 2), more(total), more(n), ir.Assert(small, False), ir.JumpIfZero(ir.BoolToData(last), 1))]
+    )  # fmt: skip
+    wanted: list[bytes] = []
+    packets = [(0, n, 0, x, total) for n in range(8) for x in range(2) for total in range(3)]
+    for _, turns, _, entered, before in packets:
+        added = 8 - turns - (entered == 0)
+        if before + added < 7:
+            wanted.append(packed((0, 8, 0, entered, before + added), 1))
+    assert 0 < len(wanted) < len(packets)
+    for engine in ("interpret", "jit"):
+        sent = Switch(program, engine).process([(0, packed(each)) for each in packets])
+        assert [data for _, data in sent] == wanted, engine
 
 
 # ── Other programs, in loops ─────────────────────────────────────────────────────────────────────
@@ -407,24 +451,28 @@ def test_runs_in_loops_that_leave_the_registers() -> None:
 
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 @pytest.mark.parametrize("conditional", [False, True])
-def test_an_endless_loop_ends_with_an_error(engine: str, conditional: bool) -> None:
+@pytest.mark.parametrize("timed", [False, True])
+def test_an_endless_loop_ends_with_an_error(engine: str, conditional: bool, timed: bool) -> None:
     x, total = field("op", "x"), field("op", "sum")
     jump = ir.JumpIfZero(x, 0, "own.p4:7") if conditional else ir.Jump(0, "own.p4:7")
     write = ir.RegisterWrite(0, total, total)
     switch = Switch(program_of([(write, jump), (write,)]), engine)
-    switch.process([(0, packed((1, 0, 0, 0, 3)))])
-    bad = (0, packed((0, 0, 0, 0, 5)))
-    with pytest.raises(
-        EndlessLoopError, match=r"fuzz_for\.p4: .* own\.p4:7 in random0 .*1,048,576"
-    ):
-        switch.process([(0, packed((1, 0, 0, 0, 4))), bad, (0, packed((1, 0, 0, 0, 6)))])
+    clock = itertools.count()
+
+    def run(*packets: tuple[int, ...]) -> int:
+        times = [1_000_000 * next(clock) for _ in packets] if timed else None
+        return len(switch.process([(0, packed(each)) for each in packets], times=times))
+
+    assert run((1, 0, 0, 0, 3)) == 1
+    with pytest.raises(EndlessLoopError, match=r"for\.p4: .* own\.p4:7 in random0 .*1,048,576"):
+        run((1, 0, 0, 0, 4), (0, 0, 0, 0, 5), (1, 0, 0, 0, 6))
     # What ran before it counts, what would have run after it does not; the switch goes on.
     cells = [0, 0, 0, 3, 4, 5, 0, 0]
     assert switch.registers[PROGRAM.registers[0].name].tolist() == cells + [0] * 8
     assert switch.statistics.packets_in == 3
-    assert len(switch.process([(0, packed((1, 0, 0, 0, 7)))])) == 1
+    assert run((1, 0, 0, 0, 7)) == 1
     if conditional:
-        assert len(switch.process([(0, packed((0, 0, 0, 1, 7)))])) == 1
+        assert run((0, 0, 0, 1, 7)) == 1
 
 
 @pytest.mark.parametrize("engine", ["interpret", "jit"])

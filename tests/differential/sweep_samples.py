@@ -1,11 +1,13 @@
 """Both engines over a folder of compiled programs that are not innet's own, such as p4c's samples.
 
-    PYTHONPATH=.:tests python tests/differential/sweep_samples.py FOLDER [--stf FOLDER]
+    PYTHONPATH=.:tests python tests/differential/sweep_samples.py FOLDER [--stf FOLDER] [--bmv2]
 
 Every ``*.json`` below the folder is loaded and compiled, and 61 packets made for it (after entries
 and registers made for it, too) go through the interpreter and the compiled engine: packets, state
 and counts must be equal. Every ``*.stf`` below the other folder is run on both engines where there
-is a program of its name. What failed is listed by kind, and the exit status is 1 if anything did.
+is a program of its name. With ``--bmv2`` simple_switch gets 40 packets for each program, and random
+commands before them; the interpreter must answer as it does. What failed is listed by kind, and the
+exit status is 1 if anything did.
 
 Nothing is kept: compiled programs go to a folder that is removed at the end.
 """
@@ -26,6 +28,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from support import fuzz
 from support.engines import check_random_traffic
 
 from innet.core.errors import InnetError
@@ -46,12 +49,17 @@ class _TookTooLongError(Exception):
 def main(
     folder: Annotated[Path, typer.Argument(help="Compiled programs, searched below.")],
     tests: Annotated[Path | None, typer.Option("--stf", help="Packet tests.")] = None,
+    bmv2: Annotated[bool, typer.Option("--bmv2", help="Compare with simple_switch.")] = False,
     processes: Annotated[int, typer.Option(help="So many at a time.")] = 2,
     seconds: Annotated[int, typer.Option(help="At most for one program.")] = 600,
 ) -> None:
     """Run everything, print what failed, and the sums."""
     programs = sorted(folder.rglob("*.json"))
     tasks = [(partial(traffic, path), path.stem) for path in programs]
+    if bmv2:
+        tasks += [
+            (partial(simple_switch, path), f"{path.stem}, simple_switch") for path in programs
+        ]
     if tests is not None:
         named = {path.stem: path for path in programs}
         found = sorted(path for path in tests.rglob("*.stf") if path.stem in named)
@@ -69,6 +77,13 @@ def main(
 def traffic(path: Path) -> None:
     """Load, compile and compare one program."""
     check_random_traffic(load_program(path), seed=0, largest=60, rounds=1)
+
+
+def simple_switch(path: Path) -> None:
+    """Compare one program's answers with those of simple_switch."""
+    fuzz.PROGRAMS = path.parent
+    case = fuzz.make_case(path.stem, seed=0, packets=40, rounds=2)
+    fuzz.compare(case, fuzz.simple_switch(case), "interpret")
 
 
 def packet_test(program: Path, test: Path) -> None:

@@ -374,9 +374,8 @@ def test_a_loop_that_is_entered_in_two_places() -> None:
 
     small = Writer().less(total, 7)
     last = ir.Compare(ir.Comparison.EQ, ir.Binary(KIND.AND, n, ir.Const(7)), ir.Const(0))
-    program = program_of(
-        [(ir.JumpIfZero(x, 2), more(total), more(n), ir.Assert(small, False), ir.JumpIfZero(ir.BoolToData(last), 1))]
-    )  # fmt: skip
+    check, back = ir.Assert(small, assume=False), ir.JumpIfZero(ir.BoolToData(last), 1)
+    program = program_of([(ir.JumpIfZero(x, 2), more(total), more(n), check, back)])
     wanted: list[bytes] = []
     packets = [(0, n, 0, x, total) for n in range(8) for x in range(2) for total in range(3)]
     for _, turns, _, entered, before in packets:

@@ -363,6 +363,7 @@ class Switch(NotCopyable):
         """Count from 0 again; registers and counters of the program stay."""
         for name in self.state.statistics.as_dict():
             setattr(self.state.statistics, name, 0)
+        self.traffic_manager.reset_drops()
 
     def take_digests(self) -> list[tuple[str, tuple[int, ...]]]:
         """(learn list, values) of the digests since the last call, in order."""

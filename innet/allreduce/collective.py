@@ -1,9 +1,9 @@
-"""All-reduce: the one place where codecs and a network meet.
+"""All-reduce of all workers in one process, through codecs and an emulated network.
 
     total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
 
-``Collective`` keeps what outlives one all-reduce: the network, with the registers of its switches
-and the workers' chunk counters, and what each worker's codec has held back.
+``Collective`` keeps the state between all-reduces: the network with the registers of its switches,
+the workers' chunk counters, and the residuals of the codecs.
 """
 
 from __future__ import annotations
@@ -41,38 +41,37 @@ Frame = tuple[float, int, bytes]
 
 
 class Collective(NotCopyable):
-    """Workers of one process with switches between them.
+    """All workers of a job in one process, connected by emulated switches.
 
     Args:
-        workers: how many, 1 up to the bits of the program's bitmap.
-        codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``.
-        layers: shapes of the model's layers, or their numbers of elements, in the order of the
-            gradient, for codecs that treat each by itself; one layer if None.
-        program: name of a shipped P4 program; by default slots on one switch, and tree on a
-            topology of several.
-        values_per_packet: int32 values in each packet; the program is compiled for some numbers.
-        topology: name of a network, with or without options: "star", "tree:racks=4,depth=3",
+        workers: number of workers, 1 to the bits of the program's bitmap.
+        codec: name or parts of a codec; see ``innet.codecs.build_codec``.
+        layers: shapes or numbers of elements of the model's layers, in the order of the gradient,
+            for codecs with parameters per layer; one layer if None.
+        program: name of a P4 program; by default slots on one switch, tree on several.
+        values_per_packet: int32 values in each packet. Programs are compiled for some numbers.
+        topology: name of a topology, with or without options: "star", "tree:racks=4,depth=3",
             "leaf-spine", "fat-tree:ports=6", ...; by default as the program needs it.
-        racks: switches that the workers are spread over, of a tree or a leaf-spine.
-        depth: levels of switches, of a tree.
-        ports: of each switch, of a fat-tree.
+        racks: switches with workers, for a tree or a leaf-spine.
+        depth: levels of switches, for a tree.
+        ports: ports of each switch, for a fat-tree.
         engine: "jit" or "interpret": how the built-in switches run the program.
-        framing: "udp" or "raw" (Ethernet with an EtherType of its own).
+        framing: "udp" or "raw" (Ethernet with innet's EtherType).
         window: chunks of a worker under way at once, a power of two; by default all slots of the
             program. In memory a large window is faster, as more packets share a call.
-        faults: what happens to packets on every link, both ways; nothing if None.
-        timing: the workers' patience, in virtual seconds. With ``partial_after`` set, an all-reduce
-            goes on without workers who are late by so much, and they take no part until they
+        faults: faults of every link, in both directions; None for none.
+        timing: timeouts of the workers, in virtual seconds. With ``partial_after``, an all-reduce
+            continues without workers who are later than that. They are left out until they
             ``rejoin``.
-        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch
-            and with the same gradients.
-        seed: of the codec's hashes and of the faults.
+        attempts: how often a stalled all-reduce is tried, each time in the next epoch and with the
+            same gradients.
+        seed: seed of the codec's hashes and of the faults.
         verify: compare each result with the oracle, and measure the error against float64 sums.
-        threads: that run the workers' codecs, for large gradients; as many as there are cores if
-            None. Results do not depend on it.
+        threads: threads that run the workers' codecs for large gradients; by default the number of
+            cores. Results do not depend on it.
 
     Attributes:
-        network: the network, running.
+        network: the running network.
 
     Raises:
         InputError: a number out of range, an unknown program or engine, invalid faults or timing.
@@ -156,32 +155,31 @@ class Collective(NotCopyable):
         self._one = ExclusiveUse("this Collective")
         self._stalled = False
 
-    # ------------------------------------------------------------------ what users call
+    # ------------------------------------------------------------------ public methods
 
     def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
         """Sum the workers' gradients over the network.
 
-        One that fails is as if it had not been begun: nothing of its gradients is held back, and
-        they can be given again. After a ``StalledError`` the next call begins the next epoch of the
-        job, if its protocol has epochs: nothing that is left of this one can harm it.
+        A failed all-reduce leaves the codecs unchanged, so the same gradients can be passed again.
+        After a ``StalledError`` the next call begins the next epoch of the job, if its protocol has
+        epochs. Packets of the failed all-reduce are then ignored.
 
         Args:
-            gradients: one float32 array per worker, all of one shape, in a list or any other
-                iterable; either of all workers, or of those who are ``present``. They are not
-                modified.
+            gradients: one float32 array per worker, all of one shape, in any iterable; of all
+                workers, or of those who are ``present``. They are not modified.
 
         Returns:
-            The sum as decoded, float32 of that shape, and a report of what it took. If workers were
-            left out because they were late, ``report.details["without"]`` names them; the sum lacks
-            them in every element, and their codecs hold back what error feedback can hold back.
+            The decoded sum, float32 of that shape, and a report. If late workers were left out,
+            ``report.details["without"]`` names them. The sum then lacks them in every element, and
+            their error feedback keeps their gradients.
 
         Raises:
-            GradientError: a wrong dtype or shape, or a value that is not finite, alone or with
-                what the worker's codec held back; names the worker. Nothing was sent and no codec
-                has changed.
-            StalledError: a worker waited too long for a slot; says which, and for whom.
-            StateError: the codecs hold back a gradient of another size, and nothing has changed;
-                or an earlier all-reduce failed half-way, so the workers no longer agree; or one is
+            GradientError: a wrong dtype or shape, or a value that is not finite, alone or with the
+                residual; names the worker. Nothing was sent and no codec has changed.
+            StalledError: a worker waited too long for a slot; names the slot and the missing
+                workers.
+            StateError: the residuals have another size, and nothing has changed; or an earlier
+                all-reduce failed half-way, so the workers no longer agree; or another all-reduce is
                 under way in another thread.
         """
         with self._one.taken():
@@ -196,7 +194,7 @@ class Collective(NotCopyable):
             )
         given = self._of_present(listed(gradients))
         flat = flattened(given)
-        # All codecs are asked before any of them takes its gradient up.
+        # All codecs are checked before any of them changes.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
         if self._stalled:
@@ -242,7 +240,7 @@ class Collective(NotCopyable):
         return total, report.model_copy(update=compared)
 
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:
-        """One round on the network: every worker's segments in, what each received out."""
+        """One round on the network: the workers' segments in, the results of each out."""
         network = self.network
         ends = {worker: network.workers[worker] for worker in segments}
         begun = network.now
@@ -270,13 +268,13 @@ class Collective(NotCopyable):
         )
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
-        """Begin the job's next epoch; who takes part in it."""
+        """Begin the job's next epoch; returns who takes part in it."""
         self.network.begin_epoch(self.plan.job.absent.union(without))
         return self.present
 
     @property
     def plan(self) -> Plan:
-        """The network and the job as they are now, as data."""
+        """The network and the job in their current state, as data."""
         return self.network.plan
 
     @property
@@ -285,7 +283,7 @@ class Collective(NotCopyable):
         return self.plan.job.present
 
     def leave(self, worker: int) -> None:
-        """Go on without a worker, under the next epoch. Its codec keeps what it holds back.
+        """Continue without a worker, in the next epoch. Its codec keeps its residual.
 
         Raises:
             InputError: no such worker, or the last one.
@@ -297,10 +295,10 @@ class Collective(NotCopyable):
         self.network.begin_epoch(self.plan.job.absent | {worker})
 
     def rejoin(self, worker: int) -> None:
-        """A worker who left takes part again, under the next epoch, with the codec that it had.
+        """Let a worker who left take part again, in the next epoch.
 
-        What the codecs must have in common it takes over from one who stayed; what it held back it
-        still has.
+        Its codec keeps its residual, and takes over from another worker the state that must be the
+        same on all.
 
         Raises:
             InputError: no such worker.
@@ -314,10 +312,10 @@ class Collective(NotCopyable):
 
     @contextmanager
     def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
-        """While the context is open, packets between workers and switches are remembered.
+        """Record packets between workers and switches while the context is open.
 
         Args:
-            limit: how many to remember at most.
+            limit: the most packets to record.
 
         Yields:
             A list that is filled when the context closes: (virtual seconds, worker + 1, bytes), in
@@ -325,7 +323,7 @@ class Collective(NotCopyable):
 
         Raises:
             InputError: a limit below 0.
-            StateError: a context of this kind is open already.
+            StateError: packets are already being recorded.
         """
         if limit is not None:
             require_int(limit, "the limit of packets")
@@ -348,7 +346,7 @@ class Collective(NotCopyable):
             raise InputError(f"there is no worker {worker}; they are 0 .. {self.workers - 1}.")
 
     def _of_present(self, gradients: list[Vector]) -> dict[int, Vector]:
-        """By worker, of those who take part."""
+        """The gradients of the workers who take part, by worker."""
         if len(gradients) == self.workers:
             return {worker: gradients[worker] for worker in self.present}
         if len(gradients) == len(self.present):
@@ -383,10 +381,10 @@ def all_reduce(
     verify: bool = True,
     threads: int | None = None,
 ) -> tuple[Vector, Report]:
-    """Sum gradients over a fresh network; one worker per gradient.
+    """Sum gradients over a new network, with one worker per gradient.
 
-    For training, where codecs keep residuals and the switch its registers, make one ``Collective``
-    and call it for every iteration. Arguments, results and errors are those of ``Collective`` and
+    For training, make one ``Collective`` and call it in every iteration, as codecs keep residuals
+    and switches keep registers. Arguments, results and errors are those of ``Collective`` and
     ``Collective.all_reduce``.
 
     Example:
@@ -423,11 +421,11 @@ def all_reduce(
 
 
 # ----------------------------------------------------------------------------
-# Gradients as users pass them: one for each worker, checked before anything is sent.
+# Gradients of the user: one for each worker, checked before anything is sent.
 
 
 def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
-    """By worker: flat, contiguous, all alike, all finite."""
+    """The gradients by worker, checked: flat, contiguous, of one shape, finite."""
     first = next(iter(gradients))
     for worker, gradient in gradients.items():
         check_floats(gradient, worker)
@@ -445,7 +443,7 @@ def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
 
 
 def listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-    """The gradients of any iterable, such as a generator, which can be read only once."""
+    """The gradients as a list. The iterable may be a generator, which can be read only once."""
     try:
         found = iter(gradients)
     except TypeError:

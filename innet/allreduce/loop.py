@@ -1,6 +1,6 @@
 """The loop of an all-reduce, without I/O: rounds, retries, late workers, new epochs.
 
-``reduce_loop`` is a generator. It yields what the network is to do and is sent what came of it:
+``reduce_loop`` is a generator. It yields requests to the network and is sent the results:
 
     ====================  =======================================================================
     it yields             it is sent
@@ -9,7 +9,7 @@
     NewEpoch(without)     the indices of the workers who take part in that epoch, ascending
     ====================  =======================================================================
 
-``run_loop`` carries these requests out. ``Collective`` runs the loop with all workers of a job on
+``run_loop`` executes these requests. ``Collective`` runs the loop with all workers of a job on
 an emulated network, ``Worker`` with one worker at its transport. The process group of
 ``innet.torch`` uses a ``Worker``.
 """
@@ -32,14 +32,14 @@ from innet.core.threads import Map, parallel_map
 Vector = NDArray[np.float32]
 Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
 Answer = list[NDArray[np.int32]] | OverflowedError | None
-"""To one worker's segments; None before the first round."""
+"""The answers to one worker's segments; None before the first round."""
 
 _WORTH_THREADS = 1 << 16  # elements; below, handing work to a thread takes longer than doing it
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A request: combine these segments with those of the workers elsewhere.
+    """A request: combine these segments with those of workers in other processes.
 
     Attributes:
         segments: by worker.
@@ -50,12 +50,12 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What came of a ``Round``.
+    """The result of a ``Round``.
 
     Attributes:
-        words: the combined words of each segment, by worker. Not read if somebody was late.
-        overflowed: the switch saw a sum leave int32. It tells all workers the same.
-        late: workers whom some sum of the round lacks.
+        words: the combined words of each segment, by worker; ignored if a worker was late.
+        overflowed: a sum exceeded int32 in the switch, which tells all workers the same.
+        late: workers that are missing in a sum of the round.
     """
 
     words: Mapping[int, list[NDArray[np.int32]]]
@@ -68,7 +68,7 @@ class NewEpoch:
     """A request: begin the job's next epoch.
 
     Attributes:
-        without: workers to leave out, in addition to those who are absent already.
+        without: workers to leave out, in addition to those who are already absent.
     """
 
     without: tuple[int, ...]
@@ -103,27 +103,27 @@ def reduce_loop(
     checked: bool = False,
     threads: int = 1,
 ) -> Loop:
-    """Sum gradients, in as many attempts as it takes and is allowed.
+    """Sum gradients, in up to ``attempts`` attempts.
 
-    All or nothing: if a single sum of a round lacks a worker, the all-reduce begins again without
-    that worker, under the next epoch and with the others' codecs as they were. So all elements are
-    sums over the same workers, whatever words a codec makes of them.
+    All or nothing: if a sum of a round lacks a worker, the all-reduce is repeated without that
+    worker, in the next epoch and with the others' codecs restored. So all elements are sums over
+    the same workers, whatever words a codec sends.
 
-    After an error the codecs are as if it had not been begun, except those of workers who were left
-    out: they keep their gradient for another time. The same gradients can be given again.
+    After an error the codecs are restored, except those of workers who were left out, which keep
+    their gradients in the error feedback. The same gradients can be passed again.
 
     Args:
-        codecs: of the workers who run here, by worker.
-        gradients: theirs, flat.
+        codecs: codecs of the workers in this process, by worker.
+        gradients: their gradients, flat.
         present: all workers who take part, here and elsewhere, ascending.
-        attempts: how many attempts may stall.
-        has_epochs: whether a ``NewEpoch`` can be asked for.
+        attempts: the most attempts.
+        has_epochs: whether ``NewEpoch`` can be requested.
         checked: the gradients have been checked already.
-        threads: that run the codecs of large gradients.
+        threads: threads that run the codecs of large gradients.
 
     Raises:
-        StalledError: the last attempt stalled; or somebody was late, and the others cannot go on
-            without, or went on without the workers here.
+        StalledError: the last attempt stalled; or a worker was late and the others cannot continue
+            without it, or continued without the workers of this process.
     """
     left = dict(gradients)
     states = {worker: codecs[worker].snapshot() for worker in left}
@@ -151,7 +151,7 @@ def reduce_loop(
                 for exchange in exchanges.values():
                     exchange.close()  # after a failure codecs take back what they have not sent
             _check_allowed(late, left.keys(), has_epochs)
-            # What the late have sent counts nowhere: their codecs keep it for another time.
+            # The late workers' words were not used, so their codecs keep their gradients.
             for worker in left.keys() & late:
                 del left[worker], states[worker]
             reduction.without = tuple(sorted({*reduction.without, *late}))
@@ -170,7 +170,7 @@ def _attempt(
     together: Map,
     reduction: Reduction,
 ) -> Generator[Request, RoundResult | tuple[int, ...], tuple[int, ...]]:
-    """All rounds of the codecs; the workers who were late for one of them."""
+    """All rounds of the codecs. Returns the workers who were late for one of them."""
     answers: dict[int, Answer] = dict.fromkeys(exchanges)
     while True:
         steps = together(_advance, exchanges.values(), answers.values())
@@ -182,7 +182,7 @@ def _attempt(
             else:
                 segments[worker] = step
         if outcomes:
-            # They decide by what all have received, so they end together.
+            # Codecs decide by words that all received, so they end together.
             if segments:
                 raise InputError(
                     f"the codec of worker {min(segments)} begins a further round, that of worker "
@@ -198,7 +198,7 @@ def _attempt(
         assert isinstance(result, RoundResult)
         if result.late:
             return result.late
-        # The switch tells all workers the same, so they all repeat the round, or none does.
+        # The switch tells all workers the same, so either all repeat the round or none does.
         may_overflow = any(codecs[worker].may_overflow for worker in exchanges)
         if may_overflow and result.overflowed:
             answers = dict.fromkeys(exchanges, OverflowedError("a sum has left int32."))
@@ -207,7 +207,7 @@ def _attempt(
 
 
 def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
-    """The next round's segments, after the answers to the last; or the outcome."""
+    """Send the answers to a codec; its next segments, or its outcome."""
     try:
         if answer is None:
             return next(exchange)
@@ -220,7 +220,7 @@ def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
 
 
 def _check_allowed(late: tuple[int, ...], here: Collection[int], has_epochs: bool) -> None:
-    """Whether the workers ``here`` may go on without the late."""
+    """Raise StalledError unless the workers ``here`` can continue without the late ones."""
     if late and not set(here) - set(late):
         names = ", ".join(map(str, here))
         raise StalledError(
@@ -245,15 +245,15 @@ def run_loop(
     combine: Callable[[Mapping[int, list[Segment]]], RoundResult],
     new_epoch: Callable[[tuple[int, ...]], tuple[int, ...]],
 ) -> Reduction:
-    """Carry out what ``reduce_loop`` asks for.
+    """Execute the requests of ``reduce_loop``.
 
     Args:
-        loop: not begun yet.
-        combine: carries out a ``Round``: the workers' segments in, the result out.
-        new_epoch: carries out a ``NewEpoch``: the workers to leave out in, those present out.
+        loop: the generator, not started.
+        combine: executes a ``Round``: takes the workers' segments, returns the result.
+        new_epoch: executes a ``NewEpoch``: takes the workers to leave out, returns those present.
 
     Raises:
-        InnetError: what ``combine`` or ``new_epoch`` raise, unless the loop tries again.
+        InnetError: an error of ``combine`` or ``new_epoch``, unless the loop tries again.
     """
     try:
         request = next(loop)

@@ -1,6 +1,6 @@
-"""The report of an all-reduce: packets, times, and whether the sum was right.
+"""The report of an all-reduce: packets, times, and whether the sum was exact.
 
-Sums are compared with oracles in blocks, so that no oracle takes as much memory as the gradients.
+Sums are compared with oracles in blocks, so that oracles need little memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
 
 
 class PacketCounts(NamedTuple):
-    """The counters of one worker that reports tell."""
+    """The counters of one worker that are in reports."""
 
     sent: int
     received: int
@@ -30,11 +30,11 @@ class PacketCounts(NamedTuple):
 
     @classmethod
     def of(cls, counters: Counters) -> PacketCounts:
-        """The counts so far."""
+        """The current counts."""
         return cls(counters.sent, counters.received, counters.bytes_sent, counters.retransmissions)
 
     def since(self, before: PacketCounts) -> PacketCounts:
-        """What has been added to the counts ``before``."""
+        """The difference to the counts ``before``."""
         return PacketCounts(*(now - then for now, then in zip(self, before, strict=True)))
 
 
@@ -51,21 +51,20 @@ def build_report(
     simulated_seconds: float | None = None,
     switch_packets: int = 0,
 ) -> Report:
-    """What an all-reduce took, by what the workers of this process know.
+    """The report of an all-reduce, from what the workers of this process know.
 
-    Whether the sum was right, and what was selected, takes the outcomes of all workers; see
-    ``comparison``.
+    Exactness and selections need the outcomes of all workers; see ``comparison``.
 
     Args:
         plan: of the job, in the epoch in which the all-reduce ended.
         codec: of any of the workers.
         reduction: the outcomes of the workers of this process.
-        packets: of each of these workers, those of this all-reduce.
-        engine: what ran the switch's program.
-        transport: what carried the packets.
-        total_seconds: from the call to its return.
-        switch_seconds: those spent in the switches' programs; None where they run elsewhere.
-        simulated_seconds: in the time of simulated links; None where packets are real.
+        packets: counts of this all-reduce, for each of these workers.
+        engine: the engine that ran the switch's program.
+        transport: the transport that carried the packets.
+        total_seconds: duration of the call.
+        switch_seconds: seconds in the switches' programs; None if they run in other processes.
+        simulated_seconds: seconds of virtual time; None for real networks.
         switch_packets: packets that the switches processed, if known.
     """
     outcomes = list(reduction.outcomes.values())
@@ -108,12 +107,12 @@ def build_report(
 def comparison(
     gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome], *, verify: bool = True
 ) -> dict[str, Any]:
-    """Fields of a ``Report`` that take all workers to know, by name.
+    """Fields of a ``Report`` that need the outcomes of all workers, by name.
 
     Args:
         gradients: the workers', flat, shape (d,) each.
-        outcomes: what each worker has after the all-reduce.
-        verify: compare the sum with oracles; else only what was selected is counted.
+        outcomes: outcome of each worker.
+        verify: compare the sum with oracles; otherwise only selections are counted.
     """
     selected, union = selections(outcomes, len(gradients[0]))
     fields: dict[str, Any] = {"selected": selected, "union": union}
@@ -124,12 +123,12 @@ def comparison(
 
 
 class _Listed:
-    """An array, or what of it is not zero, to be read in blocks.
+    """An array, dense or sparse, that is read in blocks.
 
     Args:
-        indices: shape (m,), int32, ascending, distinct: where the values belong; None for all.
+        indices: shape (m,), int32, ascending, distinct: indices of the values; None for all.
         values: shape (m,).
-        size: elements of the whole array.
+        size: elements of the array.
     """
 
     def __init__(self, indices: NDArray[np.int32] | None, values: NDArray[Any], size: int) -> None:
@@ -139,17 +138,17 @@ class _Listed:
             self._ends = np.searchsorted(indices, edges.astype(indices.dtype))
 
     def add_to(self, total: NDArray[Any], begin: int) -> None:
-        """Add the elements from ``begin`` on, a multiple of the block, to as many of ``total``."""
+        """Add the elements from ``begin``, a multiple of the block size, to ``total``."""
         if self._indices is None:
             total += self._values[begin : begin + total.size]
         else:
             first, last = self._ends[begin // _BLOCK : begin // _BLOCK + 2]
-            # Indices are distinct, so this adds each once.
+            # Indices are distinct, so each is added once.
             total[self._indices[first:last] - begin] += self._values[first:last]
 
 
 def is_exact(outcomes: Sequence[Outcome]) -> bool:
-    """Whether every worker decoded the sum of the workers' integers, taken in int64."""
+    """Whether every worker decoded the sum of the workers' integers, computed in int64."""
     size = outcomes[0].contribution.size
     sent, decoded = [], []
     for outcome in outcomes:
@@ -169,11 +168,11 @@ def is_exact(outcomes: Sequence[Outcome]) -> bool:
 def errors(
     gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome]
 ) -> tuple[float, float]:
-    """Largest differences of the decoded sum: from the inputs' sum, from that of what was sent.
+    """Largest differences of the decoded sum to the sum of the inputs and to that of sent values.
 
     Args:
         gradients: the workers', flat, shape (d,) each.
-        outcomes: what each worker has after the all-reduce.
+        outcomes: outcome of each worker.
     """
     size, applied = len(gradients[0]), outcomes[0].applied
     given = [_Listed(None, gradient, size) for gradient in gradients]
@@ -192,7 +191,7 @@ def errors(
 
 
 def _block(arrays: Sequence[_Listed], begin: int, size: int, dtype: DTypeLike) -> NDArray[Any]:
-    """The sum of the arrays, of ``size`` elements each, from ``begin`` to the end of the block."""
+    """The sum of the arrays, from ``begin`` to the end of the block."""
     total = np.zeros(min(_BLOCK, size - begin), dtype)
     for each in arrays:
         each.add_to(total, begin)
@@ -200,10 +199,10 @@ def _block(arrays: Sequence[_Listed], begin: int, size: int, dtype: DTypeLike) -
 
 
 def selections(outcomes: Sequence[Outcome], size: int) -> tuple[int, int]:
-    """Elements that the workers selected, all together, and coordinates that at least one did.
+    """Elements selected by all workers together, and coordinates selected by at least one.
 
     Args:
-        outcomes: what each worker has after the all-reduce.
+        outcomes: outcome of each worker.
         size: elements of the gradient.
     """
     chosen = np.zeros(size, np.bool_)

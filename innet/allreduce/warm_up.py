@@ -1,4 +1,4 @@
-"""Warm-up: codecs run once without a network, so that their functions are compiled in time."""
+"""Warm-up: run codecs once without a network, so that their functions are compiled before use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HALTING = {
 def warm_up(
     codec: CodecSpec, gradient: NDArray[np.float32], layers: ModelLayers | None = None
 ) -> None:
-    """Run a codec as the only worker, and the repairs of LHC sums that cannot be decoded at once.
+    """Run a codec as the only worker, and the repair of LHC sums that cannot be peeled.
 
     Args:
-        codec: what ``innet.codecs.build_codec`` takes; a codec of its own is built from it.
-        gradient: float32, of as many elements as those to come.
+        codec: an argument of ``innet.codecs.build_codec``, from which a new codec is built.
+        gradient: float32, of the size of later gradients.
         layers: of the model.
     """
     _run(codec, gradient, layers)

@@ -1,4 +1,4 @@
-"""One worker of a job in a process of its own: one codec, one end of the protocol, any transport.
+"""One worker of a job in its own process: one codec, one slot client, any transport.
 
     plan = make_plan("slots", 64, Request(workers=4))
     with connect(plan, worker=0) as transport:
@@ -115,23 +115,23 @@ class Worker(NotCopyable):
 
     Args:
         plan: the job and its network, the same for all workers.
-        worker: index of this one.
+        worker: index of this worker.
         codec: the same for all workers; see ``innet.codecs.build_codec``.
         transport: the connection to the switch.
-        switch: what runs the program, for the report.
-        faults: of this worker's packets, both ways, made here where a network has none of its own.
-        timing: this worker's patience, in seconds of the transport's clock. With ``partial_after``
-            set an all-reduce goes on without workers who are late by so much, if there is
-            ``renew``.
+        switch: name of the switch, for the report.
+        faults: faults of this worker's packets, in both directions, added in this process.
+        timing: timeouts of this worker, in seconds of the transport's clock. With
+            ``partial_after`` and ``renew``, an all-reduce continues without workers who are later
+            than that.
         layers: of the gradient; see ``innet.codecs.build_codec``.
-        seed: of the codec's hashes, the same for all workers, and of the faults.
-        renew: begins the job's next epoch, for this worker and the others. Without it, a sum that
-            lacks a worker, or a stall, is an error.
-        attempts: how often an all-reduce is tried when it stalls, each time under the next epoch.
+        seed: seed of the codec's hashes, the same for all workers, and of the faults.
+        renew: begins the job's next epoch for all workers. Without it a stall, or a sum that lacks
+            a worker, is an error.
+        attempts: how often a stalled all-reduce is tried, each time in the next epoch.
 
     Attributes:
-        plan: the job as it is now.
-        outcome: of the last all-reduce, to compare the workers'.
+        plan: the current state of the job.
+        outcome: outcome of the last all-reduce, to compare workers.
 
     Raises:
         InputError: no such worker; invalid faults or timing; several attempts without ``renew``; or
@@ -194,27 +194,27 @@ class Worker(NotCopyable):
     def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
-        All or nothing, as in ``Collective.all_reduce``: if a single sum lacks a worker, the others
-        begin again without that worker, under the next epoch and with their codecs as they were.
-        All of them have received the same sums, so they agree on whom to leave out.
+        All or nothing, as in ``Collective.all_reduce``: if a sum lacks a worker, the others repeat
+        the all-reduce without it, in the next epoch and with their codecs restored. All of them
+        have received the same sums, so they agree on whom to leave out.
 
         Args:
             gradient: float32, of the same shape on all workers. It is not modified.
-            codec: used instead of the worker's own, where one worker reduces several tensors, each
-                with its own codec state. It must pass ``innet.topology.check_codec``.
+            codec: used instead of the worker's codec, for workers that reduce several tensors, each
+                with its codec state. It must pass ``innet.topology.check_codec``.
 
         Returns:
-            The decoded sum, float32 of that shape, and a report of what this worker did. Fields
-            that need all workers' outcomes are None or 0 in it; see ``innet.allreduce.report``. If
-            workers were left out because they were late, ``report.details["without"]`` names them.
+            The decoded sum, float32 of that shape, and this worker's report. Fields that need all
+            workers' outcomes are None or 0; see ``innet.allreduce.report``. If late workers were
+            left out, ``report.details["without"]`` names them.
 
         Raises:
             GradientError: a wrong dtype, or a value that is not finite; nothing was sent.
-            StalledError: it waited too long for a slot, and says for which; or sums lack workers,
-                and there is no ``renew``; or the others went on without this one.
+            StalledError: it waited too long for a slot, which the message names; or sums lack
+                workers and there is no ``renew``; or the others continued without this worker.
             NetworkError: the interface went away.
-            StateError: the codec holds back a gradient of another size, and nothing was sent; or an
-                earlier all-reduce failed half-way, and ``begin_epoch`` was not called; or one is
+            StateError: the residual has another size, and nothing was sent; or an earlier
+                all-reduce failed half-way and ``begin_epoch`` was not called; or another one is
                 under way in another thread.
         """
         with self._one.taken():

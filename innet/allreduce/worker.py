@@ -63,23 +63,23 @@ TIMING = Timing(
     reordering=REORDERING,
     tail_probe=TAIL_PROBE,
 )
-"""Patience on a real network: its hosts may wait for a processor longer than for packets."""
+"""Timeouts for real networks, whose hosts may wait longer for a processor than for packets."""
 
 
 Renew: TypeAlias = Callable[[tuple[int, ...]], Plan]
-"""(workers to go on without) -> the plan of the job's next epoch. It returns once all others that
-take part have asked for the same, and the switches let the new epoch in."""
+"""(workers to continue without) -> the plan of the job's next epoch. It returns when all others
+that take part have requested it, and the switches have admitted it."""
 
 
 def connect(
     plan: Plan, worker: int, interface: str | None = None
 ) -> closing[UdpTransport] | closing[RawTransport]:
-    """A worker's connection to its switch, by sockets of this machine or network namespace.
+    """Open a worker's connection to its switch, by sockets of this network namespace.
 
     Args:
-        plan: of the job; its layout says whether to use UDP or raw Ethernet.
+        plan: of the job. Its layout determines UDP or raw Ethernet.
         worker: index of the worker.
-        interface: for raw Ethernet, where to send and receive.
+        interface: network interface for raw Ethernet.
 
     Raises:
         InputError: no such worker, or raw Ethernet without an interface.
@@ -285,14 +285,13 @@ class Worker(NotCopyable):
         return result.words[self.worker]
 
     def begin_epoch(self, plan: Plan) -> None:
-        """Go on under another epoch of the job: after a failure, or with other workers.
+        """Continue in another epoch of the job: after a failure, or with other workers.
 
-        What the codec holds back stays with it; an all-reduce that failed is as if it had not been
-        begun. Workers that do not agree on how many all-reduces were completed get no sum from
-        each other.
+        The codec keeps its residual. A failed all-reduce has no effect. Workers must agree on the
+        number of completed all-reduces, or they get no sums from each other.
 
         Args:
-            plan: that of the epoch, on the same transport. All workers get the same.
+            plan: the plan of the epoch, on the same transport, the same for all workers.
 
         Raises:
             InputError: this worker is absent in it.
@@ -311,10 +310,10 @@ class Worker(NotCopyable):
         return end
 
     def diagnose(self, read: RegisterReader) -> str | None:
-        """After a ``StalledError``: whom it waits for, by what the switches' registers hold.
+        """After a ``StalledError``: the workers it waits for, from the switches' registers.
 
         Args:
-            read: (name of a switch, name of a register, index) -> what the cell holds.
+            read: (name of a switch, name of a register, index) -> value of the cell.
         """
         reader = aggregation_of(self.plan.aggregation).slot_reader(self.plan, Probe(read))
         found = self._end.diagnose(reader)
@@ -343,7 +342,7 @@ class Worker(NotCopyable):
         return RoundResult({self.worker: end.results()}, overflowed=overflowed)
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
-        """Go to the job's next epoch with the other workers; who takes part in it."""
+        """Begin the job's next epoch with the other workers; returns who takes part in it."""
         assert self._renew is not None
         self.begin_epoch(self._renew(without))
         return self.plan.job.present

@@ -53,25 +53,25 @@ _MANY = 8  # elements for each that is not zero: then they are listed, and the z
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one worker has after an all-reduce. Arrays are the caller's to keep.
+    """One worker's result of an all-reduce. The caller may keep the arrays.
 
     Attributes:
         sum: shape (d,), float32: the decoded sum.
-        total: the decoded sum of all workers' integers; ``integer_sum`` is all of it.
-        scale: integers per unit of the gradient; 0 when everything was zero.
-        indices: shape (m,), int32, ascending: what this worker selected; None for everything.
-        sent: shape (m,), float32: the values that it sent for them. Where everything was
-            selected it is the caller's gradient itself.
-        represented: shape (m,), float32: what this worker's integers stand for, where the quantizer
-            has its error fed back; None elsewhere.
-        contribution: the integers that became of them, and where the worker added them to the sum.
-        applied: shape (a,), int32, ascending: the coordinates of the sum that count, where the
-            selector decides that after the sum is known; the others are 0 in ``sum``. None: all.
-        rounds: exchanges over the network.
-        infinite: elements of the sum that are beyond float32.
+        total: the sum of all workers' integers; ``integer_sum`` is its dense form.
+        scale: integers per unit of the gradient; 0 if everything was zero.
+        indices: shape (m,), int32, ascending: this worker's selection; None for everything.
+        sent: shape (m,), float32: the selected values. If everything was selected it is the
+            caller's gradient itself.
+        represented: shape (m,), float32: this worker's dequantized integers, if the quantizer's
+            error is fed back; otherwise None.
+        contribution: this worker's integers and their indices.
+        applied: shape (a,), int32, ascending: the coordinates of the sum that are applied, if the
+            selector decides that from the sum; the others are 0 in ``sum``. None for all.
+        rounds: rounds over the network.
+        infinite: number of elements of the sum beyond float32.
         details: what the carrier reports, by name.
-        encode_seconds: until the last words of the main round were handed out.
-        decode_seconds: from then on, without the network's time.
+        encode_seconds: seconds until the last words of the main round were sent.
+        decode_seconds: seconds after that, without the network's time.
     """
 
     sum: Floats
@@ -90,9 +90,7 @@ class Outcome:
 
     @property
     def integer_sum(self) -> Ints:
-        """Int32, shape (d,), or as long as the quantizer makes the contributions. Made anew where
-        the total is sparse.
-        """
+        """The sum of integers, dense: int32, shape (d,) or the size of contributions."""
         return self.total.dense(kernel_sets.get("cpu"), self.contribution.size)
 
 
@@ -100,10 +98,10 @@ Stages = Generator[list[Segment], list[Ints], Outcome]
 
 
 class Codec(NotCopyable):
-    """One worker's codec, with what it remembers from one all-reduce to the next.
+    """One worker's codec, with its state between all-reduces.
 
-    Made by ``innet.codecs.build_codec``. All workers of a job have codecs of one description and
-    seed, and take part in the same all-reduces.
+    ``innet.codecs.build_codec`` makes it. The codecs of all workers of a job have the same
+    description and seed, and take part in the same all-reduces.
     """
 
     instead_of_a_copy = "build another from its spec (build_codec), and load its state_dict there"
@@ -138,42 +136,43 @@ class Codec(NotCopyable):
 
     @property
     def wraps(self) -> bool:
-        """Needs sums modulo 2**32: see ``Capabilities``."""
+        """Whether it needs sums modulo 2**32; see ``Capabilities``."""
         return any(part.capabilities.wraps for part in self._parts().values())
 
     @property
     def may_overflow(self) -> bool:
-        """Sums of the round under way may leave int32. If one did, ``exchange`` is thrown an
-        ``OverflowedError`` in place of the round's answers, on all workers, and begins it again.
+        """Whether sums of the current round may exceed int32. If one did, ``OverflowedError`` must
+        be thrown into ``exchange`` on all workers instead of the answers. It then repeats the
+        round.
         """
         return self._may_overflow
 
     @property
     def spec(self) -> dict[str, dict[str, Any]]:
-        """The description that ``build_codec`` makes this codec from, complete."""
+        """The complete description from which ``build_codec`` makes this codec."""
         return {kind: dict(part) for kind, part in self._spec.items()}
 
     def describe(self) -> str:
-        """One line: the preset's name, else the parts; with the parameters that differ from it."""
+        """One line: the preset's name or the parts, with parameters that are not defaults."""
         return self._description
 
     def capabilities(self) -> dict[str, Any]:
-        """What the composition can do: summable, rounds, index, bounds. See ``Capabilities``."""
+        """The capabilities of the composition; see ``Capabilities``."""
         return joined_capabilities(part.capabilities for part in self._parts().values())
 
     def check(self, gradient: Floats) -> None:
-        """Refuse what ``exchange`` would refuse before its first round. Nothing changes.
+        """Refuse what ``exchange`` would refuse before its first round. It changes nothing.
 
-        Whoever runs several workers' codecs checks all before any begins: an exchange that has
-        begun and is given up leaves its gradient in the error feedback.
+        Callers with several codecs check all before they start an exchange, as an aborted exchange
+        leaves its gradient in the error feedback.
 
         Args:
-            gradient: as for ``exchange``, and one that ``check_gradient`` takes.
+            gradient: as for ``exchange``; it has passed ``check_gradient``.
 
         Raises:
-            GradientError: the gradient and what was held back are too large together.
-            StateError: what the codec remembers is of a gradient of another length, its layers are,
-                or another exchange of this codec is still under way.
+            GradientError: the sum of the gradient and the residual is too large.
+            StateError: the residual or the layers have another size, or another exchange of this
+                codec is under way.
         """
         if self._busy:
             raise StateError(
@@ -187,28 +186,28 @@ class Codec(NotCopyable):
     def exchange(
         self, gradient: Floats, workers: int, *, rank: int | None = None, checked: bool = False
     ) -> Stages:
-        """One all-reduce, without doing any I/O.
+        """One all-reduce, without I/O.
 
-        A generator: it yields the segments of a round, is sent the combined words of each, in the
-        same order and of the same length, and at the end returns the outcome. The generators of
-        all workers run in lock-step: they yield equally often, segments of equal operations and
-        lengths. An empty gradient takes no round. One exchange of a codec at a time; one that is
-        closed early, or to which an error is thrown, leaves the gradient in the error feedback.
+        A generator: it yields the segments of a round, is sent the combined words of each segment,
+        and returns the outcome. The generators of all workers run in lock-step: they yield equally
+        often, and their segments have equal operations and lengths. An empty gradient takes no
+        rounds. A codec has one exchange at a time. An exchange that is closed early, or into which
+        an error is thrown, leaves the gradient in the error feedback.
 
         Args:
             gradient: shape (d,), float32, finite. It is not modified.
-            workers: how many take part, at least 1.
-            rank: this worker's place among them, 0 .. workers - 1; by default its number. To be
-                given where others have left.
-            checked: the caller has called ``check_gradient``; else it is done here, or by a
-                error feedback that reads the gradient anyway.
+            workers: number of workers that take part, at least 1.
+            rank: this worker's position among them, 0 .. workers - 1; by default its index. It is
+                needed if other workers have left.
+            checked: the caller has called ``check_gradient``. Otherwise the codec does, or its
+                error feedback.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
-            StateError: what the codec remembers is of a gradient of another length, or another
-                exchange of this codec is still under way.
-            InputError: no workers; the network answered with other lengths than it was sent; or the
-                workers' codecs differ.
+            StateError: the residual has another size, or another exchange of this codec is under
+                way.
+            InputError: no workers; the network's answers have other lengths than the segments; or
+                the workers' codecs differ.
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
@@ -232,22 +231,22 @@ class Codec(NotCopyable):
             self._busy = False
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is remembered from one all-reduce to the next; copies, NumPy arrays inside."""
+        """The complete state between all-reduces, as copies; contains NumPy arrays."""
         state = self._state({kind: part.state_dict() for kind, part in self._parts().items()})
         return {**state, "spec": deepcopy(self.spec)}
 
     def snapshot(self) -> dict[str, Any]:
-        """The same without copies where they can be spared; to be loaded into this codec only, if
-        the next all-reduce fails.
+        """The state with as few copies as possible, to be loaded into this codec if the next
+        all-reduce fails.
         """
         return self._state({kind: part.snapshot() for kind, part in self._parts().items()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where the codec stood that ``state_dict`` was taken from.
+        """Load a state from ``state_dict``.
 
         Raises:
-            StateError: the state is of another version or of a codec of other parts, parameters,
-                layers or seed. Nothing has changed.
+            StateError: the state has another version, or is of a codec with other parts,
+                parameters, layers or seed. Nothing has changed.
         """
         self._check_state(state)
         before = {kind: part.snapshot() for kind, part in self._parts().items()}
@@ -260,14 +259,14 @@ class Codec(NotCopyable):
             raise
 
     def adopt(self, state: Mapping[str, Any]) -> None:
-        """Catch up with the workers who went on without this one.
+        """Catch up with the workers who continued without this one.
 
-        What must be the same on all (how many all-reduces there were, factors that go on from one
-        to the next) becomes what it is in ``state``, the saved state of one of them. What this
-        worker holds back stays.
+        The state that must be the same on all workers (the number of all-reduces, factors of
+        PowerSGD) is taken from ``state``, the saved state of another worker. The residual of this
+        worker does not change.
 
         Raises:
-            StateError: the state is of a codec of other parts, parameters, layers or seed.
+            StateError: the state is of a codec with other parts, parameters, layers or seed.
         """
         self._check_state(state)
         for kind, part in self._parts().items():
@@ -324,7 +323,7 @@ class Codec(NotCopyable):
             )
 
     def _common(self, size: int, workers: int) -> str:
-        """What all workers must have in common, for one all-reduce."""
+        """The configuration that must be the same on all workers, for one all-reduce."""
         config = [f"{self._composition}, {size} elements, {workers} workers", self._seed_and_layers]
         for kind, part in self._parts().items():
             if state := part.common():
@@ -334,7 +333,7 @@ class Codec(NotCopyable):
     def _stages(
         self, gradient: Floats, seen: GradientStats | None, workers: int, watch: Stopwatch
     ) -> Stages:
-        """The exchange itself. ``seen`` is what is known of the gradient."""
+        """The stages of the exchange. ``seen``: statistics of the gradient, if known."""
         indices, values = yield from self._chosen(gradient, workers)
         size, (coefficient_indices, numbers) = self.selector.to_coefficients(
             (indices, values), gradient.size
@@ -405,13 +404,13 @@ class Codec(NotCopyable):
         )
 
     def _chosen(self, gradient: Floats, workers: int) -> SelectSteps:
-        """What is selected; kernels take it for what it has to be."""
+        """The selection, checked, as kernels rely on its form."""
         selected = yield from self.error_feedback.choose(self.selector, gradient, workers)
         check_selected(selected, gradient.size, f"selector {self.selector.name!r}")
         return selected
 
     def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
-        """The integers of a selection; carriers, too, take them for what they have to be."""
+        """The integers of a selection, checked, as carriers rely on their form."""
         local = scaling.contribute(selection)
         if scaling.scale:
             count = local.size if local.indices is None else local.indices.size
@@ -422,9 +421,7 @@ class Codec(NotCopyable):
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
     ) -> Floats:
-        """Tell the error feedback what this worker's integers stand for: for all that was
-        selected.
-        """
+        """Tell the error feedback the dequantized integers of the whole selection."""
         if nonzero is not selection and nonzero.indices is not None:
             bits = represented.view(np.int32)
             scattered = self._context.kernels.scatter(nonzero.indices, bits, selection.size)
@@ -436,7 +433,7 @@ class Codec(NotCopyable):
     def _decoded(
         self, total: Total, scaling: Scaling, local: Contribution, size: int
     ) -> tuple[Floats, Floats | None]:
-        """The sum of all coordinates as float32; and of it those that may not be zero, if known."""
+        """The sum as float32, dense; and the values that may be non-zero, if known."""
         kernels = self._context.kernels
         carried = local.size if total.indices is None else total.indices.size
         check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
@@ -450,13 +447,13 @@ class Codec(NotCopyable):
         return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
 
     def _infinite(self, values: Floats) -> int:
-        """How many are infinite; which is seen without writing as many booleans if none is."""
+        """The number of infinite values, without a temporary array if there are none."""
         _, _, first = self._context.kernels.absmax_nnz(values)
         return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
 
 
 def _segments(announced: object, part: Quantizer[Any] | Carrier[Any]) -> list[Segment]:
-    """What a part announces, once it is known to be segments."""
+    """The announcement of a part, checked to be segments."""
     if not (isinstance(announced, list) and all(isinstance(each, Segment) for each in announced)):
         raise InputError(
             f"what {part.kind} {part.name!r} announces is {announced!r}; expected is a list of "
@@ -466,7 +463,7 @@ def _segments(announced: object, part: Quantizer[Any] | Carrier[Any]) -> list[Se
 
 
 def _agreed(quantizer: Quantizer[Any], answers: list[Ints], workers: int) -> Scaling:
-    """What a quantizer agrees on, once it is known to be a scaling."""
+    """The scaling of a quantizer, checked."""
     scaling: object = quantizer.agree(answers, workers)
     if not isinstance(scaling, Scaling):
         raise InputError(
@@ -484,8 +481,8 @@ def _only(values: Floats, indices: Ints) -> Floats:
 
 
 def _without_zeros(selection: Selection, seen: GradientStats) -> Selection:
-    """The selection without what is zero, if all was selected, most of it is zero, and the carrier
-    saves that: nobody then writes integers for a whole gradient, or reads them.
+    """The selection without zeros, if everything was selected and most of it is zero. Quantizer and
+    carrier then process only the other elements.
     """
     if seen.nonzeros is None or selection.indices is not None:
         return selection
@@ -494,7 +491,7 @@ def _without_zeros(selection: Selection, seen: GradientStats) -> Selection:
 
 
 def _driven(stages: Stages, watch: Stopwatch) -> Stages:
-    """Run the stages, time all but the network and count its rounds, check what it answers."""
+    """Run the stages: measure time without the network, count rounds, check the answers."""
     answers: list[Ints] | None = None
     overflowed: OverflowedError | None = None
     while True:

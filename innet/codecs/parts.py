@@ -1,11 +1,10 @@
-"""What a codec is composed of: the base classes of its parts, and their capabilities.
+"""The base classes of a codec's parts, and their capabilities.
 
     gradient ─ error feedback, selector ─► Selection ─ quantizer ─► Contribution ─ carrier ─► Total
 
-A part belongs to one worker's codec. Whatever changes the words that are sent, it decides by data
-that is the same on all workers: its settings, the gradient's size, the number of workers and what
-the network answered. So all workers send segments of equal operations and lengths without being
-told.
+A part belongs to one worker's codec. The operations and lengths of the segments that it sends
+depend only on data that is the same on all workers: its settings, the gradient's size, the number
+of workers and the answers of the network. So all workers send equal segments without coordination.
 """
 
 from __future__ import annotations
@@ -27,47 +26,45 @@ from innet.core.reduce_op import Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
-# Properties that parts provide and require. Third parties' parts may add their own words.
+# Properties that parts provide and require. Other distributions' parts may add properties.
 
 # Of selectors.
 SAME_INDICES = "same indices"  # all workers select the same coordinates
 INCLUDES_LARGEST = "includes the largest"  # the element of largest magnitude is always selected
 COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
-# Of selectors and quantizers: something stays behind that a later all-reduce can send.
+# Of selectors and quantizers: a residual remains that a later all-reduce can send.
 LEAVES_RESIDUAL = "leaves a residual"
 # Of quantizers.
 INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
 ONE_INTEGER_PER_ELEMENT = "one integer per element"
 SMALL_INTEGERS = "small integers"  # their bound is known, and usually far below int32's
-# Values are rounded to either neighbor, not to the nearest alone.
+# Values are rounded up or down at random, not to the nearest integer.
 STOCHASTIC_ROUNDING = "stochastic rounding"
-# The integers of an element belong to it alone, and are zero where it is zero.
+# Each integer belongs to one element, and is zero if the element is zero.
 KEEPS_ZEROS = "keeps zeros"
-# Of carriers: each word of a sum is one integer of one element, and nothing else.
+# Of carriers: each word of a sum is one integer of one element.
 ONE_VALUE_PER_WORD = "one value per word"
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one part declares. Defaults are those of a part that does not care.
+    """What one part declares. The defaults are neutral.
 
     Attributes:
         provides: properties that other parts may rely on.
         requires: properties that some part must provide, each with the reason.
-        summable: what leaves the part can be combined in the network, without knowing indices.
-        fixed_size: how many words it sends depends on the gradient's size alone.
-        rounds: how many exchanges over the network it adds, the fewest and the most, besides the
-            handshake, which every codec has.
-        integer_width: bits of the integers it makes, None where it makes none.
+        summable: the network can combine its words without knowing indices.
+        fixed_size: the number of words depends on the gradient's size alone.
+        rounds: the fewest and the most rounds that it adds to the handshake, which every codec has.
+        integer_width: bits of its integers, None if it makes none.
         overflow_bound: the largest magnitude of these integers, for N workers, as a formula.
         index: how the receiver knows which coordinates arrived: "none", "bitmap", ...
         metadata: words besides values, for d elements, as a formula.
         lossless: the integers arrive exactly.
-        linear: the decoded sum is the sum of the workers' values, each off by a step of
-            1 / ``Scaling.scale`` at most. A quantizer whose sums mean something else (a vote by
-            majority, say) declares False: nobody then compares the two.
-        wraps: its sums may leave int32 and mean what they are modulo 2**32; switches that keep
-            such sums at the end of the range are not for it.
+        linear: the decoded sum is the sum of the workers' values, each with an error of at most
+            1 / ``Scaling.scale``. A quantizer whose sums mean something else (a majority vote, for
+            example) declares False. The sums are then not compared.
+        wraps: its sums are modulo 2**32. Switches that saturate sums do not suit it.
     """
 
     provides: frozenset[str] = frozenset()
@@ -88,7 +85,7 @@ def check_composition(parts: Mapping[str, tuple[str, Capabilities]]) -> None:
     """Refuse parts that cannot work together.
 
     Args:
-        parts: by kind ("selector", "carrier", ...) the name and the capabilities.
+        parts: name and capabilities by kind ("selector", "carrier", ...).
 
     Raises:
         CompositionError: names the part, what it needs, why, and which parts were chosen.
@@ -110,7 +107,7 @@ def check_composition(parts: Mapping[str, tuple[str, Capabilities]]) -> None:
 
 
 def joined_capabilities(parts: Iterable[Capabilities]) -> dict[str, Any]:
-    """The capabilities of a whole codec, for people and for JSON."""
+    """The capabilities of a codec, for display and for JSON."""
     each = list(parts)
     return {
         "summable": all(part.summable for part in each),
@@ -128,13 +125,13 @@ def joined_capabilities(parts: Iterable[Capabilities]) -> dict[str, Any]:
 
 
 # ----------------------------------------------------------------------------
-# What passes between the parts.
+# Data that parts exchange.
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 CarrySteps = Generator[list[Segment], list[Ints], "Total"]
 SparseValues = tuple[Ints | None, Floats]
-"""Indices, ascending (None for all), and what is to be sent for them."""
+"""Ascending indices (None for all), and the values to send for them."""
 SelectSteps = Generator[list[Segment], list[Ints], SparseValues]
 SelectSumSteps = Generator[list[Segment], list[Ints], tuple[Ints | None, Floats | None]]
 
@@ -143,13 +140,13 @@ P = TypeVar("P", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a part is built with besides its settings.
+    """Arguments of a part besides its settings.
 
     Attributes:
         kernels: the functions that work on arrays.
         seed: for parts that hash; the same on all workers.
-        worker: whose codec it is, for messages and for randomness that workers do not share.
-        layers: shapes of the model's layers in the order of the gradient, None if not known.
+        worker: index of the worker, for messages and for random numbers that differ by worker.
+        layers: shapes of the model's layers in the order of the gradient, None if unknown.
     """
 
     kernels: Kernels
@@ -160,10 +157,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a worker sends this time, before it is quantized.
+    """The values that a worker sends, before they are quantized.
 
     Attributes:
-        size: coordinates in all: elements of the gradient, or coefficients that stand for it.
+        size: number of coordinates: elements of the gradient, or coefficients.
         indices: shape (m,), int32, ascending; None for all, 0 .. size - 1.
         values: shape (m,), float32.
         magnitude: the bits of max |values| as an integer, in the order of the magnitudes.
@@ -181,9 +178,9 @@ class Selection:
 class Contribution:
     """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
-    ``size`` is the gradient's times ``limbs``: so many integers the quantizer makes of an element.
-    ``shared`` where the selector says that the indices are the same on all workers. ``bound`` is
-    the largest magnitude of any worker's integers, where the quantizer knows it.
+    ``size`` is the gradient's size times ``limbs``, the number of integers per element. ``shared``:
+    the indices are the same on all workers. ``bound``: the largest magnitude of any worker's
+    integers, if the quantizer knows it.
     """
 
     size: int
@@ -196,13 +193,13 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of the workers' contributions; and what is worth reporting.
+    """The sum of the workers' contributions, and details for reports.
 
     Attributes:
         integers: shape (m,), int32.
         details: by name.
-        indices: shape (m,), int32, ascending: where the integers belong, the others being zero;
-            None for all, of which there are as many as the contributions' size.
+        indices: shape (m,), int32, ascending: indices of the integers, all others are zero; None
+            for all indices, as many as the contributions' size.
     """
 
     integers: Ints
@@ -210,19 +207,19 @@ class Total:
     indices: Ints | None = None
 
     def dense(self, kernels: Kernels, size: int) -> Ints:
-        """All integers, of contributions of that size."""
+        """All integers as a dense array of that size."""
         if self.indices is None:
             return self.integers
         return kernels.scatter(self.indices, self.integers, size)
 
 
 class Part(ABC, Generic[P]):
-    """What all parts have.
+    """Base class of all parts.
 
     Attributes:
         kind: "selector", "quantizer", "carrier" or "error_feedback".
-        name: under which it is registered.
-        capabilities: what it can do and what it needs.
+        name: its registered name.
+        capabilities: what it provides and requires.
         settings: the model of its parameters; unknown ones are refused.
     """
 
@@ -242,28 +239,28 @@ class Part(ABC, Generic[P]):
         return f"{self.name}({inside})" if inside else self.name
 
     def common(self) -> tuple[object, ...]:
-        """What the part remembers that must be the same on all workers; empty if nothing must.
+        """The state that must be the same on all workers; empty if there is none.
 
-        Workers compare a hash of it, as text, in every all-reduce.
+        Workers compare a hash of its text in every all-reduce.
         """
         return ()
 
     def adopt(self, state: Mapping[str, Any]) -> None:
-        """Take over from the saved state of another worker's part what must be the same on all."""
+        """Adopt the state that must be the same on all, from another worker's saved state."""
         del state
 
     def state_dict(self) -> dict[str, Any]:
-        """What the part remembers from one all-reduce to the next; copies."""
+        """The state that is kept between all-reduces, as copies."""
         return {}
 
     def snapshot(self) -> dict[str, Any]:
-        """``state_dict`` for as long as one all-reduce: without copies of arrays that the part
-        replaces by others and does not write to.
+        """``state_dict`` for the duration of one all-reduce: arrays that the part does not write to
+        are not copied.
         """
         return self.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state_dict`` or ``snapshot`` returned.
+        """Load the result of ``state_dict`` or ``snapshot``.
 
         Raises:
             StateError: the state is not this part's.
@@ -281,16 +278,16 @@ class Part(ABC, Generic[P]):
 class Selector(Part[P]):
     """Decides which coordinates are sent.
 
-    Most selectors look at their own worker's data alone: they implement ``select``. One that asks
-    the network first implements ``choose`` and says so by ``local = False``.
+    Most selectors use only data of their worker and implement ``select``. A selector that uses the
+    network implements ``choose`` and sets ``local = False``.
 
     Attributes:
-        local: ``select`` is all there is.
-        verbatim: the values sent are those of x, so that nothing of them stays behind.
-        selects_nonfinite: what ``select_from_sum`` selects includes the largest element, and it
-            takes a NaN for larger than anything.
-        rank: this worker's place among those who take part in the all-reduce under way, from 0 on;
-            None where the workers' numbers are their places. The codec sets it.
+        local: only ``select`` is implemented.
+        verbatim: the values sent are those of x, so they leave no residual.
+        selects_nonfinite: ``select_from_sum`` always selects the largest element, and treats NaN as
+            larger than any number.
+        rank: position of this worker among those who take part in the current all-reduce, from 0;
+            None if it is the worker's index. The codec sets it.
     """
 
     kind = "selector"
@@ -300,26 +297,26 @@ class Selector(Part[P]):
     rank: int | None = None
 
     def check(self, gradient: Floats) -> None:
-        """Refuse a gradient that ``choose`` could not take. Changes nothing.
+        """Refuse a gradient that ``choose`` cannot use. It changes nothing.
 
         Raises:
-            StateError: the selector's parameters or its memory are for another tensor layout.
+            StateError: the selector's parameters or state are for another tensor layout.
         """
 
     def observe(self, gradient: Floats) -> None:
-        """Receives the gradient alone before each choice; the error feedback calls it.
+        """Receives the gradient before each selection; the error feedback calls it.
 
-        The x that is chosen from is this gradient plus what was held back. The gradient may be read
-        until the choice is made. It must not be modified.
+        The selector then gets x, the sum of this gradient and the residual. The gradient may be
+        read until the selection is made. It must not be modified.
         """
 
     @abstractmethod
     def select(self, x: Floats) -> SparseValues:
-        """Indices, ascending (None for all), and the values there; x is not modified."""
+        """Ascending indices (None for all) and their values. It must not modify x."""
 
     def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[SparseValues, Floats]:
-        """``select`` of gradient + residual, and the rest: that sum with the selected elements set
-        to zero, a new array. Override it where one pass can do both.
+        """``select`` of gradient + residual, and the rest: a new array with that sum, selected
+        elements set to zero. Override it if one pass can do both.
         """
         rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
         selected = self.select(rest)
@@ -331,17 +328,17 @@ class Selector(Part[P]):
         return (indices, values), rest
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
-        """What to send, after as many rounds over the network as it takes; x is not modified.
+        """``select`` with rounds over the network. It must not modify x.
 
-        Yields segments, is sent the combined words, and returns what ``select`` returns. An empty
-        gradient takes no round.
+        It yields segments, is sent the combined words, and returns the same as ``select``. An empty
+        gradient takes no rounds.
         """
         del workers
         yield from ()
         return self.select(x)
 
     def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
-        """``choose`` of memory + gradient. Override it where few of the sums are needed, or none.
+        """``choose`` of memory + gradient. Override it if few of the sums are needed.
 
         If the values are None, the sums at the indices are sent.
         """
@@ -351,45 +348,45 @@ class Selector(Part[P]):
         return selected
 
     def to_coefficients(self, selected: SparseValues, size: int) -> tuple[int, SparseValues]:
-        """What is quantized and sent for what ``choose`` returned.
+        """The values to quantize and send for the result of ``choose``.
 
-        By default the chosen elements themselves. Override it together with ``from_coefficients``
-        where coefficients are sent instead of elements.
+        By default the chosen elements. Override it together with ``from_coefficients`` if
+        coefficients are sent instead of elements.
 
         Returns:
-            How many coordinates there are; which of them are sent, with which values.
+            The number of coordinates; indices and values of those that are sent.
         """
         return size, selected
 
     def from_coefficients(self, values: Floats, size: int) -> Floats:
-        """The gradient, shape (size,), that values of those coordinates stand for.
+        """The gradient, shape (size,), from coefficients.
 
-        It is called with the decoded sum, and with what a worker's own integers stand for.
+        It is called with the decoded sum, and with the dequantized integers of this worker.
         """
         del size
         return values
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """Which coordinates of the decoded sum, shape (d,), count; ascending, None for all.
+        """The coordinates of the decoded sum, shape (d,), that are applied; ascending, None for
+        all.
 
-        The others are zero in the result, and what workers sent for them counts as not sent. All
-        workers see the same sum, and so return the same.
+        The others are zero in the result, and the values that workers sent for them return to the
+        error feedback. All workers have the same sum, so they return the same indices.
         """
         del total
         return None
 
 
 class Scaling(ABC):
-    """A quantizer's agreement with the other workers for one all-reduce.
+    """The scale of one all-reduce, the same on all workers.
 
     Attributes:
-        scale: integers per unit; 0 when every value of every worker is zero, and then nothing
-            more is sent. ``quantize`` and ``dequantize`` are called all the same, and return zeros.
-            A quantizer with a scale of its own choice, which asks nobody, does not know, and may
-            give it always.
-        may_overflow: sums may leave int32; whoever runs the exchange looks whether one did.
-        finite: whatever the integers, none stands for more than float32's largest number.
-        bound: the largest magnitude of any worker's integers, None if not known.
+        scale: integers per unit; 0 if all values of all workers are zero, and then nothing more is
+            sent. ``quantize`` and ``dequantize`` are still called, and return zeros. A quantizer
+            with a fixed scale may always give that.
+        may_overflow: sums may exceed int32; the caller of the exchange checks for it.
+        finite: no integer stands for more than float32's largest number.
+        bound: the largest magnitude of any worker's integers, None if unknown.
     """
 
     scale: float
@@ -406,17 +403,17 @@ class Scaling(ABC):
         """The sum of the workers' integers as float32."""
 
     def after_overflow(self) -> Scaling:
-        """What to go on with after a sum has left int32; of scalings that may overflow only."""
+        """The scaling to use after a sum exceeded int32; only for ``may_overflow``."""
         raise AssertionError(f"{type(self).__name__} promises that no sum leaves int32")
 
     def contribute(self, selection: Selection) -> Contribution:
-        """The integers of a selection. Override it where an element takes several."""
+        """The integers of a selection. Override it if an element has several integers."""
         integers = self.quantize(selection.values)
         return Contribution(selection.size, selection.indices, integers, bound=self.bound)
 
     def represented(self, contribution: Contribution) -> Floats | None:
-        """What this worker's own integers stand for, for each value of the selection, where the
-        difference is to be fed back; None where it is not.
+        """The dequantized integers of this worker, for each value of the selection, if the error
+        should be fed back; otherwise None.
         """
         del contribution
         return None
@@ -434,26 +431,26 @@ class Quantizer(Part[P]):
 
     @abstractmethod
     def announce(self, selection: Selection) -> list[Segment]:
-        """What the workers must combine before they can quantize: a list, empty if nothing."""
+        """Segments that the workers combine before they can quantize; may be empty."""
 
     @abstractmethod
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
-        """What follows from the combined announcements.
+        """The scaling from the combined announcements.
 
         Args:
             answers: an array for each segment of ``announce``, of its length.
-            workers: how many take part.
+            workers: the number of workers that take part.
         """
 
 
 class Carrier(Part[P]):
-    """Decides how chosen integers become words that a switch can sum without knowing indices."""
+    """Decides how integers become words that a switch can sum without knowing indices."""
 
     kind = "carrier"
 
     @abstractmethod
     def announce(self, selection: Selection, workers: int) -> list[Segment]:
-        """What the workers must combine before the carrier can size its words."""
+        """Segments that the workers combine before the carrier knows its number of words."""
 
     @abstractmethod
     def carry(
@@ -466,61 +463,61 @@ class Carrier(Part[P]):
         Args:
             contribution: this worker's integers.
             answers: the combined announcements.
-            workers: how many take part.
-            watch: to be told when decoding begins.
+            workers: the number of workers that take part.
+            watch: a stopwatch, told when decoding begins.
         """
 
 
 class ErrorFeedback(Part[P]):
-    """Decides what happens to what was not sent."""
+    """Decides what happens to the values that were not sent."""
 
     kind = "error_feedback"
 
     def check(self, gradient: Floats) -> None:
-        """Refuse a gradient that ``choose`` could not take. Changes nothing.
+        """Refuse a gradient that ``choose`` cannot use. It changes nothing.
 
         Raises:
-            GradientError, StateError: what is wrong with the gradient, or with what was held back.
+            GradientError, StateError: the gradient or the residual is invalid.
         """
 
     def checks_finite(self, selector: Selector[Any]) -> bool:
-        """Whether ``choose`` itself refuses a gradient that is not finite, before anything has
-        changed. The codec then spares the reading for that check.
+        """Whether ``choose`` itself refuses a gradient that is not finite, before anything changes.
+        The codec then skips its own check.
         """
         del selector
         return False
 
     @abstractmethod
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
-        """What the selector chooses of the gradient and of what was held back."""
+        """The selection from the gradient and the residual."""
 
     def set_sent(self, values: Floats) -> None:
-        """These values were sent, not those that were selected.
+        """Receives the values that were sent instead of those that were selected.
 
-        Called with what the integers of the last selection stand for, if the quantizer wants its
-        error to be fed back.
+        These are the dequantized integers of the last selection, if the quantizer's error should be
+        fed back.
         """
         del values
 
     def rollback(self) -> None:
-        """The last selection did not arrive: keep it for the next time."""
+        """The last selection did not arrive. Keep it for the next all-reduce."""
 
     def commit(self, applied: Ints | None) -> None:
-        """The last selection arrived; of it, only the coordinates in ``applied`` counted (None:
-        all). What the worker sent for others is kept for the next time.
+        """The last selection arrived, and the coordinates ``applied`` of it (None: all) were
+        applied. Keep the values of the others for the next all-reduce.
         """
         del applied
 
 
 # ----------------------------------------------------------------------------
-# Parts that count the all-reduces: to hash anew, to take turns, to warm up.
+# Parts that count all-reduces, for new hashes, taking turns, or warm-up.
 
 
 class StepCounter(Part[P]):
-    """``self._step`` is a number of all-reduces, 0 at first, and all of the part's state.
+    """A part whose only state is ``self._step``, a number of all-reduces that starts at 0.
 
-    The part itself decides when one counts. A selector adds 1 in ``applied_indices``, which is
-    called once in each all-reduce that succeeds.
+    The derived class increments it. A selector does so in ``applied_indices``, which is called once
+    in each successful all-reduce.
     """
 
     def __init__(self, parameters: P, context: Context) -> None:
@@ -554,17 +551,17 @@ def loaded_step(state: Mapping[str, Any]) -> int:
 
 
 # ----------------------------------------------------------------------------
-# Where the seconds of an exchange go. The clock is passed in.
+# Seconds of an exchange by phase. The clock is passed in.
 
 Clock = Callable[[], float]  # seconds, from any origin, never going back
 
 
 class Stopwatch:
-    """Adds up seconds by phase; stands still while the network has its turn.
+    """Adds up seconds by phase; it is stopped during rounds over the network.
 
     Attributes:
         seconds: by phase.
-        rounds: how often the network had its turn.
+        rounds: number of rounds over the network.
     """
 
     def __init__(self, clock: Clock, phase: str) -> None:
@@ -575,7 +572,7 @@ class Stopwatch:
         self._since: float | None = None
 
     def enter(self, phase: str) -> None:
-        """What follows counts for this phase."""
+        """Begin a phase."""
         running = self._since is not None
         self.stop()
         self._phase = phase
@@ -586,7 +583,7 @@ class Stopwatch:
         self._since = self._clock()
 
     def pause(self) -> None:
-        """The network has its turn, until ``start``."""
+        """A round over the network begins; ``start`` ends it."""
         self.stop()
         self.rounds += 1
 
